@@ -1,0 +1,64 @@
+"""daskpart: cut sparse data well, hold it on Dask, move only what parts share, learn from it.
+
+Names are loaded on first use, so `import daskpart` is quick. The fixes that make pydata/sparse
+safe on a cluster apply at once, in every process that imports daskpart.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import _sparse_fixes
+
+if TYPE_CHECKING:
+    from . import datasets
+    from .connectivity import Connectivity
+    from .hypergraph import Hypergraph
+    from .models.matrix_factorization import MatrixFactorization, plan_report
+    from .partitions import Partition
+    from .partitioners import partition
+    from .readers import read
+    from .shards import shard
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "Connectivity": ".connectivity",
+    "Hypergraph": ".hypergraph",
+    "MatrixFactorization": ".models.matrix_factorization",
+    "Partition": ".partitions",
+    "partition": ".partitioners",
+    "plan_report": ".models.matrix_factorization",
+    "read": ".readers",
+    "shard": ".shards",
+}
+_MODULES = ("collectives", "datasets", "models", "plots")
+
+__all__ = [  # noqa: RUF022 - in the order of the data flow
+    "read",
+    "datasets",
+    "Hypergraph",
+    "partition",
+    "Partition",
+    "Connectivity",
+    "shard",
+    "plan_report",
+    "MatrixFactorization",
+]
+
+_sparse_fixes.apply()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name], __name__), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF, *_MODULES})

@@ -1,0 +1,43 @@
+"""One decorator for every numba kernel, so that the options stand in one place.
+
+Kernels take raw arrays, compile lazily, and release the GIL. Machine code is cached on disk only in a
+process of its own: several processes that write one numba cache at once have crashed (numba#4807,
+numba#10128), so worker processes and MPI ranks compile in memory.
+
+This module imports nothing of the house, so every folder may import it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+_MPI_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+
+
+def _cache_is_safe() -> bool:
+    wish = os.environ.get("DASKPART_KERNEL_CACHE")
+    if wish is not None:
+        return wish not in ("0", "false", "off", "")
+    in_child = multiprocessing.parent_process() is not None
+    return not in_child and not any(name in os.environ for name in _MPI_RANK_VARIABLES)
+
+
+def kernel(function: Callable | None = None, **options: Any) -> Any:
+    """Compile `function` with numba: nopython, lazy signatures, the GIL released.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns arrays and scalars.
+    **options
+        Passed on to `numba.njit`, for example ``fastmath=True`` or ``inline="always"``.
+    """
+    settings: dict[str, Any] = {"nogil": True, "cache": _cache_is_safe(), **options}
+    if function is None:
+        return numba.njit(**settings)
+    return numba.njit(**settings)(function)

@@ -1,0 +1,45 @@
+"""The errors and warnings of daskpart, one small hierarchy.
+
+    DaskpartError
+    ├── InputError (ValueError)        what was given cannot be used: names the value and what is allowed
+    │   └── ReadError                  a file that cannot be read: names the path and the line
+    ├── EngineError (RuntimeError)     a partitioning engine failed
+    ├── DivergenceError (ArithmeticError)  training left the finite numbers
+    └── WorkerLostError (RuntimeError) a worker that holds a rank went away
+
+This module imports nothing of the house, so every folder may import it.
+"""
+
+from __future__ import annotations
+
+
+class DaskpartError(Exception):
+    """Base of every error that daskpart raises on purpose."""
+
+
+class InputError(DaskpartError, ValueError):
+    """A value, an array or an option that cannot be used."""
+
+
+class ReadError(InputError):
+    """A file that cannot be read; the message names the path and, where known, the line."""
+
+
+class EngineError(DaskpartError, RuntimeError):
+    """A partitioning engine failed or is not installed."""
+
+
+class DivergenceError(DaskpartError, ArithmeticError):
+    """Training produced NaN or infinity; the last finite state is kept on the estimator."""
+
+
+class WorkerLostError(DaskpartError, RuntimeError):
+    """A worker that holds a rank left while it was needed."""
+
+
+class DaskpartWarning(UserWarning):
+    """Something was adjusted; the message says what was asked and what is done."""
+
+
+class BalanceWarning(DaskpartWarning):
+    """The asked balance cannot be met; the message states the imbalance reached."""
