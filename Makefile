@@ -1,0 +1,72 @@
+# Everything that is typed in this project. `make demo` and `make test` each set up all they need
+# in .venv (Python >= 3.11 and pip are enough), and each can be run first, alone, and again.
+#
+#   make demo PYTHON=python3.12      # another interpreter; the default is the first one that is new enough
+
+ifndef PYTHON
+PYTHON := $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; \
+	done)
+endif
+
+BIN := .venv/bin
+OUT ?= demo-output
+PYTEST_OPTIONS ?=
+MADE := .venv/made
+FOR_DEMO := .venv/ready-for-demo
+FOR_TEST := .venv/ready-for-test
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint types unit docs bench clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(FOR_DEMO)  ## factorize a real matrix on 4 ranks and write a report; no data needed
+	$(BIN)/daskpart fit mf python-source --ranks 4 --eta 4 --components 16 --out $(OUT)
+	@echo
+	@echo "Open $(OUT)/report.html in a browser: the partition, the traffic, the convergence."
+
+# pytest comes last, so that its summary is the last thing to read
+test: lint types docs unit  ## the whole gate: lint, types, docs with notebooks run, tests with MPI
+
+lint: $(FOR_TEST)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(FOR_TEST)  ## mypy
+	$(BIN)/mypy
+
+unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+docs: $(FOR_TEST)  ## build docs/_build/html; runs the notebooks; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs: open docs/_build/html/index.html"
+
+bench: $(FOR_TEST)  ## measure this machine: kernels, partitioners, staleness
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove what the other targets made
+	rm -rf .venv build dist *.egg-info docs/_build docs/api/generated docs/notebooks $(OUT)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(FOR_DEMO): pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable '.[plot,io,progress]'
+	@touch $@
+
+$(FOR_TEST): pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable '.[all,docs,test]'
+	@touch $@
+
+# Debian's python3 without python3-venv cannot put pip into a new environment; the pip outside can.
+$(MADE):
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "daskpart needs Python 3.11 or newer, and found none (PYTHON='$(PYTHON)')." >&2; \
+		echo "Install one, or name it: make $(or $(MAKECMDGOALS),demo) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@rm -rf .venv; '$(PYTHON)' -m venv .venv >/dev/null || { \
+		rm -rf .venv; '$(PYTHON)' -m venv --without-pip .venv && \
+		'$(PYTHON)' -m pip --quiet --python $(BIN)/python install pip; }
+	@touch $@
