@@ -1,0 +1,238 @@
+"""The house itself: what is installed, what an import costs, and how the code is written.
+
+repository                 installed
+daskpart/              ->  daskpart
+collectives/           ->  daskpart.collectives      one copy of each class: a bare `collectives`
+models/                ->  daskpart.models           must never be imported beside it
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import daskpart
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME_OF = {
+    "daskpart": ROOT / "daskpart",
+    "daskpart.collectives": ROOT / "collectives",
+    "daskpart.models": ROOT / "models",
+}
+FOLDERS = ("daskpart", "collectives", "models", "tests", "benchmarks", "docs", "examples")
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 40
+
+
+def module_names() -> list[str]:
+    """Every importable module of daskpart, found on disk by way of the installed package."""
+    found = pkgutil.walk_packages(daskpart.__path__, prefix="daskpart.")
+    return sorted(module.name for module in found if not module.name.endswith("__main__"))
+
+
+def run_python(code: str, **environment: str) -> str:
+    """Run `code` in a fresh interpreter, outside the checkout, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**os.environ, **environment},
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def is_link_target(path: Path) -> bool:
+    return any(part.is_symlink() for part in (path, *path.parents) if ROOT in part.parents)
+
+
+def source_files() -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not is_link_target(path) and "_build" not in path.parts:
+                yield path
+
+
+def body_length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function's body, its docstring left out."""
+    body = function.body[1:] if ast.get_docstring(function, clean=False) else function.body
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+# what is installed
+
+
+def packages_on_disk() -> set[str]:
+    names = set()
+    for name, home in HOME_OF.items():
+        for marker in home.rglob("__init__.py"):
+            if not is_link_target(marker):
+                names.add(".".join((name, *marker.parent.relative_to(home).parts)))
+    return names
+
+
+def test_every_package_is_listed_and_exists() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert set(setuptools["packages"]) == packages_on_disk()
+    for name, home in setuptools["package-dir"].items():
+        assert (ROOT / home).resolve() == HOME_OF[name]
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_module_and_imports_without_the_checkout(tmp_path: Path) -> None:
+    source, wheels, site = tmp_path / "source", tmp_path / "wheels", tmp_path / "site"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("daskpart", "collectives", "models"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*build, "--wheel-dir", str(wheels), str(source)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    zipfile.ZipFile(next(wheels.glob("daskpart-*.whl"))).extractall(site)
+
+    tops = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
+    assert tops == {"daskpart"}, "a wheel may install one top-level name only"
+    assert (site / "daskpart" / "py.typed").exists()
+    code = (
+        "import importlib, json\n"
+        f"names = {['daskpart', *module_names()]!r}\n"
+        "print(json.dumps([importlib.import_module(name).__file__ for name in names]))"
+    )
+    files = json.loads(run_python(code, PYTHONPATH=str(site), DASKPART_KERNEL_CACHE="0"))
+    assert [file for file in files if not file.startswith(str(site))] == []
+
+
+# what an import does
+
+
+def test_importing_everything_makes_no_second_copy() -> None:
+    code = (
+        "import importlib, sys\n"
+        f"for name in {module_names()!r}: importlib.import_module(name)\n"
+        "print(sorted({'collectives', 'models'} & set(sys.modules)))"
+    )
+    assert run_python(code).strip() == "[]"
+
+
+def test_importing_daskpart_is_light() -> None:
+    heavy = {"matplotlib", "sklearn", "zarr", "pooch", "mpi4py", "rich", "pymetis", "mtkahypar"}
+    code = f"import sys, daskpart; print(sorted({heavy!r} & set(sys.modules)))"
+    assert run_python(code).strip() == "[]"
+
+
+def test_collectives_do_not_import_what_they_serve() -> None:
+    allowed = ("daskpart.collectives", "daskpart.errors", "daskpart._jit")
+    strays = []
+    for path in sorted((ROOT / "collectives").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            strays += [
+                f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+                for name in names
+                if name.split(".")[0] == "daskpart" and not name.startswith(allowed)
+            ]
+    assert strays == []
+
+
+def test_the_data_layer_does_not_import_models() -> None:
+    face = {"__init__.py", "cli.py"}
+    strays = []
+    for path in sorted((ROOT / "daskpart").rglob("*.py")):
+        if is_link_target(path) or path.name in face or "_cli" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                target = "." * node.level + (node.module or "")
+                if target.startswith(("daskpart.models", ".models", "daskpart.collectives")):
+                    strays.append(f"{path.relative_to(ROOT)}:{node.lineno} {target}")
+    assert strays == []
+
+
+# how the code is written
+
+
+def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Public functions and classes that `module` itself defines, and the methods of the classes."""
+    for name, member in vars(module).items():
+        if name.startswith("_") or getattr(member, "__module__", None) != module.__name__:
+            continue
+        if not (inspect.isclass(member) or callable(member)):
+            continue
+        yield f"{module.__name__}.{name}", member
+        if inspect.isclass(member):
+            for attribute, value in vars(member).items():
+                if not attribute.startswith("_") and (
+                    inspect.isfunction(value)
+                    or isinstance(value, property | classmethod | staticmethod)
+                ):
+                    yield f"{module.__name__}.{name}.{attribute}", getattr(member, attribute)
+
+
+def test_every_public_function_has_a_docstring() -> None:
+    bare = [
+        name
+        for module in module_names()
+        for name, member in public_members(importlib.import_module(module))
+        if not inspect.getdoc(member)
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", [name for name in daskpart.__all__ if name != "datasets"])
+def test_public_docstrings_are_numpydoc(name: str) -> None:
+    validate = pytest.importorskip("numpydoc.validate").validate
+    # GL08 none, SS02 no capital, SS03 no full stop, PR01 parameter left out, PR02 unknown
+    # parameter, PR07 parameter without words, RT01 nothing said of what is returned
+    wanted = {"GL08", "SS02", "SS03", "PR01", "PR02", "PR07", "RT01"}
+    targets = [f"daskpart.{name}"]
+    thing = getattr(daskpart, name)
+    if inspect.isclass(thing):
+        methods = inspect.getmembers(thing, inspect.isroutine)
+        own = (m for m, f in methods if (getattr(f, "__module__", "") or "").startswith("daskpart"))
+        targets += [f"daskpart.{name}.{m}" for m in own if not m.startswith("_")]
+    lenient_in_methods = {"PR01", "RT01"}  # one line may say it all
+    found = [
+        f"{target}: {code} {text}"
+        for target in targets
+        for code, text in validate(target)["errors"]
+        if code in wanted - (lenient_in_methods if target.count(".") > 1 else set())
+    ]
+    assert found == []
+
+
+def test_files_and_functions_are_short() -> None:
+    long = []
+    for path in source_files():
+        text = path.read_text()
+        lines = text.count("\n")
+        if lines > LONGEST_FILE:
+            long.append(f"{path.relative_to(ROOT)}: {lines} lines, at most {LONGEST_FILE}")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = body_length(node)
+                if length > LONGEST_FUNCTION:
+                    where = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+                    long.append(f"{where}: {length} lines, at most {LONGEST_FUNCTION}")
+    assert long == []
