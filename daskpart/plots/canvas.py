@@ -1,0 +1,58 @@
+"""What every picture shares: where it is drawn, its colours, its frame, short counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+RANK_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
+MOST_LABELS = 16  # ranks whose names still fit beside an axis
+
+
+def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
+    """The axes to draw on: the caller's, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as missing:
+        raise ImportError(
+            "daskpart.plots needs matplotlib: pip install 'daskpart[plot]'"
+        ) from missing
+    _, created = pyplot.subplots(figsize=figsize, layout="constrained")
+    return created
+
+
+def quiet_frame(ax: Axes, grid: str | None = "y") -> None:
+    """Leave the data more ink than the frame."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    if grid:
+        ax.grid(axis=grid, color="#DDDDDD", linewidth=0.6)  # type: ignore[arg-type]
+        ax.set_axisbelow(True)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at integers only: epochs, ranks and parts come in ones."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def rgb(colour: str) -> NDArray[np.float64]:
+    """``#RRGGBB`` as three numbers from 0 to 1."""
+    return np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 255.0
+
+
+def shorten(count: float) -> str:
+    """A count that fits in a small cell: 950, 12k, 3.4M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:g}"

@@ -1,0 +1,209 @@
+"""Charts of a training run, of a partition's numbers, and of the traffic between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import InputError
+
+from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
+
+
+def convergence(
+    history: pd.DataFrame,
+    against: str = "epoch",
+    *,
+    test_rmse: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Training and validation RMSE against epochs or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds_computing`` and
+        ``seconds_communicating`` (seconds of that epoch), and ``validation_rmse`` where there is
+        a validation set: ``MatrixFactorization.history_``.
+    against : {"epoch", "seconds"}
+        What the horizontal axis counts.
+    test_rmse : float, optional
+        RMSE of held-out ratings after the fit, drawn as a level line.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    if not len(history):
+        raise InputError("the history holds no epoch: nothing to draw; fit first")
+    where = _positions(history, against)
+    ax = axes_or_new(ax, (6.0, 3.8))
+    style: dict[str, Any] = {"linewidth": 1.8, "markersize": 4 if len(history) <= 60 else 0}
+    ax.plot(where, history["train_rmse"], "o-", color=_TRAIN, label="train", **style)
+    if "validation_rmse" in history and history["validation_rmse"].notna().any():
+        known = history["validation_rmse"].notna().to_numpy()
+        values = history["validation_rmse"].to_numpy()[known]
+        ax.plot(where[known], values, "s--", color=_VALIDATION, label="validation", **style)
+    if test_rmse is not None:
+        label = f"test, after the fit: {test_rmse:.4f}"
+        ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
+    ax.set_xlabel("epoch" if against == "epoch" else "time in the epochs (seconds)")
+    ax.set_ylabel("RMSE (units of the ratings)")
+    if against == "epoch":
+        whole_numbers(ax.xaxis)
+    quiet_frame(ax, "both")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
+    """Where each epoch stands on the horizontal axis."""
+    if against == "epoch":
+        return history["epoch"].to_numpy(dtype=np.float64)
+    if against == "seconds":
+        parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
+        return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
+    raise InputError(f"against is {against!r}; it may be 'epoch' or 'seconds'")
+
+
+def connectivity_histogram(histogram: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """How many columns are shared by how many parts.
+
+    Parameters
+    ----------
+    histogram : int[K + 1], or a Connectivity
+        Entry λ counts the items that λ parts touch; entry 0 (items nobody touches) is not drawn.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if hasattr(histogram, "histogram"):
+        histogram = histogram.histogram()
+    counts = np.asarray(histogram, dtype=np.int64)[1:]
+    shown = max(int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1, 2)
+    counts, connectivity = counts[:shown], np.arange(1, shown + 1)
+    ax = axes_or_new(ax, (6.0, 3.4))
+    ax.bar(connectivity[:1], counts[:1], width=0.85, color=RANK_COLOURS[2], label="local (λ = 1)")
+    ax.bar(connectivity[1:], counts[1:], width=0.85, color=RANK_COLOURS[0], label="linking")
+    if counts.max() > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=0.7)
+    if shown <= 12:
+        for place, count in zip(connectivity, counts, strict=True):
+            if count:
+                ax.annotate(
+                    shorten(count),
+                    (place, count),
+                    (0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+    whole_numbers(ax.xaxis)
+    ax.set_xlabel("connectivity λ (parts that touch the column)")
+    ax.set_ylabel("number of columns")
+    quiet_frame(ax)
+    ax.legend(frameon=False)
+    return ax
+
+
+def part_weights(weights: Sequence[float] | NDArray[Any], *, ax: Axes | None = None) -> Axes:
+    """The load of each part against their mean.
+
+    Parameters
+    ----------
+    weights : int[K]
+        Weight of each part (nonzeros): ``Partition.part_weights``.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    load = np.asarray(weights, dtype=np.float64)
+    ax = axes_or_new(ax, (6.0, 3.0))
+    colours = [RANK_COLOURS[part % len(RANK_COLOURS)] for part in range(len(load))]
+    ax.bar(np.arange(len(load)), load, width=0.8, color=colours)
+    mean = load.mean()
+    over = load.max() / mean - 1 if mean else 0.0
+    ax.axhline(
+        mean,
+        color="black",
+        linestyle="--",
+        linewidth=1.0,
+        label=f"mean; the heaviest is {over:.1%} above",
+    )
+    ax.set_ylim(0, load.max() * 1.25 if load.max() else 1.0)
+    whole_numbers(ax.xaxis)
+    ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
+    ax.set_xlabel("rank")
+    ax.set_ylabel("weight (nonzeros)")
+    quiet_frame(ax)
+    ax.legend(frameon=False, loc="upper right")
+    return ax
+
+
+def traffic(rows: ArrayLike, *, unit: str = "rows an epoch", ax: Axes | None = None) -> Axes:
+    """Heat map of who sends how much to whom.
+
+    Parameters
+    ----------
+    rows : [K, K]
+        Entry (s, d): rows that rank s sends to rank d.
+    unit : str
+        What an entry counts, for the colour bar.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    sent = np.asarray(rows, dtype=np.float64)
+    if sent.ndim != 2 or sent.shape[0] != sent.shape[1]:
+        raise InputError(f"traffic has the shape {sent.shape}; it must be ranks × ranks")
+    n_ranks = len(sent)
+    ax = axes_or_new(ax, (5.0, 4.2))
+    shown = np.ma.masked_where(np.eye(n_ranks, dtype=bool) & (sent == 0), sent)
+    largest = max(float(sent.max(initial=0.0)), 1.0)
+    image = ax.imshow(shown, cmap="Blues", vmin=0, vmax=largest)
+    ax.set_facecolor("#EEEEEE")
+    bar = ax.figure.colorbar(image, ax=ax, label=unit, shrink=0.85)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
+    bar.outline.set_visible(False)
+    if n_ranks <= 12:
+        for source, destination in zip(*np.nonzero(sent), strict=True):
+            count = sent[source, destination]
+            ink = "white" if count > 0.6 * largest else "black"
+            ax.text(
+                destination,
+                source,
+                shorten(count),
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize=9 if n_ranks <= 8 else 7,
+            )
+    if n_ranks <= MOST_LABELS:
+        ax.set_xticks(range(n_ranks))
+        ax.set_yticks(range(n_ranks))
+    ax.set_xlabel("to rank")
+    ax.set_ylabel("from rank")
+    return ax

@@ -1,0 +1,197 @@
+"""Pictures: what they show is checked on the artists; that they look right is for the eye."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from daskpart import plots
+from daskpart.errors import InputError
+
+pd = pytest.importorskip("pandas")
+figure_module = pytest.importorskip("matplotlib.figure")
+
+
+@pytest.fixture
+def ax():
+    created = figure_module.Figure(figsize=(6, 4), layout="constrained").subplots()
+    yield created
+    created.figure.savefig(io.BytesIO(), format="png")  # a picture that cannot be drawn fails here
+
+
+def history(n_epochs: int, validation: bool = True):
+    falling = np.linspace(1.2, 0.8, n_epochs)
+    return pd.DataFrame(
+        {
+            "epoch": np.arange(1, n_epochs + 1),
+            "train_rmse": falling,
+            "validation_rmse": falling + 0.1 if validation else np.nan,
+            "seconds_computing": 2.0,
+            "seconds_communicating": 1.0,
+        }
+    )
+
+
+def test_convergence_against_epochs_and_seconds(ax):
+    plots.convergence(history(5), ax=ax, test_rmse=0.9)
+    assert [line.get_label() for line in ax.lines] == [
+        "train",
+        "validation",
+        "test, after the fit: 0.9000",
+    ]
+    assert ax.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
+    assert ax.get_xlabel() == "epoch" and "RMSE" in ax.get_ylabel()
+
+    other = figure_module.Figure().subplots()
+    plots.convergence(history(4, validation=False), "seconds", ax=other)
+    assert len(other.lines) == 1
+    assert other.lines[0].get_xdata().tolist() == [3, 6, 9, 12]
+
+
+def test_convergence_says_what_is_wrong(ax):
+    with pytest.raises(InputError, match="holds no epoch"):
+        plots.convergence(history(0), ax=ax)
+    with pytest.raises(InputError, match="'epoch' or 'seconds'"):
+        plots.convergence(history(2), "hours", ax=ax)
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    n_rows=st.integers(1, 30),
+    n_columns=st.integers(1, 30),
+    n_parts=st.sampled_from([1, 2, 3, 5, 8]),
+)
+def test_bordered_form_is_fig_1(seed, n_rows, n_columns, n_parts):
+    random = np.random.default_rng(seed)
+    n_nonzeros = int(random.integers(1, 60))
+    rows = random.integers(0, n_rows, n_nonzeros)
+    columns = random.integers(0, n_columns, n_nonzeros)
+    assignment = random.integers(0, n_parts, n_rows)
+    owners = random.integers(0, n_parts, n_columns)
+    form = plots.bordered_form(rows, columns, (n_rows, n_columns), assignment, n_parts, owners)
+
+    assert sorted(form.row_order) == list(range(n_rows))
+    assert sorted(form.column_order) == sorted(set(columns))
+    row_place = np.argsort(form.row_order)[rows]
+    place_of = {column: place for place, column in enumerate(form.column_order)}
+    column_place = np.array([place_of[column] for column in columns])
+    part = np.searchsorted(form.row_pointer, row_place, side="right") - 1
+    assert np.array_equal(part, assignment[rows])
+    left_of_border = column_place < form.local_pointer[-1]
+    block = np.searchsorted(form.local_pointer, column_place, side="right") - 1
+    # left of the border everything lies on the block diagonal; in it, every column links parts
+    assert np.array_equal(block[left_of_border], part[left_of_border])
+    for column in set(columns[~left_of_border]):
+        assert len(set(assignment[rows[columns == column]])) > 1
+    for rank in range(n_parts):
+        begin, end = form.border_pointer[rank : rank + 2]
+        assert set(owners[form.column_order[begin:end]]) <= {rank}
+
+
+def test_bordered_form_refuses_another_matrix_s_partition():
+    with pytest.raises(InputError, match="assigns 3 rows, the matrix has 4"):
+        plots.bordered_form([0], [0], (4, 2), [0, 1, 0], 2)
+
+
+def test_spy_draws_blocks_border_and_only_real_nonzeros(ax):
+    rows = np.array([0, 1, 2, 3, 0, 3])
+    columns = np.array([0, 0, 1, 1, 2, 2])
+    form = plots.bordered_form(rows, columns, (4, 3), [0, 0, 1, 1], 2, [0, 1, 1])
+    plots.spy_form(rows, columns, (4, 3), form, names=("user", "item"), ax=ax)
+    (image,) = ax.images
+    pixels = np.asarray(image.get_array())
+    assert pixels.shape == (4, 3, 3)
+    # distance to the lightest pixel of the paper: what is dark is a nonzero, in its rank's colour
+    dark = pixels.min(axis=2) < 0.7
+    expected = np.zeros((4, 3), dtype=bool)
+    expected[rows, columns] = True
+    assert np.array_equal(dark, expected)
+    assert not np.allclose(pixels[0, 2], pixels[3, 2])
+    assert "2 local to one rank | 1 linking several" in ax.get_xlabel()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]
+
+
+def test_spy_takes_a_matrix_and_its_partition(ax):
+    sparse_array = pytest.importorskip("scipy.sparse").coo_array
+    matrix = sparse_array(np.array([[1.0, 0, 3], [0, 2, 4]]))
+    partition = SimpleNamespace(assignment=np.array([0, 1]), n_parts=2, info={})
+    plots.spy(matrix, partition, ax=ax)
+    assert "2 local to one rank | 1 linking several" in ax.get_xlabel()
+
+    columns_cut = SimpleNamespace(
+        assignment=np.array([0, 1, 1]), n_parts=2, info={"model": "row-net"}
+    )
+    other = figure_module.Figure().subplots()
+    plots.spy(matrix, columns_cut, names=("user", "item"), ax=other)
+    assert other.get_ylabel() == "3 items, by rank"
+    with pytest.raises(InputError, match="needs the partition"):
+        plots.spy(matrix)
+
+
+def test_a_million_nonzeros_become_a_bounded_image(ax):
+    random = np.random.default_rng(0)
+    rows, columns = random.integers(0, 50_000, 10**6), random.integers(0, 40_000, 10**6)
+    assignment = random.integers(0, 64, 50_000)
+    form = plots.bordered_form(rows, columns, (50_000, 40_000), assignment, 64)
+    plots.spy_form(rows, columns, (50_000, 40_000), form, ax=ax)
+    assert np.asarray(ax.images[0].get_array()).size < 2_000_000
+
+
+def test_traffic_writes_counts_in_small_maps_only(ax):
+    sent = np.array([[0, 1500], [20, 0]])
+    plots.traffic(sent, ax=ax)
+    assert sorted(text.get_text() for text in ax.texts) == ["1.5k", "20"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("to rank", "from rank")
+    large = figure_module.Figure().subplots()
+    plots.traffic(np.ones((64, 64)), ax=large)
+    assert not large.texts
+    with pytest.raises(InputError, match="ranks × ranks"):
+        plots.traffic(np.ones((2, 3)), ax=ax)
+
+
+def test_traffic_of_one_rank_is_an_empty_map(ax):
+    plots.traffic(np.zeros((1, 1)), ax=ax)
+    assert not ax.texts
+
+
+def test_connectivity_histogram_leaves_out_empty_columns(ax):
+    plots.connectivity_histogram([7, 5, 0, 2], ax=ax)
+    heights = [bar.get_height() for bar in ax.patches]
+    assert heights == [5, 0, 2]
+    wrapped = SimpleNamespace(histogram=lambda: np.array([0, 9000, 3]))
+    other = figure_module.Figure().subplots()
+    plots.connectivity_histogram(wrapped, ax=other)
+    assert other.get_yscale() == "log"
+
+
+def test_part_weights_states_the_imbalance(ax):
+    plots.part_weights([100, 100, 130], ax=ax)
+    assert [bar.get_height() for bar in ax.patches] == [100, 100, 130]
+    assert "18.2%" in ax.get_legend().get_texts()[0].get_text()
+
+
+def test_no_axes_given_makes_a_figure_and_leaves_the_settings_alone():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    before = dict(pyplot.rcParams)
+    drawn = plots.part_weights([1, 2])
+    assert drawn.figure in map(pyplot.figure, pyplot.get_fignums())
+    assert dict(pyplot.rcParams) == before
+    pyplot.close(drawn.figure)
+
+
+def test_without_matplotlib_the_error_says_how_to_get_it():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from daskpart import plots\n"
+        "plots.part_weights([1, 2])"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'daskpart[plot]'" in outcome.stderr
