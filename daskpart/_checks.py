@@ -1,0 +1,56 @@
+"""Checks of numbers that users hand over: whole, in range, of the right length."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import InputError
+
+_LARGEST = int(np.iinfo(np.int32).max)
+
+
+def whole_number(value: object, name: str, least: int, most: int = _LARGEST) -> int:
+    """One whole number from `least` to `most`, as a Python int."""
+    ok = isinstance(value, int | np.integer | float | np.floating) and not isinstance(value, bool)
+    if not ok or value != value or value in (np.inf, -np.inf) or int(value) != value:  # type: ignore[call-overload]
+        raise InputError(f"{name} is {value!r}: give a whole number of at least {least}")
+    number = int(value)  # type: ignore[call-overload]
+    if not least <= number <= most:
+        allowed = f"at least {least}" if number < least else f"at most {most}"
+        raise InputError(f"{name} is {number}: it must be {allowed}")
+    return number
+
+
+def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """A one-dimensional array of whole numbers, as int64."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{what}s have {array.ndim} dimensions: give a one-dimensional array")
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "fb":
+        raise InputError(f"{what}s are of type {array.dtype}: give whole numbers")
+    broken = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
+    if len(broken):
+        raise InputError(
+            f"{what} {broken[0]} is {array[broken[0]]}: {what}s are whole numbers "
+            "(scale and round fractions first)"
+        )
+    return array.astype(np.int64)
+
+
+def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int64]:
+    """`length` whole numbers of at least 0, as int64; 1 each where `values` is None."""
+    if values is None:
+        return np.ones(length, np.int64)
+    checked = whole_numbers(values, what)
+    if len(checked) != length:
+        raise InputError(f"{len(checked)} {what}s were given, {length} are needed: give one each")
+    negative = np.flatnonzero(checked < 0)
+    if len(negative):
+        at = negative[0]
+        raise InputError(f"{what} {at} is {checked[at]}: {what}s are 0 or more")
+    return checked

@@ -1,0 +1,144 @@
+"""Kernels behind `Connectivity`: one pass over the pins, then passes over the (item, part) pairs.
+
+pins of item n     2  5  7  8          pairs of item n
+their parts        1  0  1  3    ->    parts 0 1 3, counts 1 2 1, λ(n) = 3
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._jit import kernel
+
+
+@kernel
+def _sort_short(values: NDArray, start: int, stop: int) -> None:
+    for position in range(start + 1, stop):
+        value = values[position]
+        before = position - 1
+        while before >= start and values[before] > value:
+            values[before + 1] = values[before]
+            before -= 1
+        values[before + 1] = value
+
+
+@kernel
+def connect(
+    net_pointer: NDArray, pins: NDArray, assignment: NDArray, n_parts: int, capacity: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Item → sorted parts and pin counts: ``(pointer, parts, counts)``, in one pass over the pins.
+
+    `capacity` bounds the pairs: the sum of min(pins of the net, n_parts).
+    """
+    n_items = len(net_pointer) - 1
+    pointer = np.zeros(n_items + 1, np.int64)
+    parts = np.empty(capacity, np.int32)
+    counts = np.empty(capacity, np.int64)
+    pins_in_part = np.zeros(n_parts, np.int64)
+    end = 0
+    for item in range(n_items):
+        start = end
+        for position in range(net_pointer[item], net_pointer[item + 1]):
+            part = assignment[pins[position]]
+            if pins_in_part[part] == 0:
+                parts[end] = part
+                end += 1
+            pins_in_part[part] += 1
+        if (end - start) * 8 > n_parts:  # most parts are there: reading them off beats sorting
+            end = start
+            for part in range(n_parts):
+                if pins_in_part[part] > 0:
+                    parts[end] = part
+                    end += 1
+        elif end - start > 32:
+            parts[start:end].sort()
+        else:
+            _sort_short(parts, start, end)
+        for pair in range(start, end):
+            counts[pair] = pins_in_part[parts[pair]]
+            pins_in_part[parts[pair]] = 0
+        pointer[item + 1] = end
+    return pointer, parts[:end].copy(), counts[:end].copy()
+
+
+@kernel
+def cost_by_connectivity(pointer: NDArray, costs: NDArray, length: int) -> NDArray:
+    """Sum of the costs of the items of each connectivity, int64[length]."""
+    total = np.zeros(length, np.int64)
+    for item in range(len(pointer) - 1):
+        total[pointer[item + 1] - pointer[item]] += costs[item]
+    return total
+
+
+@kernel
+def differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> int:
+    """Sum over items of cost × popcount(OR of the part numbers & ~AND of them)."""
+    total = 0
+    for item in range(len(pointer) - 1):
+        if pointer[item + 1] - pointer[item] < 2:
+            continue
+        some = np.int64(0)
+        every = np.int64(-1)
+        for pair in range(pointer[item], pointer[item + 1]):
+            some |= parts[pair]
+            every &= parts[pair]
+        differing = some & ~every
+        while differing != 0:
+            differing &= differing - 1
+            total += costs[item]
+    return total
+
+
+@kernel
+def least_loaded_owners(pointer: NDArray, parts: NDArray, order: NDArray, n_parts: int) -> NDArray:
+    """Give each item, in `order`, to the sharer whose rows sent and received are fewest so far.
+
+    At first every sharer receives each of its rows; an owner sends λ - 1 rows and receives none.
+    """
+    load = np.zeros(n_parts, np.int64)
+    for part in parts:
+        load[part] += 1
+    owners = np.full(len(pointer) - 1, -1, np.int32)
+    for item in order:
+        connectivity = pointer[item + 1] - pointer[item]
+        if connectivity == 0:
+            continue
+        best = parts[pointer[item]]
+        for pair in range(pointer[item] + 1, pointer[item + 1]):
+            if load[parts[pair]] < load[best]:
+                best = parts[pair]
+        owners[item] = best
+        load[best] += connectivity - 2
+    return owners
+
+
+@kernel
+def expand_volume(
+    pointer: NDArray, parts: NDArray, owners: NDArray, by_owner: NDArray, n_parts: int
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """Rows sent and received, messages sent and received by each rank when owners send to sharers.
+
+    `by_owner` lists the items in rising order of owner, so that one marker a rank finds the
+    distinct (owner, sharer) messages.
+    """
+    send = np.zeros(n_parts, np.int64)
+    receive = np.zeros(n_parts, np.int64)
+    messages_sent = np.zeros(n_parts, np.int64)
+    messages_received = np.zeros(n_parts, np.int64)
+    last_owner = np.full(n_parts, -1, np.int32)
+    for item in by_owner:
+        owner = owners[item]
+        if owner < 0:
+            continue
+        for pair in range(pointer[item], pointer[item + 1]):
+            part = parts[pair]
+            if part == owner:
+                continue
+            send[owner] += 1
+            receive[part] += 1
+            if last_owner[part] != owner:
+                last_owner[part] = owner
+                messages_sent[owner] += 1
+                messages_received[part] += 1
+    return send, receive, messages_sent, messages_received

@@ -1,0 +1,318 @@
+"""Which parts touch which items: the one incidence that every communication pattern comes from.
+
+    item           parts (Λ)      λ    owner        expand: owner -> the other sharers
+    column 0       {0, 2}         2    2            reduce: the other sharers -> owner
+    column 1       {1}            1    1  (local: nothing travels)
+    column 2       {0, 1, 3}      3    0
+
+Metrics: cut-net and connectivity-1 (eq. 4 and 5), power-connectivity Σ λ^ρ (eq. 11), volume and
+staleness of η-PASGD (eq. 8 and 9), all of Cevik et al.; concurrent volume on a hypercube as in the
+hypercube mapping of CP decompositions: for Λ = {1, 2, 6, 7} three bit positions differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _metrics
+from ._checks import amounts, whole_number, whole_numbers
+from ._incidence import group, group_pairs
+from ._tables import html_table, text_table
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from .hypergraph import Hypergraph
+    from .partitions import Partition
+
+_ARRAYS = ("pointer", "parts", "counts", "costs")
+
+
+@dataclass(frozen=True, eq=False)
+class RankVolume:
+    """What each rank sends and receives in one expand or one reduce.
+
+    Parameters
+    ----------
+    operation : "expand" or "reduce"
+    send, receive : int64[n_parts]
+        Rows.
+    messages_sent, messages_received : int64[n_parts]
+        Messages (all rows from one rank to another travel in one).
+    """
+
+    operation: str
+    send: NDArray[np.int64]
+    receive: NDArray[np.int64]
+    messages_sent: NDArray[np.int64]
+    messages_received: NDArray[np.int64]
+
+    @property
+    def total_rows(self) -> int:
+        """Rows that travel."""
+        return int(self.send.sum())
+
+    @property
+    def total_messages(self) -> int:
+        """Messages that travel."""
+        return int(self.messages_sent.sum())
+
+    def to_dict(self) -> dict[str, float]:
+        """Total, mean and maximum of the rows and of the messages."""
+        return {
+            "rows, total": self.total_rows,
+            "rows, mean per rank": float(self.send.mean()),
+            "rows sent, maximum": int(self.send.max()),
+            "rows received, maximum": int(self.receive.max()),
+            "messages, total": self.total_messages,
+            "messages, mean per rank": float(self.messages_sent.mean()),
+            "messages sent, maximum": int(self.messages_sent.max()),
+            "messages received, maximum": int(self.messages_received.max()),
+        }
+
+    def __repr__(self) -> str:
+        return text_table(f"RankVolume of {self.operation}", self.to_dict())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Volume of {self.operation}", self.to_dict())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Connectivity:
+    """Item → parts in compressed rows, with pin counts, costs and (if given) one owner an item.
+
+    Parameters
+    ----------
+    pointer : int64[n_items + 1]
+        Item n is touched by ``parts[pointer[n]:pointer[n + 1]]``.
+    parts : int32[n_pairs]
+        Sorted within an item.
+    counts : int64[n_pairs]
+        Pins (nonzeros) of the item in that part, at least 1.
+    n_parts : int
+    costs : int64[n_items]
+        Cost of each item in every metric but the η-PASGD ones and `rank_volume`.
+    owners : int32[n_items], optional
+        The rank that owns the item; -1 where no part touches it.
+    """
+
+    pointer: NDArray[np.int64]
+    parts: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    n_parts: int
+    costs: NDArray[np.int64]
+    owners: NDArray[np.int32] | None = None
+
+    @classmethod
+    def from_partition(cls, hypergraph: Hypergraph, partition: Partition) -> Connectivity:
+        """The parts that each net touches. One pass over the pins.
+
+        Raises
+        ------
+        InputError
+            The partition has another number of vertices than the hypergraph.
+        """
+        partition.check_fits(hypergraph.n_vertices, "the hypergraph's vertices")
+        capacity = int(np.minimum(np.diff(hypergraph.net_pointer), partition.n_parts).sum())
+        pointer, parts, counts = _metrics.connect(
+            hypergraph.net_pointer,
+            hypergraph.pins,
+            partition.assignment,
+            partition.n_parts,
+            capacity,
+        )
+        return cls(pointer, parts, counts, partition.n_parts, hypergraph.net_costs)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        items: ArrayLike,
+        parts: ArrayLike,
+        n_items: int,
+        n_parts: int,
+        counts: ArrayLike | None = None,
+    ) -> Connectivity:
+        """From (item, part) pairs in any order; counts (1 each if not given) of equal pairs add up."""
+        item_ids = _checked_ids(items, n_items, "item")
+        part_ids = _checked_ids(parts, n_parts, "part")
+        sizes = amounts(counts, len(item_ids), "count")
+        if len(item_ids) != len(part_ids):
+            raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
+        pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
+        return cls(pointer, sorted_parts, added, n_parts, np.ones(n_items, np.int64))
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, untouched ones included."""
+        return len(self.pointer) - 1
+
+    @property
+    def connectivity(self) -> NDArray[np.int32]:
+        """λ, int32[n_items]: how many parts touch each item."""
+        return np.diff(self.pointer).astype(np.int32)
+
+    def cut_net(self) -> int:
+        """Sum of the costs of the items that more than one part touches (eq. 4)."""
+        return int(self._cost_by_connectivity()[2:].sum())
+
+    def connectivity_minus_one(self) -> int:
+        """Sum of cost × (λ - 1) over the cut items (eq. 5)."""
+        return sum(cost * (level - 1) for level, cost in self._cut_levels())
+
+    def soed(self) -> int:
+        """Sum of external degrees: cost × λ over the cut items."""
+        return sum(cost * level for level, cost in self._cut_levels())
+
+    def power(self, rho: float = 2) -> int | float:
+        """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
+        exponent = int(rho) if float(rho).is_integer() else float(rho)
+        return sum(cost * level**exponent for level, cost in self._cut_levels())
+
+    def max_connectivity(self) -> int:
+        """λ_max: the η from which on η-PASGD runs without staleness."""
+        return int(self.connectivity.max(initial=0))
+
+    def histogram(self) -> NDArray[np.int64]:
+        """int64[n_parts + 1]: the number of items of each connectivity 0 … n_parts."""
+        return np.bincount(self.connectivity, minlength=self.n_parts + 1).astype(np.int64)
+
+    def pasgd_volume(self, eta: int) -> int:
+        """Rows that travel in one epoch of η-PASGD (eq. 8 with F = 1)."""
+        eta = whole_number(eta, "eta (synchronizations an epoch)", least=1)
+        volume = 0
+        for connectivity, n_items in enumerate(self.histogram().tolist()):
+            if connectivity < 2:
+                continue
+            if eta == 1:
+                rows = 2 * (connectivity - 1)
+            else:
+                rows = 2 * connectivity - min(connectivity, eta)
+            volume += n_items * rows
+        return volume
+
+    def pasgd_staleness(self, eta: int) -> int:
+        """Stale rows used in one epoch of η-PASGD: λ - η where λ > η, summed (eq. 9 with F = 1)."""
+        eta = whole_number(eta, "eta (synchronizations an epoch)", least=1)
+        return int(np.maximum(self.connectivity.astype(np.int64) - eta, 0).sum())
+
+    def concurrent_volume(self) -> int:
+        """Cost × the number of bit positions in which an item's part numbers differ, summed."""
+        return int(_metrics.differing_bits(self.pointer, self.parts, self.costs))
+
+    def with_owners(self, owners: ArrayLike) -> Connectivity:
+        """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""
+        given = np.asarray(owners)
+        if given.shape != (self.n_items,) or given.dtype.kind not in "iu":
+            raise InputError(
+                f"owners of shape {given.shape} and type {given.dtype}: "
+                f"give one whole number for each of the {self.n_items} items"
+            )
+        touched = self.connectivity > 0
+        wrong = np.flatnonzero((given >= self.n_parts) | (given < -1) | (touched & (given < 0)))
+        if len(wrong):
+            raise InputError(
+                f"owner of item {wrong[0]} is {given[wrong[0]]}: owners are ranks 0 to "
+                f"{self.n_parts - 1} (-1 only for an item that no part touches)"
+            )
+        return replace(self, owners=np.where(touched, given, -1).astype(np.int32))
+
+    def with_random_owners(self, random_state: int = 0) -> Connectivity:
+        """Each item is owned by one of its sharers, drawn evenly."""
+        connectivity = self.connectivity
+        drawn = np.random.default_rng(random_state).random(self.n_items)
+        place = np.minimum((drawn * connectivity).astype(np.int64), connectivity - 1)
+        owners = np.full(self.n_items, -1, np.int32)
+        touched = connectivity > 0
+        owners[touched] = self.parts[(self.pointer[:-1] + place)[touched]]
+        return replace(self, owners=owners)
+
+    def with_least_loaded_owners(self) -> Connectivity:
+        """Best fit decreasing: items of high λ first, each to the sharer with the least traffic."""
+        order = np.argsort(-self.connectivity, kind="stable")
+        owners = _metrics.least_loaded_owners(self.pointer, self.parts, order, self.n_parts)
+        return replace(self, owners=owners)
+
+    def rank_volume(self, operation: Literal["expand", "reduce"] = "expand") -> RankVolume:
+        """Rows and messages that each rank sends and receives. Needs owners.
+
+        Expand: the owner sends the item to every other sharer. Reduce is expand reversed.
+        """
+        if operation not in ("expand", "reduce"):
+            raise InputError(f"operation is {operation!r}: 'expand' or 'reduce'")
+        if self.owners is None:
+            raise InputError(
+                "rank_volume needs owners: call with_random_owners(), with_least_loaded_owners() "
+                "or with_owners(...) first"
+            )
+        items = np.arange(self.n_items, dtype=np.int32)
+        _, by_owner = group(self.owners + np.int32(1), items, self.n_parts + 1)
+        send, receive, sent, received = _metrics.expand_volume(
+            self.pointer, self.parts, self.owners, by_owner, self.n_parts
+        )
+        if operation == "reduce":
+            return RankVolume(operation, receive, send, received, sent)
+        return RankVolume(operation, send, receive, sent, received)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one `.npz` file (no pickle)."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.owners is not None:
+            arrays["owners"] = self.owners
+        with open(path, "wb") as file:
+            np.savez_compressed(file, n_parts=np.int64(self.n_parts), **arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Connectivity:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            pointer, parts, counts, costs = (file[name] for name in _ARRAYS)
+            owners = file["owners"] if "owners" in file else None
+            return cls(pointer, parts, counts, int(file["n_parts"]), costs, owners)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The metrics that need no owners, by name."""
+        return {
+            "items": self.n_items,
+            "parts": self.n_parts,
+            "cut items": int(self.histogram()[2:].sum()),
+            "cut-net": self.cut_net(),
+            "connectivity - 1": self.connectivity_minus_one(),
+            "Σ λ²": self.power(2),
+            "λ_max": self.max_connectivity(),
+            "mean λ": float(self.connectivity.mean()) if self.n_items else 0.0,
+        }
+
+    def _cost_by_connectivity(self) -> NDArray[np.int64]:
+        return _metrics.cost_by_connectivity(self.pointer, self.costs, self.n_parts + 1)
+
+    def _cut_levels(self) -> list[tuple[int, int]]:
+        """(λ, summed cost) for λ = 2, 3, …, as Python integers: powers of them cannot overflow."""
+        return list(enumerate(self._cost_by_connectivity().tolist()))[2:]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Connectivity):
+            return NotImplemented
+        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
+        if self.owners is None or other.owners is None:
+            return same and self.n_parts == other.n_parts and self.owners is other.owners
+        return same and self.n_parts == other.n_parts and np.array_equal(self.owners, other.owners)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return text_table("Connectivity", self.to_dict())
+
+    def _repr_html_(self) -> str:
+        return html_table("Connectivity", self.to_dict())
+
+
+def _checked_ids(values: ArrayLike, limit: int, what: str) -> NDArray[np.int32]:
+    ids = whole_numbers(values, what)
+    if ids.size and (ids.min() < 0 or ids.max() >= limit):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(f"{what} {wrong} is out of range: {what}s are 0 to {limit - 1}")
+    return ids.astype(np.int32)

@@ -1,0 +1,241 @@
+"""Nets and pins: which vertices share what, in compressed rows.
+
+A rating matrix as its column-net hypergraph (Cevik et al., η-PASGD, section 4):
+
+          j0 j1 j2                      vertex i = row i,    weight = nonzeros of row i
+      i0   x  .  x      net of j0: {0, 1}
+      i1   x  x  .      net of j1: {1, 2}     net j = column j,  cost = 1
+      i2   .  x  .      net of j2: {0}
+
+Rows that go to different parts share the columns they both touch: a net of connectivity λ is a
+factor row that λ ranks update. The row-net hypergraph is the same thing of the transposed matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._checks import amounts, whole_number, whole_numbers
+from ._incidence import first_bad_pin, group, turn
+from ._tables import html_table, text_table
+from .errors import InputError
+
+_ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Hypergraph:
+    """A hypergraph in compressed rows. `from_nets` checks its input; this constructor trusts it.
+
+    Parameters
+    ----------
+    n_vertices : int
+        Vertices are 0 … n_vertices - 1.
+    net_pointer : int64[n_nets + 1]
+        Net n joins ``pins[net_pointer[n]:net_pointer[n + 1]]``.
+    pins : int32[n_pins]
+        Sorted and without repetition within a net. Nets of no pin or one pin are kept.
+    vertex_weights : int64[n_vertices]
+        Not negative.
+    net_costs : int64[n_nets]
+        Not negative.
+    """
+
+    n_vertices: int
+    net_pointer: NDArray[np.int64]
+    pins: NDArray[np.int32]
+    vertex_weights: NDArray[np.int64]
+    net_costs: NDArray[np.int64]
+
+    @classmethod
+    def from_nets(
+        cls,
+        net_pointer: ArrayLike,
+        pins: ArrayLike,
+        n_vertices: int,
+        vertex_weights: ArrayLike | None = None,
+        net_costs: ArrayLike | None = None,
+    ) -> Hypergraph:
+        """Build a hypergraph from nets in compressed rows.
+
+        Parameters
+        ----------
+        net_pointer : integers [n_nets + 1]
+            Starts with 0, never falls, ends with the number of pins.
+        pins : integers [n_pins]
+            In any order; a vertex that a net names twice counts once.
+        n_vertices : int
+            At least 0; isolated vertices are welcome.
+        vertex_weights, net_costs : whole numbers, optional
+            At least 0; 1 each if not given.
+
+        Raises
+        ------
+        InputError
+            A pin out of range, a broken pointer, a negative, fractional or NaN weight or cost.
+        """
+        n_vertices = whole_number(n_vertices, "n_vertices", least=0)
+        starts = whole_numbers(net_pointer, "net pointer entry")
+        given = whole_numbers(pins, "pin")
+        _check_pointer(starts, len(given))
+        net, position = first_bad_pin(starts, given, n_vertices)
+        if net >= 0:
+            raise InputError(
+                f"pin {given[position]} of net {net} is out of range: with {n_vertices} vertices "
+                f"the pins are 0 to {n_vertices - 1}"
+            )
+        n_nets = len(starts) - 1
+        weights = amounts(vertex_weights, n_vertices, "vertex weight")
+        costs = amounts(net_costs, n_nets, "net cost")
+        vertex_pointer, nets = turn(starts, given.astype(np.int32), n_vertices)
+        pointer, sorted_pins = turn(vertex_pointer, nets, n_nets)
+        return cls(n_vertices, pointer, sorted_pins, weights, costs)
+
+    @classmethod
+    def column_net(cls, matrix: Any) -> Hypergraph:
+        """Rows become vertices (weight: nonzeros of the row), columns become nets (cost 1).
+
+        Parameters
+        ----------
+        matrix : sparse matrix, sparse.COO, DataFrame, DataArray, …
+            Anything that `daskpart.containers.as_coo` takes. A stored zero is a nonzero here.
+        """
+        rows, columns, shape = _pattern(matrix)
+        return _from_coordinates(rows, columns, *shape)
+
+    @classmethod
+    def row_net(cls, matrix: Any) -> Hypergraph:
+        """The dual: columns become vertices, rows become nets. See `column_net`."""
+        rows, columns, shape = _pattern(matrix)
+        return _from_coordinates(columns, rows, *reversed(shape))
+
+    @classmethod
+    def graph(cls, matrix: Any) -> Hypergraph:
+        """A square matrix as a graph: one two-pin net for each edge of A + Aᵀ, self loops left out.
+
+        Vertex weights are the nonzeros of the row, as in `column_net`; every edge costs 1.
+        """
+        rows, columns, shape = _pattern(matrix)
+        if shape[0] != shape[1]:
+            raise InputError(
+                f"the graph model needs a square matrix, this one is {shape[0]} × {shape[1]}: "
+                "use model='column-net' or 'row-net'"
+            )
+        low, high = np.minimum(rows, columns), np.maximum(rows, columns)
+        proper = low != high
+        keys = np.unique(low[proper].astype(np.int64) * shape[0] + high[proper])
+        ends = np.stack([keys // shape[0], keys % shape[0]], axis=1).astype(np.int32)
+        return cls(
+            n_vertices=shape[0],
+            net_pointer=np.arange(0, 2 * len(keys) + 1, 2, dtype=np.int64),
+            pins=ends.ravel(),
+            vertex_weights=np.bincount(rows, minlength=shape[0]).astype(np.int64),
+            net_costs=np.ones(len(keys), np.int64),
+        )
+
+    @property
+    def n_nets(self) -> int:
+        """Number of nets, empty ones included."""
+        return len(self.net_pointer) - 1
+
+    @property
+    def n_pins(self) -> int:
+        """Number of (net, vertex) incidences."""
+        return len(self.pins)
+
+    @property
+    def total_weight(self) -> int:
+        """Sum of the vertex weights."""
+        return int(self.vertex_weights.sum())
+
+    @cached_property
+    def _turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return turn(self.net_pointer, self.pins, self.n_vertices)
+
+    @property
+    def vertex_pointer(self) -> NDArray[np.int64]:
+        """int64[n_vertices + 1]: vertex v is in nets[vertex_pointer[v]:vertex_pointer[v + 1]]."""
+        return self._turned[0]
+
+    @property
+    def nets(self) -> NDArray[np.int32]:
+        """int32[n_pins]: the nets of each vertex, sorted. Built on first use, then kept."""
+        return self._turned[1]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the hypergraph to one `.npz` file (no pickle)."""
+        with open(path, "wb") as file:
+            arrays = {name: getattr(self, name) for name in _ARRAYS}
+            np.savez_compressed(file, n_vertices=np.int64(self.n_vertices), **arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Hypergraph:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls(int(file["n_vertices"]), *(file[name] for name in _ARRAYS))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the turned incidence is rebuilt on demand: it need not travel
+        return {name: value for name, value in self.__dict__.items() if name != "_turned"}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hypergraph):
+            return NotImplemented
+        same = (np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
+        return self.n_vertices == other.n_vertices and all(same)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _summary(self) -> dict[str, Any]:
+        sizes = np.diff(self.net_pointer)
+        return {
+            "vertices": self.n_vertices,
+            "nets": self.n_nets,
+            "pins": self.n_pins,
+            "total weight": self.total_weight,
+            "largest net": int(sizes.max(initial=0)),
+            "nets of fewer than two pins": int(np.count_nonzero(sizes < 2)),
+        }
+
+    def __repr__(self) -> str:
+        return text_table("Hypergraph", self._summary())
+
+    def _repr_html_(self) -> str:
+        return html_table("Hypergraph", self._summary())
+
+
+def _pattern(matrix: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
+    from .containers import as_coo
+
+    labelled = as_coo(matrix)
+    return labelled.rows, labelled.columns, labelled.shape
+
+
+def _from_coordinates(
+    vertices: NDArray[np.int32], nets: NDArray[np.int32], n_vertices: int, n_nets: int
+) -> Hypergraph:
+    """From the vertex and net of each nonzero: grouped by vertex, so that nets come out sorted."""
+    vertex_pointer, grouped = group(vertices, nets, n_vertices)
+    net_pointer, pins = turn(vertex_pointer, grouped, n_nets)
+    return Hypergraph(
+        n_vertices=int(n_vertices),
+        net_pointer=net_pointer,
+        pins=pins,
+        vertex_weights=np.diff(vertex_pointer),
+        net_costs=np.ones(n_nets, np.int64),
+    )
+
+
+def _check_pointer(pointer: NDArray[np.int64], n_pins: int) -> None:
+    if len(pointer) == 0 or pointer[0] != 0 or pointer[-1] != n_pins:
+        given = "is empty" if len(pointer) == 0 else f"runs from {pointer[0]} to {pointer[-1]}"
+        raise InputError(f"net_pointer {given}: it must run from 0 to the number of pins, {n_pins}")
+    falling = np.flatnonzero(np.diff(pointer) < 0)
+    if len(falling):
+        raise InputError(f"net_pointer falls after net {falling[0]}: it must never fall")

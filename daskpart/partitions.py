@@ -1,0 +1,224 @@
+"""A partition: which part each vertex goes to, how well that balances, and what it costs.
+
+assignment   1 0 0 1 2        order 1 2 | 0 3 | 4        part_pointer 0 2 4 5
+weights      3 1 2 1 4        part_weights 3 4 4         imbalance max/mean - 1 = 0.09
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._checks import amounts, whole_number
+from ._incidence import group
+from ._tables import html_table, text_table
+from .connectivity import Connectivity
+from .errors import InputError
+from .hypergraph import Hypergraph
+
+_TOLD = ("method", "objective", "model", "engine", "epsilon", "random_state", "seconds")
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """Balance of a partition and, where the hypergraph is known, its metrics. Prints as a table."""
+
+    values: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name → value."""
+        return dict(self.values)
+
+    def __repr__(self) -> str:
+        return text_table("Partition report", self.values)
+
+    def _repr_html_(self) -> str:
+        return html_table("Partition report", self.values)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """An assignment of vertices to parts.
+
+    Parameters
+    ----------
+    assignment : int32[n_vertices]
+        The part, 0 … n_parts - 1, of each vertex.
+    n_parts : int
+        At least 1. A part may be empty.
+    weights : int64[n_vertices], optional
+        Vertex weights; 1 each if not given.
+    info : dict, optional
+        How it was made: method, objective, epsilon, random_state, seconds, model, shape, nnz, …
+        Plain values only (they are saved as JSON).
+
+    Raises
+    ------
+    InputError
+        A part out of range, a wrong shape, a negative or NaN weight.
+    """
+
+    assignment: NDArray[np.int32]
+    n_parts: int
+    weights: NDArray[np.int64] = None  # type: ignore[assignment]
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n_parts = whole_number(self.n_parts, "n_parts", least=1)
+        assignment = _checked_assignment(self.assignment, n_parts)
+        object.__setattr__(self, "assignment", assignment)
+        object.__setattr__(self, "n_parts", n_parts)
+        object.__setattr__(self, "weights", amounts(self.weights, len(assignment), "vertex weight"))
+
+    @property
+    def n_vertices(self) -> int:
+        """Number of vertices."""
+        return len(self.assignment)
+
+    @cached_property
+    def part_weights(self) -> NDArray[np.int64]:
+        """int64[n_parts]: the weight of each part."""
+        total = np.zeros(self.n_parts, np.int64)
+        np.add.at(total, self.assignment, self.weights)
+        return total
+
+    @property
+    def imbalance(self) -> float:
+        """Heaviest part over the mean part, less 1. 0 where nothing has a weight."""
+        total = int(self.part_weights.sum())
+        return int(self.part_weights.max()) * self.n_parts / total - 1 if total else 0.0
+
+    @cached_property
+    def _grouped(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return group(self.assignment, np.arange(self.n_vertices, dtype=np.int32), self.n_parts)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """int64[n_vertices]: vertices by part, in rising order within a part."""
+        return self._grouped[1].astype(np.int64)
+
+    @property
+    def part_pointer(self) -> NDArray[np.int64]:
+        """int64[n_parts + 1]: part k is ``order[part_pointer[k]:part_pointer[k + 1]]``."""
+        return self._grouped[0]
+
+    def members(self, part: int) -> NDArray[np.int64]:
+        """The vertices of one part, rising."""
+        if not 0 <= part < self.n_parts:
+            raise InputError(f"part {part} is out of range: parts are 0 to {self.n_parts - 1}")
+        pointer, grouped = self._grouped
+        return grouped[pointer[part] : pointer[part + 1]].astype(np.int64)
+
+    def check_fits(
+        self,
+        n_vertices: int,
+        what: str = "the data",
+        *,
+        shape: tuple[int, ...] | None = None,
+        nnz: int | None = None,
+    ) -> None:
+        """Refuse a partition of the wrong length or, where it was recorded, made for other data.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.n_vertices != n_vertices:
+            raise InputError(
+                f"this partition assigns {self.n_vertices} vertices, {what} has {n_vertices}: "
+                "partition this data, or pass the data that the partition was made for"
+            )
+        for name, given in (("shape", shape), ("nnz", nnz)):
+            made_for = self.info.get(name)
+            known = tuple(made_for) if isinstance(made_for, list | tuple) else made_for
+            if given is not None and known is not None and known != given:
+                raise InputError(
+                    f"this partition was made for data of {name} {known}, {what} has {given}: "
+                    "partition this data, or pass the data that the partition was made for"
+                )
+
+    def report(self, hypergraph: Hypergraph | None = None) -> PartitionReport:
+        """Balance and origin; with the hypergraph also every metric of its connectivity."""
+        values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}
+        values |= {
+            "vertices": self.n_vertices,
+            "parts": self.n_parts,
+            "imbalance": self.imbalance,
+            "lightest part": int(self.part_weights.min()),
+            "heaviest part": int(self.part_weights.max()),
+            "empty parts": int(np.count_nonzero(np.diff(self.part_pointer) == 0)),
+        }
+        if hypergraph is not None:
+            connectivity = Connectivity.from_partition(hypergraph, self)
+            values |= connectivity.to_dict()
+            values["sum of external degrees"] = connectivity.soed()
+            values["rows of one expand and reduce"] = connectivity.pasgd_volume(1)
+        return PartitionReport(values)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one `.npz` file (no pickle)."""
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file,
+                assignment=self.assignment,
+                n_parts=np.int64(self.n_parts),
+                weights=self.weights,
+                info=np.array(json.dumps(self.info, default=_plain)),
+            )
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Partition:
+        """Read what `save` wrote. Tuples in `info` come back as lists."""
+        with np.load(path, allow_pickle=False) as file:
+            info = json.loads(str(file["info"]))
+            return cls(file["assignment"], int(file["n_parts"]), file["weights"], info)
+
+    def __eq__(self, other: object) -> bool:
+        """Same parts of the same weighted vertices; how it was made does not count."""
+        if not isinstance(other, Partition):
+            return NotImplemented
+        return (
+            self.n_parts == other.n_parts
+            and np.array_equal(self.assignment, other.assignment)
+            and np.array_equal(self.weights, other.weights)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return text_table("Partition", self.report().to_dict())
+
+    def _repr_html_(self) -> str:
+        return html_table("Partition", self.report().to_dict())
+
+
+def _checked_assignment(assignment: ArrayLike, n_parts: int) -> NDArray[np.int32]:
+    given = np.asarray(assignment)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise InputError(
+            f"assignment of shape {given.shape} and type {given.dtype}: "
+            "give one part number (a whole number) for each vertex"
+        )
+    wrong = np.flatnonzero((given < 0) | (given >= n_parts))
+    if len(wrong):
+        raise InputError(
+            f"vertex {wrong[0]} is in part {given[wrong[0]]}: parts are 0 to {n_parts - 1}"
+        )
+    return given.astype(np.int32, copy=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
