@@ -1,0 +1,75 @@
+"""How the documentation is built: from the docstrings, the guides, and the notebook in examples/.
+
+Nothing here reaches the network: no intersphinx, formulas as MathML, notebooks on built-in data.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+EXAMPLES = DOCS.parent / "examples"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+
+def copy_notebooks() -> None:
+    """Sphinx reads sources below docs/ only; the notebooks live where users look for them."""
+    target = DOCS / "notebooks"
+    target.mkdir(exist_ok=True)
+    for notebook in EXAMPLES.glob("*.ipynb"):
+        copy = target / notebook.name
+        if not copy.exists() or copy.read_bytes() != notebook.read_bytes():
+            shutil.copy(notebook, copy)
+
+
+copy_notebooks()
+
+project = "daskpart"
+author = "the daskpart developers"
+copyright = author
+version = release = installed_version("daskpart")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_nb",
+    "sphinx_design",
+    "mathml",
+    "measured",
+]
+exclude_patterns = ["_build", "benchmarks/*.md", "jupyter_execute", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's own sections say the types
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = True
+numpydoc_show_inherited_class_members = False
+numpydoc_class_members_toctree = False
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "daskpart"
+html_static_path = ["_static"]
+html_css_files = ["daskpart.css"]
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+}
+html_sidebars = {"index": [], "design": [], "benchmarks": []}
