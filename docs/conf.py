@@ -47,9 +47,7 @@ templates_path = ["_templates"]
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's own sections say the types
 autodoc_member_order = "bysource"
-numpydoc_show_class_members = True
-numpydoc_show_inherited_class_members = False
-numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False  # the class page documents each in full
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
