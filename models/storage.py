@@ -1,0 +1,264 @@
+"""Named arrays and a JSON header on disk: the new version is there whole, or the old one still is.
+
+    write    .name.partial  ──fsync──►  rename to name            (file: one atomic step)
+    folder   .name.partial/ ──fsync──►  name → .name.previous, .name.partial → name,
+                                        previous removed
+
+A full disk, an error or Ctrl-C in the middle removes the partial copy and leaves what was there
+before. A process killed between the two renames of a folder leaves `.name.previous`, which readers
+fall back to.
+`.npz` is one file; `.zarr` is a folder with one array each and needs zarr. Nothing is ever pickled,
+and a checksum of every array stands in the header, so that damage is found when reading.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskpart.errors import InputError, ReadError
+
+SUFFIXES = (".npz", ".zarr")
+_HEADER = "header"
+_FORMAT = 1
+
+
+def plain(value: Any) -> Any:
+    """`value` as what JSON holds: dicts, lists, str, int, float, bool, None (float bits are kept).
+
+    Raises
+    ------
+    TypeError
+        For an object that has no such form.
+    """
+    return json.loads(json.dumps(value, default=_plain_scalar))
+
+
+def _plain_scalar(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} {value!r} has no JSON form")
+
+
+def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header: dict) -> None:
+    """Write `arrays` and `header` to `path` (.npz or .zarr), whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        Ends in ``.npz`` (a file) or ``.zarr`` (a folder; needs zarr). Replaced if it is there.
+    arrays : dict of ndarray
+        Numbers only (no text, no objects).
+    header : dict
+        Anything that `plain` takes.
+
+    Raises
+    ------
+    InputError
+        For another suffix.
+    ImportError
+        For ``.zarr`` where zarr is not installed.
+    OSError
+        When the disk refuses; the message says how much space is needed, and what was at `path`
+        before is untouched.
+    """
+    target = Path(path)
+    suffix = checked_suffix(target)
+    full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": plain(header)}
+    text = np.frombuffer(json.dumps(full_header).encode(), dtype=np.uint8)
+    everything = {_HEADER: text, **arrays}
+    n_bytes = sum(array.nbytes for array in everything.values())
+    if suffix == ".npz":
+        replace_file(target, lambda partial: _write_npz(partial, everything), n_bytes)
+    else:
+        zarr = _zarr()
+        replace_folder(target, lambda partial: _write_zarr(zarr, partial, everything), n_bytes)
+
+
+def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
+    """Read what `write_arrays` wrote.
+
+    Returns
+    -------
+    arrays : dict of ndarray
+    header : dict
+
+    Raises
+    ------
+    ReadError
+        When `path` is absent, is damaged, or was not written by `write_arrays`.
+    """
+    target = Path(path)
+    suffix = checked_suffix(target)
+    source = existing(target)
+    zarr = _zarr() if suffix == ".zarr" else None
+    try:
+        arrays = _read_npz(source) if zarr is None else _read_zarr(zarr, source)
+        header = json.loads(arrays.pop(_HEADER).tobytes())
+        checksums, content = header["checksums"], header["content"]
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:  # zipfile, zlib, json and zarr each raise kinds of their own
+        raise ReadError(
+            f"{source} cannot be read ({type(error).__name__}: {error}). It is damaged or was not "
+            "written by daskpart; use an earlier checkpoint."
+        ) from error
+    _check(source, arrays, checksums)
+    return arrays, content
+
+
+def checked_suffix(path: Path) -> str:
+    """The suffix of `path`, one of SUFFIXES; InputError for any other."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(
+            f"{path} must end in one of {', '.join(SUFFIXES)}; got the suffix {path.suffix!r}."
+        )
+    return path.suffix
+
+
+def existing(target: Path) -> Path:
+    """`target`, or the copy kept while it was being replaced; ReadError when neither is there."""
+    for candidate in (target, _beside(target, "previous")):
+        if candidate.exists():
+            return candidate
+    beside = sorted(found.name for found in target.parent.glob("*") if found.suffix in SUFFIXES)
+    there = f"the folder holds {', '.join(beside[:5])}" if beside else "none is in that folder"
+    raise ReadError(f"there is nothing at {target}; {there}.")
+
+
+def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
+    """Let `write` fill a partial file, then rename it to `target` in one step."""
+    partial = _beside(target, "partial")
+    with _or_untouched(target, partial, n_bytes):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write(partial)
+        os.replace(partial, target)
+        _flush(target.parent)
+
+
+def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
+    """Let `write` fill a partial folder, then put it in the place of `target`."""
+    partial, previous = _beside(target, "partial"), _beside(target, "previous")
+    with _or_untouched(target, partial, n_bytes):
+        remove(partial)
+        partial.mkdir(parents=True)
+        write(partial)
+        for written in partial.rglob("*"):
+            _flush(written)
+        # a folder cannot be renamed onto another: the old one steps aside for one moment
+        if target.exists():
+            remove(previous)
+            os.replace(target, previous)
+        os.replace(partial, target)
+        _flush(target.parent)
+        remove(previous)
+
+
+@contextmanager
+def _or_untouched(target: Path, partial: Path, n_bytes: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        remove(partial)
+        raise OSError(error.errno, _refusal(target, n_bytes, error)) from error
+    except BaseException:
+        remove(partial)
+        raise
+
+
+def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
+    folder = next(parent for parent in target.absolute().parents if parent.exists())
+    free = shutil.disk_usage(folder).free
+    kept = "what was there before is untouched" if target.exists() else "nothing was left there"
+    return (
+        f"{target} was not written: {error.strerror or error}. It needs {n_bytes / 1e6:,.1f} MB, "
+        f"{free / 1e6:,.1f} MB are free in {folder}; {kept}."
+    )
+
+
+def _beside(target: Path, role: str) -> Path:
+    return target.with_name(f".{target.name}.{role}")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Wait until the disk holds `path`; a power cut after the rename must not find it empty."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open a folder
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _write_zarr(zarr: Any, path: Path, arrays: dict[str, np.ndarray]) -> None:
+    group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    for name, array in arrays.items():
+        group.create_array(name, data=np.ascontiguousarray(array), chunks=_chunks(array))
+
+
+def _chunks(array: np.ndarray) -> tuple[int, ...]:
+    """Whole rows, about 16 MB a chunk: few files, and a write never copies the whole array."""
+    row_bytes = max(1, array.nbytes // max(1, array.shape[0]))
+    rows = min(max(1, array.shape[0]), max(1, (16 << 20) // row_bytes))
+    return (rows, *(max(1, size) for size in array.shape[1:]))
+
+
+def _read_zarr(zarr: Any, path: Path) -> dict[str, np.ndarray]:
+    group = zarr.open_group(str(path), mode="r")
+    return {name: np.asarray(array[...]) for name, array in group.arrays()}
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError(
+            "a .zarr checkpoint needs zarr: pip install 'daskpart[io]', "
+            "or use a path ending in .npz"
+        ) from error
+    return zarr
+
+
+def _checksums(arrays: dict[str, np.ndarray]) -> dict[str, int]:
+    return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays.items()}
+
+
+def _check(source: Path, arrays: dict[str, np.ndarray], checksums: dict[str, int]) -> None:
+    found = _checksums(arrays)
+    wrong = sorted(name for name in checksums if found.get(name) != checksums[name])
+    if wrong:
+        raise ReadError(
+            f"{source} is damaged: {', '.join(wrong)} differ(s) from what was written. "
+            "Use an earlier checkpoint."
+        )
