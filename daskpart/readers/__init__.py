@@ -1,0 +1,124 @@
+"""Files to sparse data: `read`.
+
+    path --name, first lines--> format --scan, check--> indices, values --assemble--> sparse
+
+One rule for what comes back: where the file's indices are names (user ids, node ids) the result
+carries them as labels (xarray over sparse.COO); where they are positions it is a plain sparse
+array.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from daskpart.errors import InputError
+
+from .detection import FORMATS, detect
+from .libsvm import Examples
+
+__all__ = ["Examples", "read"]
+
+
+_READERS = {
+    "ratings": ("ratings", "read_ratings"),
+    "parquet": ("frames", "read_parquet"),
+    "adjacency": ("graphs", "read_adjacency"),
+    "edges": ("graphs", "read_edges"),
+    "mtx": ("matrices", "read_mtx"),
+    "npz": ("matrices", "read_npz"),
+    "tns": ("tensors", "read_tns"),
+    "libsvm": ("libsvm", "read_libsvm"),
+}
+
+
+def read(path: str | os.PathLike[str], format: str | None = None, **options: Any) -> Any:
+    """Read sparse data from a file, also compressed (.gz, .xz, .bz2).
+
+    Parameters
+    ----------
+    path : str or path-like
+    format : str, optional
+        One of the table below. By default told from the name, then from the first lines.
+    **options
+        Of the format: ratings takes columns, header, text_ids, dtype; parquet columns, dtype;
+        adjacency and edges dtype; tns shape, dtype; libsvm n_features, zero_based, dtype.
+        ``dtype`` is the type of the values, ``columns`` the names or positions of user, item and
+        rating, ``shape`` and ``n_features`` are extents beyond what occurs.
+
+    Returns
+    -------
+    xarray.DataArray, scipy.sparse.csr_array, sparse.COO, xarray.Dataset or Examples
+        By format:
+
+        =========== ======================================= ==================================
+        format      lines or content                        result
+        =========== ======================================= ==================================
+        ratings     ``u.data`` (tabs), ``ratings.dat``      DataArray ``rating``, dims user,
+                    (``::``), ``ratings.csv`` (header);     item, float32 over sparse.COO,
+                    timestamps are left out                 ids as coordinates
+        parquet     frame with user, item, rating           as ratings
+        adjacency   ``user item item ...``                  as ratings, all 1
+        edges       ``source target [weight]``              DataArray ``weight``, dims source,
+                                                            target, square, float32
+        mtx         Matrix Market, coordinate               scipy.sparse.csr_array
+        npz         ``scipy.sparse.save_npz``               scipy.sparse.csr_array
+        npz         ``sparse.save_npz``                     sparse.COO
+        npz         graph: ``adj_indptr``, ...              Dataset: adjacency, features,
+                                                            label, masks
+        tns         FROSTT tensor, any order, 1-based       sparse.COO, float64
+        libsvm      ``label index:value ...``               Examples: data (csr_array,
+                                                            float64), target
+        =========== ======================================= ==================================
+
+        Explicit zeros stay entries. Indices are int32 where they fit. Labels are sorted.
+
+    Raises
+    ------
+    ReadError
+        The file is missing, empty, cut short or of unknown format; or a line holds what it may
+        not (NaN, infinity, a negative id, too few columns): the message names path and line.
+    InputError
+        An unknown format or option, or a package that is not installed.
+
+    Warns
+    -----
+    DaskpartWarning
+        A cell occurs more than once (the last value is kept); a .tns mode is 0-based.
+
+    Notes
+    -----
+    Text is scanned in chunks of 4 MiB by a compiled kernel; memory is about 20 bytes a rating
+    besides. Formats: MovieLens [1]_, FROSTT [2]_, Matrix Market [3]_, libsvm [4]_.
+
+    References
+    ----------
+    .. [1] F. M. Harper, J. A. Konstan, "The MovieLens datasets", ACM TiiS 5(4), 2015.
+    .. [2] S. Smith et al., "FROSTT: the formidable repository of open sparse tensors and tools",
+       2017.
+    .. [3] R. F. Boisvert, R. Pozo, K. A. Remington, "The Matrix Market exchange formats", NIST,
+       1996.
+    .. [4] C.-C. Chang, C.-J. Lin, "LIBSVM: a library for support vector machines", 2011.
+
+    Examples
+    --------
+    >>> ratings = daskpart.read("ml-1m/ratings.dat")          # doctest: +SKIP
+    >>> ratings.sizes                                         # doctest: +SKIP
+    Frozen({'user': 6040, 'item': 3706})
+    """
+    place = Path(path).expanduser()
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format={format!r} is not known; it can be one of {sorted(FORMATS)}")
+    chosen = format or detect(place)
+    module, function = _READERS[chosen]
+    reader = getattr(import_module(f".{module}", __name__), function)
+    allowed = [name for name in inspect.signature(reader).parameters if name != "path"]
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        raise InputError(
+            f"{place}: the format {chosen!r} has no options {unknown}; it takes {allowed}"
+        )
+    return reader(place, **options)

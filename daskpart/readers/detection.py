@@ -1,0 +1,93 @@
+"""Which format a file has: its name first, then its first lines.
+
+    ratings.dat.xz  --without .xz-->  .dat, may be much  --look inside-->  "1::1193::5"  ratings
+
+A name that leaves no doubt (.mtx, .npz, .tns, .libsvm, .parquet, .edges) is believed; other names
+only settle what the lines leave open. Nothing is guessed: three plain columns may be ratings,
+weighted edges or a tensor, so without a telling name the error asks.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from daskpart.errors import ReadError
+
+from .streams import first_lines, head, plain_name
+
+FORMATS = {
+    "ratings": "user, item, rating, timestamp in lines (u.data, ratings.dat, ratings.csv)",
+    "adjacency": "user item item ... in lines",
+    "edges": "source, target, weight in lines",
+    "mtx": "Matrix Market",
+    "npz": "scipy.sparse.save_npz, sparse.save_npz, or a graph with adj_indptr",
+    "tns": "FROSTT tensor: an index a mode and the value, in lines",
+    "libsvm": "label index:value index:value ... in lines",
+    "parquet": "a ratings frame with user, item, rating columns",
+}
+_CERTAIN_SUFFIXES = {
+    ".mtx": "mtx", ".mm": "mtx", ".npz": "npz", ".tns": "tns", ".libsvm": "libsvm",
+    ".svm": "libsvm", ".svmlight": "libsvm", ".parquet": "parquet", ".pq": "parquet",
+    ".edges": "edges", ".edgelist": "edges", ".el": "edges", ".adjacency": "adjacency",
+}  # fmt: skip
+_FOREIGN_SUFFIXES = {".hgr", ".graph", ".u", ".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
+_RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$|\.(csv|tsv|dat)$")
+_LIBSVM_LINE = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE)
+_MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
+
+
+def is_number(token: str) -> bool:
+    """Whether `token` is what `float` takes for a number."""
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return "_" not in token
+
+
+def detect(path: Path) -> str:
+    """The format of a file, a key of `FORMATS`.
+
+    Raises
+    ------
+    ReadError
+        The file is missing or empty, or its name and first lines leave a choice; the message lists
+        the formats.
+    """
+    name = plain_name(path)
+    suffix = Path(name).suffix
+    if suffix in _CERTAIN_SUFFIXES:
+        return _CERTAIN_SUFFIXES[suffix]
+    start = head(path, 64)
+    for magic, found in _MAGIC.items():
+        if start.startswith(magic):
+            return found
+    found_in_lines = None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name)
+    if found_in_lines is None:
+        choices = "; ".join(f"{key!r} ({meaning})" for key, meaning in FORMATS.items())
+        raise ReadError(
+            f"{path}: neither the name nor the first lines tell the format; give format= one of "
+            f"{choices}"
+        )
+    return found_in_lines
+
+
+def _look_at(lines: list[str], name: str) -> str | None:
+    """The format that the first lines show, or None."""
+    if not lines:
+        return None
+    if any("::" in line for line in lines[:3]):
+        return "ratings"
+    numeric = lines[:50]
+    if all(_LIBSVM_LINE.fullmatch(line) for line in numeric) and any(":" in x for x in numeric):
+        return "libsvm"
+    parts = [re.split(r"[\s,;]+", line.strip('"')) for line in numeric]
+    widths = {len(part) for part in parts}
+    if widths <= {2, 3, 4} and len(widths) == 1 and _RATING_NAME.search(name):
+        return "ratings"
+    if not all(is_number(token) for part in parts for token in part) or len(widths) != 1:
+        return None
+    if widths == {2}:
+        return "edges"
+    return "ratings" if widths == {4} and "\t" in lines[0] else None

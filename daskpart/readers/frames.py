@@ -1,0 +1,119 @@
+"""Ratings through pandas: parquet files, and text files whose ids are not numbers.
+
+    A2SUAM1J3GNN3B,0000013714,5.0     -->  user x item, labelled by the text ids in sorted order
+
+The compiled scanner knows numbers only; pandas' C reader is the quick way for text.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray
+
+from daskpart.errors import InputError, ReadError
+
+from .assembly import labelled
+from .ratings import DIMS, Dialect, choose_columns
+from .streams import opened
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def _pandas(purpose: str) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise InputError(
+            f"{purpose} needs pandas; install it with: pip install 'daskpart[io]'"
+        ) from None
+    return pandas
+
+
+def read_parquet(
+    path: Path,
+    *,
+    columns: Sequence[str | int] | None = None,
+    dtype: np.typing.DTypeLike = np.float32,
+) -> xarray.DataArray:
+    """Read a ratings frame from a parquet file; options and result as `read_ratings`."""
+    pandas = _pandas("reading parquet")
+    with opened(path) as stream:
+        content = io.BytesIO(stream.read())
+    if not content.getbuffer().nbytes:
+        raise ReadError(f"{path}: the file is empty")
+    try:
+        frame = pandas.read_parquet(content)
+    except ImportError as error:
+        raise InputError(
+            "reading parquet needs pyarrow; install it with: pip install 'daskpart[io]'"
+        ) from error
+    except Exception as error:
+        raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
+    names = [str(name) for name in frame.columns]
+    chosen = choose_columns(names, len(names), columns, path)
+    return _from_frame(frame, chosen, np.dtype(dtype), path, first_line=None)
+
+
+def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
+    """Read a ratings file whose ids are text."""
+    pandas = _pandas(f"{path}: ids that are text: reading them")
+    with opened(path) as stream:
+        content: Any = stream
+        if dialect.delimiter == "::":
+            content = io.BytesIO(stream.read().replace(b"::", b"\t"))
+        try:
+            frame = pandas.read_csv(
+                content,
+                sep={"::": "\t", None: r"\s+"}.get(dialect.delimiter, dialect.delimiter),
+                header=None,
+                names=list(range(dialect.n_columns)),
+                skiprows=int(dialect.header),
+                dtype={position: str for position in dialect.columns[:2]},
+                index_col=False,
+                keep_default_na=False,
+            )
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
+            raise ReadError(f"{path}: {error}") from error
+    return _from_frame(frame, dialect.columns, dtype, path, first_line=1 + dialect.header)
+
+
+def _from_frame(
+    frame: pandas.DataFrame,
+    columns: tuple[int, ...],
+    dtype: np.dtype,
+    path: Path,
+    first_line: int | None,
+) -> xarray.DataArray:
+    """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""
+    pandas = _pandas("reading ratings")
+
+    def place(row: int) -> str:
+        return f"{path}, row {row}" if first_line is None else f"{path}, line {row + first_line}"
+
+    if not len(frame):
+        raise ReadError(f"{path}: there are no ratings in it")
+    codes, labels = [], []
+    for what, position in zip(DIMS, columns[:2], strict=True):
+        code, label = pandas.factorize(frame.iloc[:, position], sort=True)
+        missing = np.flatnonzero(code < 0)
+        if len(missing):
+            raise ReadError(f"{place(int(missing[0]))}: expected a {what} id, found none")
+        codes.append(code)
+        label = np.asarray(label)
+        labels.append(label if label.dtype.kind in "iu" else label.astype(str))
+    if len(columns) == 2:
+        values = np.ones(len(frame), dtype)
+    else:
+        given = frame.iloc[:, columns[2]]
+        values = pandas.to_numeric(given, errors="coerce").to_numpy(dtype=dtype)
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            found = given.iloc[int(bad[0])]
+            raise ReadError(f"{place(int(bad[0]))}: expected a finite rating, found {found!r}")
+    return labelled(codes[0], codes[1], values, (labels[0], labels[1]), DIMS, "rating", str(path))

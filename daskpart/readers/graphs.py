@@ -1,0 +1,89 @@
+"""Graphs and sets as lines of ids.
+
+    edges       0 1        adjacency   0 4 8 15      user 0 took items 4, 8, 15
+                0 4 2.5                1 4           user 1 took item 4
+
+Ids are names, not positions, so both give labelled matrices.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import xarray
+
+from daskpart.errors import ReadError
+
+from .assembly import factorize, labelled
+from .ratings import labelled_ratings
+from .scanning import read_rows
+from .streams import first_lines
+
+
+def read_edges(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+    """Read a list of directed edges, two columns or, with weights, three.
+
+    Parameters
+    ----------
+    path : Path
+        Separated by blanks, tabs, commas or semicolons; comments from # or %.
+    dtype : dtype, default float32
+
+    Returns
+    -------
+    xarray.DataArray
+        ``weight`` (1 where the file has none), dims source and target, both labelled with all the
+        node ids in sorted order, so the matrix is square; over a sparse.COO. An undirected graph
+        is as one-sided as its file.
+    """
+    lines = first_lines(path)
+    if not lines:
+        raise ReadError(f"{path}: there are no edges in it, only blank lines or comments")
+    n_columns = len(lines[0].replace(",", " ").replace(";", " ").split())
+    if n_columns not in (2, 3):
+        raise ReadError(
+            f"{path}: expected source, target and, if any, weight; found {n_columns} columns"
+        )
+    nodes, weights = [], []
+    for rows in read_rows(path, ",;"):
+        table = rows.columns(n_columns)
+        nodes.append(np.stack([rows.ids(table[:, side], "node id") for side in (0, 1)]))
+        weight = table[:, 2] if n_columns == 3 else np.ones(len(table))
+        weights.append(rows.numbers(weight, "weight", np.dtype(dtype)))
+    ends = np.concatenate(nodes, axis=1)
+    codes, ids = factorize(ends.ravel())
+    source, target = codes.reshape(2, -1)
+    return labelled(
+        source,
+        target,
+        np.concatenate(weights),
+        (ids, ids),
+        ("source", "target"),
+        "weight",
+        str(path),
+    )
+
+
+def read_adjacency(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+    """Read lines of a user and then the items that the user took (gowalla's format).
+
+    Returns
+    -------
+    xarray.DataArray
+        ``rating``, all 1, dims user and item, over a sparse.COO. A user without items has no row.
+    """
+    users, items, ratings = [], [], []
+    for rows in read_rows(path, ",;"):
+        first = rows.pointer[:-1]
+        taken = np.diff(rows.pointer) - 1
+        user = rows.ids(rows.tokens[first], "user id")
+        users.append(np.repeat(user, taken))
+        is_item = np.ones(len(rows.tokens), bool)
+        is_item[first] = False
+        row_of = np.repeat(np.arange(rows.n_rows), taken)
+        items.append(rows.ids(rows.tokens[is_item], "item id", row_of))
+        ratings.append(np.ones(len(row_of), np.dtype(dtype)))
+    if not sum(map(len, users)):
+        raise ReadError(f"{path}: there are no items in it")
+    return labelled_ratings(users, items, ratings, path)

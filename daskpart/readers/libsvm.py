@@ -1,0 +1,122 @@
+"""Examples with a target: the libsvm text format.
+
+    -1 3:1 11:1 14:1         target -1, features 3, 11, 14 (1-based)
+    +1 5:0.5                 -->  data (csr), target
+
+A feature index 0 anywhere makes the file 0-based, as in scikit-learn's reader.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from daskpart.errors import InputError, ReadError
+
+from .assembly import index_dtype
+from .scanning import Rows, read_rows
+
+_COLON = ord(":")
+
+
+class Examples(NamedTuple):
+    """Examples to learn from; unpacks as ``data, target``.
+
+    Attributes
+    ----------
+    data : scipy.sparse.csr_array, shape (n_examples, n_features)
+    target : ndarray of float64, shape (n_examples,)
+    """
+
+    data: sp.csr_array
+    target: np.ndarray
+
+
+def read_libsvm(
+    path: Path,
+    *,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    dtype: np.typing.DTypeLike = np.float64,
+) -> Examples:
+    """Read a libsvm file.
+
+    Parameters
+    ----------
+    path : Path
+    n_features : int, optional
+        Number of columns, for a test set to match its training set. By default as many as the
+        largest index needs.
+    zero_based : bool, optional
+        Whether the first feature is 0. By default so if an index 0 occurs.
+    dtype : dtype, default float64
+
+    Returns
+    -------
+    Examples
+        ``data`` (csr_array with sorted indices, explicit zeros kept) and ``target``.
+    """
+    lengths, indices, values, target = [], [], [], []
+    for rows in read_rows(path, ":"):
+        if not rows.n_rows:
+            continue
+        length, index, value, label = _examples(rows, np.dtype(dtype))
+        lengths.append(length)
+        indices.append(index)
+        values.append(value)
+        target.append(label)
+    if not target:
+        raise ReadError(f"{path}: there are no examples in it")
+    index = np.concatenate(indices)
+    if zero_based is None:
+        zero_based = bool(len(index)) and not index.min()
+    if not zero_based:
+        if len(index) and not index.min():
+            raise InputError(f"{path}: zero_based=False, but the feature index 0 occurs")
+        index -= 1
+    needed = int(index.max(initial=-1)) + 1
+    if n_features is not None and n_features < needed:
+        raise InputError(f"{path}: n_features={n_features}, but the file needs {needed}")
+    pointer = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    dtype_of_index = index_dtype(max(needed, len(index)))
+    data = sp.csr_array(
+        (np.concatenate(values), index.astype(dtype_of_index), pointer.astype(dtype_of_index)),
+        shape=(len(pointer) - 1, needed if n_features is None else n_features),
+    )
+    data.sort_indices()
+    return Examples(data, np.concatenate(target))
+
+
+def _examples(rows: Rows, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Features a row, feature indices, values and labels of a chunk, all checked."""
+    first = rows.pointer[:-1]
+    lengths = np.diff(rows.pointer)
+    is_value = rows.before == _COLON
+    place = np.arange(len(rows.tokens)) - np.repeat(first, lengths)
+    row_of = np.repeat(np.arange(rows.n_rows), lengths)
+    wrong = np.flatnonzero(is_value != ((place > 0) & (place % 2 == 0)))
+    if len(wrong) or (lengths % 2 == 0).any():
+        odd_one = row_of[wrong[0]] if len(wrong) else np.argmax(lengths % 2 == 0)
+        rows.fail(int(odd_one), "expected a label and then index:value pairs")
+    is_index = (place % 2).astype(bool)
+    index_rows = row_of[is_index]
+    index = rows.ids(rows.tokens[is_index], "feature index", index_rows)
+    index = index.astype(index_dtype(int(index.max(initial=0)) + 1))
+    _refuse_repeats(rows, index_rows, index)
+    value = rows.numbers(rows.tokens[is_value], "feature value", dtype, index_rows)
+    label = rows.numbers(rows.tokens[first], "label", np.dtype(np.float64))
+    return lengths // 2, index, value, label
+
+
+def _refuse_repeats(rows: Rows, index_rows: np.ndarray, index: np.ndarray) -> None:
+    same_row = index_rows[1:] == index_rows[:-1]
+    if not (same_row & (np.diff(index) <= 0)).any():
+        return
+    order = np.lexsort((index, index_rows))
+    repeated = (np.diff(index_rows[order]) == 0) & (np.diff(index[order]) == 0)
+    if repeated.any():
+        at = order[int(np.argmax(repeated))]
+        rows.fail(int(index_rows[at]), f"expected each feature once, found {index[at]} twice")

@@ -1,0 +1,88 @@
+"""FROSTT tensors (.tns): an index for each mode, then the value.
+
+    1 1 5 1          mode 1, 2, 3, value
+    1 1 6 104        -->  COO of order 3, 0-based
+
+Indices are 1-based by the format's definition. Files from other tools hold a 0 here and there; an
+index 0 in a mode makes that mode 0-based. The file carries no shape: the largest index of each mode
+sets it, unless `shape` does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import sparse
+
+from daskpart.errors import DaskpartWarning, InputError, ReadError
+
+from .assembly import assemble, index_dtype
+from .scanning import read_rows
+from .streams import first_lines
+
+
+def read_tns(
+    path: Path,
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: np.typing.DTypeLike = np.float64,
+) -> sparse.COO:
+    """Read a FROSTT tensor of any order.
+
+    Parameters
+    ----------
+    path : Path
+    shape : sequence of int, optional
+        The extents; by default one more than the largest index of each mode.
+    dtype : dtype, default float64
+
+    Returns
+    -------
+    sparse.COO
+        Sorted, explicit zeros kept, indices int32.
+
+    Warns
+    -----
+    DaskpartWarning
+        A mode holds the index 0 and is read as 0-based; or a cell occurs twice.
+    """
+    lines = first_lines(path)
+    if not lines:
+        raise ReadError(f"{path}: there are no entries in it, only blank lines or comments")
+    order = len(lines[0].replace(",", " ").split()) - 1
+    if order < 1:
+        raise ReadError(
+            f"{path}: expected at least one index and a value a line, found {lines[0][:60]!r}"
+        )
+    indices: list[list[np.ndarray]] = [[] for _ in range(order)]
+    values = []
+    for rows in read_rows(path, ","):
+        table = rows.columns(order + 1)
+        for mode in range(order):
+            index = rows.ids(table[:, mode], f"index of mode {mode + 1}")
+            indices[mode].append(index.astype(index_dtype(int(index.max(initial=0)) + 1)))
+        values.append(rows.numbers(table[:, order], "value", np.dtype(dtype)))
+    modes = [_zero_based(np.concatenate(parts), mode, path) for mode, parts in enumerate(indices)]
+    found = tuple(int(index.max()) + 1 for index in modes)
+    if shape is not None:
+        given = tuple(int(extent) for extent in shape)
+        if len(given) != order or any(a < b for a, b in zip(given, found, strict=False)):
+            raise InputError(f"{path}: shape={given} cannot hold the entries, which need {found}")
+        found = given
+    return assemble(modes, np.concatenate(values), found, str(path))
+
+
+def _zero_based(index: np.ndarray, mode: int, path: Path) -> np.ndarray:
+    if index.min():
+        index -= 1
+        return index
+    warnings.warn(
+        f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based "
+        "(the others as 1-based unless a warning says so)",
+        DaskpartWarning,
+        stacklevel=2,
+    )
+    return index
