@@ -1,0 +1,355 @@
+"""What happens after each epoch besides training: progress, checkpoints, early stopping, callbacks.
+
+The one file that touches `sklearn.callback`, which is new and may move. How `fit` calls it:
+
+    @with_callbacks                                     # on fit and partial_fit; tears down
+    def fit(self, X, validation=None):
+        own = [TrainingProgress()] if self.verbose else []
+        own += [EarlyStopping(self.patience)] if …      # own callbacks, told after the user's
+        own += [Checkpoint(self.checkpoint_path, self.checkpoint_every)] if …
+        with epoch_contexts(self, first_epoch, self.max_epochs, X=X, own=own,
+                            history=rows_of_earlier_epochs) as epochs:
+            for epoch in epochs:                        # first_epoch + 1 … max_epochs, or fewer
+                row = one_epoch(epoch.number)           # history row: a dict of plain numbers
+                epoch.done(row, snapshot=lambda: factors)     # asked for only where needed
+
+`snapshot` gives the `Factors` after this epoch; it is called at most once an epoch, and only when
+a checkpoint is due or a user's callback asks for `fitted_estimator`. Callbacks may keep what it
+gives: later epochs must not overwrite those arrays. The loop ends early when any callback says so;
+`epochs.stopped_by` names it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+from daskpart.errors import InputError
+
+from .progress import Display, display_for
+from .snapshot import CheckpointWriter, Factors
+
+__all__ = [
+    "CallbackSupportMixin",
+    "Checkpoint",
+    "EarlyStopping",
+    "Epoch",
+    "EpochCallback",
+    "Epochs",
+    "TrainingProgress",
+    "epoch_contexts",
+    "with_callbacks",
+]
+
+_EPOCH_TASK = "epoch"
+
+
+class EpochCallback:
+    """A callback told of each whole epoch; works inside `fit` and through `set_callbacks`.
+
+    Subclasses override `start`, `epoch_done` and `finish`. The other methods are scikit-learn's
+    `FitCallback` protocol, translated.
+    """
+
+    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
+        """Training is about to begin after `first_epoch` epochs, whose rows are `history`.
+
+        Returns
+        -------
+        stop : bool
+            True when those epochs were enough, as when a fit that stopped early is resumed.
+        """
+        return False
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        """One epoch is done; return True to stop training here.
+
+        Parameters
+        ----------
+        row : dict
+            This epoch's row of `history_`.
+        snapshot : callable
+            Gives the `Factors` after this epoch; costs a gather on a cluster.
+        """
+        return False
+
+    def finish(self) -> None:
+        """Training is over, by success, error or Ctrl-C."""
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Begin; of scikit-learn's protocol."""
+        first_epoch, history = getattr(estimator, "_epochs_before", (0, []))
+        self.start(first_epoch, first_epoch + (context.max_subtasks or 0), history)
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Nothing to do; of scikit-learn's protocol."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> bool:
+        """Pass the end of an epoch on; of scikit-learn's protocol."""
+        if context.task_name != _EPOCH_TASK or not metadata:
+            return False
+        return self.epoch_done(metadata["history"], metadata["snapshot"])
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """End; of scikit-learn's protocol."""
+        self.finish()
+
+
+class TrainingProgress(EpochCallback):
+    """Show epoch, train and validation RMSE and seconds while training runs.
+
+    A bar by rich, or by click where rich is not installed. Silent where nobody looks (not a
+    terminal, not a notebook) unless forced; then each epoch prints one line, fit for a batch job's
+    log. Training that ends within `delay` shows nothing.
+
+    Parameters
+    ----------
+    force : bool
+        Write also where the output is not a terminal.
+    delay : float
+        Seconds before anything is shown.
+    file : text stream or None
+        None: standard error.
+    """
+
+    def __init__(self, *, force: bool = False, delay: float = 1.0, file: Any = None) -> None:
+        self.force, self.delay, self.file = force, delay, file
+        self._display: Display | None = None
+
+    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
+        """Get ready; the display appears after `delay` seconds."""
+        self.finish()
+        self._display = display_for(self.file, self.force, self.delay)
+        self._display.open(first_epoch, max_epochs)
+        return False
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        """Show the row."""
+        if self._display is not None:
+            self._display.update(row)
+        return False
+
+    def finish(self) -> None:
+        """Leave the last state on the screen."""
+        if self._display is not None:
+            self._display.close()
+            self._display = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_display": None, "file": None}  # screens do not travel
+
+
+class Checkpoint(EpochCallback):
+    """Write the state each `every` epochs, keep the last `keep`; see `CheckpointWriter`.
+
+    Parameters
+    ----------
+    path : path
+        ``run.npz`` or ``run.zarr`` gives ``run.epoch-000012.npz``; without suffix: a folder.
+    every, keep : int
+    """
+
+    def __init__(self, path: str | os.PathLike, every: int = 1, keep: int = 2) -> None:
+        self.path, self.every, self.keep = path, every, keep
+        self._writer = CheckpointWriter(path, every, keep)
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        """Write when it is due."""
+        if self._writer.due(int(row["epoch"])):
+            self._writer.write(snapshot())
+        return False
+
+
+class EarlyStopping(EpochCallback):
+    """Stop after `patience` epochs in which a measure did not fall by more than `min_delta`.
+
+    The rows of earlier epochs are counted when a fit resumes, so that it stops where the
+    uninterrupted fit stops.
+
+    Parameters
+    ----------
+    patience : int
+        Epochs without improvement that are borne; at least 1.
+    min_delta : float
+        Smallest fall that counts, in the unit of the measure.
+    monitor : str
+        Column of `history_`.
+
+    Attributes
+    ----------
+    best : float
+        Lowest value so far, inf before the first epoch.
+    best_epoch : int
+        Where it was reached.
+    waited : int
+        Epochs since the last fall that counts.
+
+    Raises
+    ------
+    InputError
+        At once for `patience` < 1 or `min_delta` < 0; in training when rows lack the measure.
+    """
+
+    def __init__(
+        self, patience: int = 3, min_delta: float = 0.0, monitor: str = "validation_rmse"
+    ) -> None:
+        if int(patience) != patience or patience < 1:
+            raise InputError(f"patience must be a whole number of at least 1, got {patience!r}.")
+        if not min_delta >= 0:
+            raise InputError(f"min_delta must be at least 0, got {min_delta!r}.")
+        self.patience, self.min_delta, self.monitor = int(patience), float(min_delta), monitor
+        self.start(0, 0, [])
+
+    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
+        """Forget the last fit, and count the rows before this one."""
+        self.best, self.best_epoch, self.waited = math.inf, 0, 0
+        for row in history:
+            if _is_number(row.get(self.monitor)):
+                self._count(row)
+        return self.waited >= self.patience
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        """Whether patience has run out."""
+        if not _is_number(row.get(self.monitor)):
+            raise InputError(
+                f"early stopping watches {self.monitor!r}, which this fit does not measure. Give "
+                "validation=… or validation_fraction > 0, or watch 'train_rmse'."
+            )
+        self._count(row)
+        return self.waited >= self.patience
+
+    def _count(self, row: dict[str, Any]) -> None:
+        value = float(row[self.monitor])
+        if value < self.best - self.min_delta:
+            self.best, self.best_epoch, self.waited = value, int(row["epoch"]), 0
+        else:
+            self.waited += 1
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and not math.isnan(value)
+
+
+class Epoch:
+    """One epoch of a running fit.
+
+    Attributes
+    ----------
+    number : int
+        1 for the first epoch of all.
+    """
+
+    def __init__(self, owner: Epochs, number: int, task: Any) -> None:
+        self.number, self._owner, self._task = number, owner, task
+
+    def done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        """Tell all callbacks that the epoch is whole.
+
+        Parameters
+        ----------
+        row : dict
+            This epoch's row of `history_`.
+        snapshot : callable
+            Gives the `Factors` after this epoch; called at most once, and only if needed.
+
+        Returns
+        -------
+        stop : bool
+            Whether a callback wants to stop; the loop over `Epochs` then ends by itself.
+        """
+        return self._owner._tell(self._task, row, cache(snapshot))
+
+
+class Epochs:
+    """The epochs of a fit, one at a time, until the last or until a callback stops it.
+
+    Attributes
+    ----------
+    stopped_by : str or None
+        Name of the callback that stopped training.
+    """
+
+    def __init__(
+        self, estimator: Any, first_epoch: int, max_epochs: int, X: Any, own: list[EpochCallback]
+    ) -> None:
+        self.stopped_by: str | None = None
+        self._estimator, self._first, self._last = estimator, first_epoch, max_epochs
+        self._X, self._own = X, own
+        n_epochs = max(0, max_epochs - first_epoch)
+        self._root = estimator._init_callback_context(max_subtasks=n_epochs)
+
+    def __iter__(self) -> Iterator[Epoch]:
+        self._root.call_on_fit_task_begin(estimator=self._estimator, X=self._X)
+        for number in range(self._first + 1, self._last + 1):
+            if self.stopped_by is not None:
+                break
+            task = self._root.subcontext(task_name=_EPOCH_TASK)
+            task.call_on_fit_task_begin(estimator=self._estimator, X=self._X)
+            yield Epoch(self, number, task)
+        self._root.call_on_fit_task_end(estimator=self._estimator, X=self._X)
+
+    def _tell(self, task: Any, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+        if task.call_on_fit_task_end(
+            estimator=self._estimator,
+            X=self._X,
+            metadata={"history": row, "snapshot": snapshot},
+            reconstruction_attributes=lambda: {"factors_": snapshot()},
+        ):
+            self.stopped_by = "callback"
+        for callback in self._own:
+            if callback.epoch_done(row, snapshot):
+                self.stopped_by = type(callback).__name__
+        return self.stopped_by is not None
+
+
+@contextmanager
+def epoch_contexts(
+    estimator: Any,
+    first_epoch: int,
+    max_epochs: int,
+    *,
+    X: Any = None,
+    own: Sequence[EpochCallback] = (),
+    history: Sequence[dict[str, Any]] = (),
+) -> Iterator[Epochs]:
+    """Iterate over the epochs of a fit with all callbacks around them (see the module's head).
+
+    Parameters
+    ----------
+    estimator : CallbackSupportMixin
+        In a method decorated by `with_callbacks`.
+    first_epoch : int
+        Whole epochs done before (0 unless the fit resumes).
+    max_epochs : int
+        Number of the last epoch.
+    X : container, optional
+        Handed to callbacks that ask for it.
+    own : sequence of EpochCallback
+        The estimator's own, told after the user's.
+    history : sequence of dict
+        Rows of the epochs before.
+
+    Yields
+    ------
+    Epochs
+        Iterate over it once.
+    """
+    estimator._epochs_before = (first_epoch, list(history))
+    started: list[EpochCallback] = []
+    try:
+        epochs = Epochs(estimator, first_epoch, max_epochs, X, list(own))
+        for callback in own:
+            started.append(callback)
+            if callback.start(first_epoch, max_epochs, list(history)):
+                epochs.stopped_by = type(callback).__name__
+        yield epochs
+    finally:
+        del estimator._epochs_before
+        for callback in reversed(started):
+            callback.finish()

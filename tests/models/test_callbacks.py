@@ -1,0 +1,266 @@
+"""Callbacks around epochs, on a toy estimator that trains as the real one does."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+
+from daskpart.errors import InputError
+from daskpart.models import callbacks, progress
+from daskpart.models.callbacks import (
+    CallbackSupportMixin,
+    Checkpoint,
+    EarlyStopping,
+    EpochCallback,
+    TrainingProgress,
+    epoch_contexts,
+    with_callbacks,
+)
+from daskpart.models.snapshot import CheckpointWriter, Factors, same_bits
+
+
+class Toy(CallbackSupportMixin, BaseEstimator):
+    """Halves its factors each epoch; validation RMSE falls, then stays at `floor`."""
+
+    def __init__(self, max_epochs=6, floor=0.0, own=(), seconds=0.0, fail_at=None):
+        self.max_epochs = max_epochs
+        self.floor = floor
+        self.own = own
+        self.seconds = seconds
+        self.fail_at = fail_at
+
+    @with_callbacks
+    def fit(self, X=None, y=None, start=None):
+        self.snapshots = 0
+        self.factors_ = start.copy() if start is not None else self._first()
+        with epoch_contexts(
+            self,
+            self.factors_.epoch,
+            self.max_epochs,
+            X=X,
+            own=self.own,
+            history=self.factors_.history,
+        ) as epochs:
+            for epoch in epochs:
+                row = self._train(epoch.number)
+                epoch.done(row, self._snapshot)
+        self.stopped_by_ = epochs.stopped_by
+        return self
+
+    def _first(self):
+        ones = np.ones((2, 2), np.float32)
+        return Factors(ones, ones.copy(), ones[0].copy(), ones[1].copy())
+
+    def _train(self, number):
+        time.sleep(self.seconds)
+        if number == self.fail_at:
+            raise KeyboardInterrupt
+        self.factors_.user_factors *= np.float32(0.5)
+        self.factors_.epoch = number
+        loss = max(0.5**number, self.floor)
+        row = {"epoch": number, "train_rmse": loss, "validation_rmse": loss}
+        row |= {"seconds_computing": 1.0, "seconds_communicating": 0.25}
+        self.factors_.history.append(row)
+        return row
+
+    def _snapshot(self):
+        self.snapshots += 1
+        return self.factors_.copy()
+
+
+class Witness:
+    """A user's own callback, written against scikit-learn's protocol alone."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after = stop_after
+        self.calls = []
+        self.epochs = []
+
+    def setup(self, estimator, context):
+        self.calls.append(("setup", context.max_subtasks))
+
+    def on_fit_task_begin(self, estimator, context, *, X=None):
+        self.calls.append(("begin", context.task_name, X))
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None, metadata=None):
+        self.calls.append(("end", context.task_name))
+        if context.task_name == "epoch":
+            self.epochs.append((metadata["history"], fitted_estimator.factors_))
+            return len(self.epochs) == self.stop_after
+        return False
+
+    def teardown(self, estimator, context):
+        self.calls.append(("teardown",))
+
+
+def test_a_users_callback_is_called_every_epoch():
+    witness = Witness()
+    Toy(max_epochs=3).set_callbacks(witness).fit("ratings")
+    inside = [("begin", "epoch", "ratings"), ("end", "epoch")] * 3
+    assert witness.calls == [
+        ("setup", 3), ("begin", "fit", "ratings"), *inside, ("end", "fit"), ("teardown",)
+    ]  # fmt: skip
+
+
+def test_a_users_callback_reads_the_state_of_its_epoch():
+    witness = Witness()
+    Toy(max_epochs=3).set_callbacks(witness).fit()
+    assert [factors.user_factors[0, 0] for _, factors in witness.epochs] == [0.5, 0.25, 0.125]
+    assert [row["train_rmse"] for row, _ in witness.epochs] == [0.5, 0.25, 0.125]
+
+
+def test_a_users_callback_stops_the_fit():
+    toy = Toy().set_callbacks(Witness(stop_after=2)).fit()
+    assert toy.factors_.epoch == 2 and toy.stopped_by_ == "callback"
+
+
+def test_the_state_is_gathered_once_an_epoch_and_only_when_asked_for(tmp_path):
+    assert Toy(own=[EarlyStopping(2), TrainingProgress()]).fit().snapshots == 0
+    assert Toy(own=[Checkpoint(tmp_path / "a.npz", every=3)]).fit().snapshots == 2
+    both = Toy(own=[Checkpoint(tmp_path / "b.npz", every=3)])
+    assert both.set_callbacks(Witness(), Witness()).fit().snapshots == 6
+
+
+def test_own_callbacks_also_work_through_set_callbacks(tmp_path):
+    stopping = EarlyStopping(2)
+    toy = Toy(max_epochs=20, floor=0.2)
+    toy.set_callbacks(stopping, Checkpoint(tmp_path / "run.npz"), TrainingProgress()).fit()
+    assert (stopping.best_epoch, toy.factors_.epoch) == (3, 5)
+    assert CheckpointWriter(tmp_path / "run.npz").epochs() == [4, 5]
+
+
+def test_early_stopping_bears_patience_epochs_without_improvement():
+    toy = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit()
+    assert toy.factors_.epoch == 3 + 4 and toy.stopped_by_ == "EarlyStopping"
+    assert Toy(max_epochs=20, own=[EarlyStopping(4)]).fit().stopped_by_ is None
+
+
+def test_early_stopping_min_delta():
+    stopping = EarlyStopping(1, min_delta=0.1)
+    toy = Toy(max_epochs=20, own=[stopping]).fit()  # 0.5, 0.25, 0.125, 0.0625: fell by 0.0625
+    assert toy.factors_.epoch == 4 and stopping.best == 0.125
+
+
+@pytest.mark.parametrize("split", range(8))
+def test_early_stopping_resumes_where_it_would_have_stopped(split):
+    whole = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit()
+    half = Toy(max_epochs=split, floor=0.2, own=[EarlyStopping(4)]).fit()
+    rest = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit(start=half.factors_)
+    assert same_bits(rest.factors_, whole.factors_) and rest.stopped_by_ == "EarlyStopping"
+
+
+def test_checkpoint_resumes_to_the_same_bits(tmp_path):
+    whole = Toy(max_epochs=9).fit()
+    Toy(max_epochs=5, own=[Checkpoint(tmp_path / "run.npz", every=2)]).fit()
+    state = CheckpointWriter(tmp_path / "run.npz").latest()
+    assert state.epoch == 4
+    assert same_bits(Toy(max_epochs=9).fit(start=state).factors_, whole.factors_)
+
+
+def test_wrong_settings_and_missing_measures_are_refused():
+    for wrong in (0, 1.5, -1):
+        with pytest.raises(InputError, match="patience must be a whole number of at least 1"):
+            EarlyStopping(wrong)
+    with pytest.raises(InputError, match="min_delta must be at least 0"):
+        EarlyStopping(1, min_delta=float("nan"))
+    with pytest.raises(InputError, match="watches 'test_rmse', which this fit does not measure"):
+        Toy(own=[EarlyStopping(monitor="test_rmse")]).fit()
+
+
+def test_everything_is_torn_down_on_ctrl_c():
+    class Recorder(EpochCallback):
+        finished = 0
+
+        def finish(self):
+            self.finished += 1
+
+    own, users, witness = Recorder(), Recorder(), Witness()
+    toy = Toy(own=[own], fail_at=3).set_callbacks(users, witness)
+    with pytest.raises(KeyboardInterrupt):
+        toy.fit()
+    assert own.finished == users.finished == 1
+    assert witness.calls[-1] == ("teardown",) and ("end", "fit") not in witness.calls
+    assert not [name for name in vars(toy) if name.startswith("_epochs")]
+
+
+def test_scikit_learns_own_progress_bar_runs(capsys):
+    pytest.importorskip("rich")
+    from sklearn.callback import ProgressBar
+
+    Toy(max_epochs=4).set_callbacks(ProgressBar()).fit()
+    assert "Toy - fit" in capsys.readouterr().out
+
+
+def test_callbacks_can_be_pickled_and_cloned():
+    toy = Toy(own=[EarlyStopping(2)]).set_callbacks(TrainingProgress(file=io.StringIO()))
+    again = pickle.loads(pickle.dumps(toy))
+    assert again.fit().factors_.epoch == 6
+    assert clone(toy).fit().factors_.epoch == 6
+
+
+def test_progress_is_silent_where_nobody_looks(capfd):
+    Toy(own=[TrainingProgress(delay=0)]).fit()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_prints_lines_when_forced():
+    file = io.StringIO()
+    Toy(max_epochs=2, own=[TrainingProgress(force=True, delay=0, file=file)]).fit()
+    assert file.getvalue().splitlines() == [
+        "epoch 1/2  train RMSE 0.5000  validation RMSE 0.5000  1.2 s",
+        "epoch 2/2  train RMSE 0.2500  validation RMSE 0.2500  1.2 s",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("rich_installed", [True, False])
+def test_a_bar_on_a_terminal(monkeypatch, rich_installed):
+    if rich_installed:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    file = Terminal()
+    shown = TrainingProgress(delay=0.02, file=file)
+    Toy(max_epochs=3, seconds=0.05, own=[shown]).fit()
+    assert "3/3" in file.getvalue() and "0.1250" in file.getvalue()
+    assert "fit" in file.getvalue()
+
+
+@pytest.mark.parametrize("rich_installed", [True, False])
+@pytest.mark.parametrize("force", [True, False])
+def test_nothing_under_the_delay(monkeypatch, rich_installed, force):
+    if not rich_installed:
+        monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    for file in (Terminal(), io.StringIO()):
+        Toy(own=[TrainingProgress(file=file, force=force)]).fit()
+        assert file.getvalue() == ""
+
+
+def test_a_bar_leaves_no_thread_behind():
+    import threading
+
+    before = threading.active_count()
+    for delay in (0.0, 60.0):
+        Toy(max_epochs=2, own=[TrainingProgress(delay=delay, file=Terminal())]).fit()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_only_one_file_touches_the_callback_module():
+    folder = Path(callbacks.__file__).parent
+    users = [
+        file.name for file in folder.rglob("*.py") if "from sklearn.callback" in file.read_text()
+    ]
+    assert users == ["callbacks.py"]
