@@ -1,1 +1,56 @@
-"""TODO"""
+"""What travels between parts: plans of messages, and the communicators that run them."""
+
+from __future__ import annotations
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
+from daskpart.collectives.counters import Counters
+from daskpart.collectives.operations import allreduce, barrier, expand, reduce
+from daskpart.collectives.plan import Plan, RankRound, Round
+from daskpart.collectives.plan_statistics import PlanStatistics
+from daskpart.collectives.point_to_point import expand_plan, reduce_plan
+from daskpart.collectives.prepared import Inbox, PreparedPlan, PreparedRound
+from daskpart.collectives.reduction import (
+    ANY,
+    MAX,
+    MIN,
+    SUM,
+    Reduction,
+    combine_rows,
+    contributions,
+    pack_rows,
+    place_rows,
+)
+from daskpart.collectives.transports import communicator_for
+from daskpart.collectives.transports.local import LocalCommunicator
+
+__all__ = [
+    "ANY",
+    "MAX",
+    "MIN",
+    "SUM",
+    "Communicator",
+    "Counters",
+    "Inbox",
+    "LocalCommunicator",
+    "Pending",
+    "PerRank",
+    "Plan",
+    "PlanStatistics",
+    "PreparedPlan",
+    "PreparedRound",
+    "RankRound",
+    "Reduction",
+    "Replicated",
+    "Round",
+    "allreduce",
+    "barrier",
+    "combine_rows",
+    "communicator_for",
+    "contributions",
+    "expand",
+    "expand_plan",
+    "pack_rows",
+    "place_rows",
+    "reduce",
+    "reduce_plan",
+]

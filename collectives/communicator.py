@@ -1,0 +1,383 @@
+"""The interface that algorithm texts are written against: per-rank values, steps, messages.
+
+    algorithm text            one value a rank          transports
+    ──────────────            ────────────────          ──────────────────────────────────────
+    state = comm.update(…)     ┌──┬──┬──┬──┐            local   threads of this process
+    comm.post / collect        │r0│r1│r2│r3│            graph   a Dask task graph
+    comm.fold(…).result()      └──┴──┴──┴──┘
+
+One text runs on every transport. Where ranks are processes that each run the text (SPMD), a
+per-rank value is simply the rank's own; so a text never looks inside a per-rank value, and what
+it branches on is plain Python or the `result()` of a `Replicated`, which is equal on all ranks.
+
+Three rules keep the bits the same everywhere. Messages combine in rank order. `map` mutates none
+of its arguments and gives back fresh values, no views of them. `update` and `collect` may
+overwrite the state they are given: its old handle is spent, and using it again is an error.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives.counters import Counters
+from daskpart.collectives.plan import Plan, Round, require_same_ranks
+from daskpart.collectives.prepared import (
+    Inbox,
+    PreparedPlan,
+    PreparedRound,
+    localise,
+    slices_of_ranks,
+)
+from daskpart.errors import InputError
+
+__all__ = ["Communicator", "Inbox", "Pending", "PerRank", "PreparedPlan", "Replicated", "Round"]
+
+
+class PerRank:
+    """One value a rank, held where the transport holds it; made by a `Communicator`."""
+
+    __slots__ = ("__weakref__", "borrowed", "communicator", "content", "spent")
+
+    def __init__(self, communicator: Communicator, content: Any, borrowed: bool = False) -> None:
+        self.communicator = communicator
+        self.content = content
+        self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
+        self.spent = False
+
+    def __repr__(self) -> str:
+        note = ", spent" if self.spent else ""
+        return f"<{type(self).__name__} of {self.communicator.n_ranks} ranks{note}>"
+
+
+class Replicated:
+    """A small value that every rank holds; `result` gives it as plain Python."""
+
+    __slots__ = ("__weakref__", "communicator", "content")
+
+    def __init__(self, communicator: Communicator, content: Any) -> None:
+        self.communicator = communicator
+        self.content = content
+
+    def result(self) -> Any:
+        """The value; waits for it where the transport is lazy. Equal on every rank."""
+        return self.communicator._result(self.content)
+
+    def __repr__(self) -> str:
+        return f"<Replicated on {self.communicator.n_ranks} ranks>"
+
+
+@dataclass(eq=False)
+class Pending:
+    """Messages on their way: what `post` gives and `collect` takes, once."""
+
+    communicator: Communicator
+    prepared_round: PreparedRound
+    content: Any = field(repr=False)
+    collected: bool = False
+
+
+class Communicator(ABC):
+    """Ranks that hold values, compute on them, and send each other messages.
+
+    Attributes
+    ----------
+    n_ranks : int
+    is_root : bool
+        Whether this process is the one that `gather` gives values to.
+    """
+
+    n_ranks: int
+    is_root: bool = True
+
+    def __init__(self, n_ranks: int) -> None:
+        if isinstance(n_ranks, bool) or not isinstance(n_ranks, (int, np.integer)) or n_ranks < 1:
+            raise InputError(f"n_ranks must be a positive integer, got {n_ranks!r}.")
+        self.n_ranks = int(n_ranks)
+        self.closed = False
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def values(self, values: Any) -> PerRank:
+        """Hand each rank its own value.
+
+        Parameters
+        ----------
+        values : sequence of n_ranks objects, or a Dask collection of n_ranks keys
+            Never overwritten: the first `update` of a rank works on a copy.
+        """
+        self._require_open()
+        return self._values(values)
+
+    def replicated(self, value: Any) -> Replicated:
+        """Hand every rank the same small plain value."""
+        self._require_open()
+        return self._replicated(value)
+
+    def map(
+        self, function: Callable[..., Any], *values: PerRank | Replicated, **static: Any
+    ) -> PerRank:
+        """On each rank ``function(*the rank's values, **static)``.
+
+        Parameters
+        ----------
+        function : callable
+            Must not mutate its arguments, nor give back views of them. A module-level function, so
+            that it can travel to other processes.
+        *values : PerRank or Replicated
+        **static : object
+            Small plain values, the same on every rank.
+
+        Raises
+        ------
+        InputError
+            If a value is of another communicator, spent, or not a per-rank value at all.
+        Exception
+            What the function raised on the lowest failing rank, with a note that names the rank.
+        """
+        self._check_step(values, static)
+        return self._map(function, values, static)
+
+    def update(
+        self,
+        function: Callable[..., Any],
+        state: PerRank,
+        *values: PerRank | Replicated,
+        **static: Any,
+    ) -> PerRank:
+        """Like `map`, but the function may overwrite its first argument, and gives it back.
+
+        The handle `state` is spent by this. A transport that may run a step twice hands the
+        function a copy (`duplicate`), the others the state itself.
+        """
+        self._check_step((state, *values), static)
+        new_state = self._update(function, state, values, static)
+        state.spent = True
+        return new_state
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def prepare(self, plan: Plan, numbering: PerRank, label: str | None = None) -> PreparedPlan:
+        """Translate a plan's items into positions in each rank's local order.
+
+        Parameters
+        ----------
+        plan : Plan
+            For as many ranks as the communicator has.
+        numbering : PerRank of int arrays
+            Item ids of the rank in its local order, each once.
+        label : str, optional
+            Name of its rounds in `counters`; default ``plan.kind``.
+
+        Raises
+        ------
+        InputError
+            For a plan of another number of ranks, or an item that a rank does not hold.
+        """
+        return self.prepare_all([plan], numbering, [label or plan.kind])[0]
+
+    def prepare_all(
+        self, plans: Sequence[Plan], numbering: PerRank, labels: Sequence[str] | None = None
+    ) -> list[PreparedPlan]:
+        """`prepare` many plans over one numbering in a single step."""
+        require_same_ranks(plans, self.n_ranks)
+        names = [plan.kind for plan in plans] if labels is None else list(labels)
+        if len(names) != len(plans):
+            raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")
+        messages = self.map(localise, self.values(slices_of_ranks(plans)), numbering)
+        prepared, slot = [], 0
+        for plan, name in zip(plans, names, strict=True):
+            rounds = [
+                PreparedRound(entry, name, index, slot + index, messages)
+                for index, entry in enumerate(plan.rounds)
+            ]
+            slot += len(rounds)
+            prepared.append(PreparedPlan(plan, name, tuple(rounds)))
+        return prepared
+
+    def post(
+        self,
+        prepared_round: PreparedRound,
+        values: PerRank,
+        pack: Callable[[Any, NDArray[np.int64]], NDArray[Any]],
+    ) -> Pending:
+        """Send the messages of a round; computing may go on until `collect`.
+
+        Parameters
+        ----------
+        prepared_round : PreparedRound
+            From ``prepare(…).rounds``.
+        values : PerRank
+        pack : callable
+            ``pack(value, positions)`` gives a fresh array of one row a position; called once a
+            message.
+        """
+        self._check_step((prepared_round.messages, values), {})
+        return Pending(self, prepared_round, self._post(prepared_round, values, pack))
+
+    def collect(
+        self,
+        pending: Pending,
+        state: PerRank,
+        combine: Callable[..., Any],
+        *values: PerRank | Replicated,
+        **static: Any,
+    ) -> PerRank:
+        """Receive the messages of a round into each rank's state.
+
+        Parameters
+        ----------
+        pending : Pending
+            From `post`; collected once.
+        state : PerRank
+            Spent by this, like in `update`.
+        combine : callable
+            ``combine(state, inbox, *values, **static)`` gives the new state. It is called on every
+            rank, with an empty inbox where nothing arrives.
+
+        Raises
+        ------
+        InputError
+            If the messages to a rank differ in dtype or row shape; names the ranks.
+        """
+        if pending.communicator is not self:
+            raise InputError("These messages were posted on another communicator.")
+        if pending.collected:
+            raise InputError("These messages were collected before; post them again.")
+        self._check_step((state, *values), static)
+        new_state = self._collect(pending, state, combine, values, static)
+        state.spent = pending.collected = True
+        return new_state
+
+    def fold(
+        self, values: PerRank, function: Callable[..., Any], label: str = "allreduce", **static: Any
+    ) -> Replicated:
+        """``function([value of rank 0, value of rank 1, …], **static)``, given to every rank.
+
+        Counted as a star: each rank but 0 sends its value to rank 0 and gets the result back,
+        2·(n_ranks - 1) messages.
+        """
+        self._check_step((values,), static)
+        return self._fold(values, function, label, static)
+
+    def gather(self, values: PerRank) -> list[Any] | None:
+        """The ranks' values in rank order at the root, as copies; None on other ranks."""
+        self._check_step((values,), {})
+        return self._gather(values)
+
+    def settle(self, *values: PerRank | Replicated) -> Any:
+        """Finish what was asked for so far, and let go of what led to it.
+
+        A lazy transport computes the given values and holds them from now on; for the others this
+        is the identity. Algorithm texts call it once an epoch.
+
+        Returns
+        -------
+        PerRank or Replicated, or a tuple of them
+            What was given.
+        """
+        self._check_step(values, {})
+        self._settle(values)
+        return values[0] if len(values) == 1 else values
+
+    # -- the run --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def counters(self) -> Counters:
+        """What was sent and how long it took, measured."""
+
+    def close(self) -> None:
+        """Leave nothing behind: threads end, futures are cancelled. Values can't be used after."""
+        if not self.closed:
+            self.closed = True
+            self._close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise InputError("This communicator is closed; make a new one.")
+
+    def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
+        self._require_open()
+        for place, value in enumerate(values):
+            if not isinstance(value, (PerRank, Replicated)):
+                raise InputError(
+                    f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
+                    "out with values(…) or replicated(…), or pass it by keyword if it is plain."
+                )
+            if value.communicator is not self:
+                raise InputError(f"Argument {place} belongs to another communicator.")
+            if isinstance(value, PerRank) and value.spent:
+                raise InputError(
+                    f"Argument {place} was given to update or collect before, which may have "
+                    "overwritten it; use the value that they returned."
+                )
+        for name, value in static.items():
+            if isinstance(value, (PerRank, Replicated)):
+                raise InputError(f"{name}= is a per-rank value; pass those by position.")
+
+    # -- what a transport implements --------------------------------------------------------------
+
+    @abstractmethod
+    def _values(self, values: Any) -> PerRank: ...
+
+    @abstractmethod
+    def _replicated(self, value: Any) -> Replicated: ...
+
+    @abstractmethod
+    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank: ...
+
+    @abstractmethod
+    def _update(
+        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    ) -> PerRank: ...
+
+    @abstractmethod
+    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Any: ...
+
+    @abstractmethod
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank: ...
+
+    @abstractmethod
+    def _fold(
+        self, values: PerRank, function: Callable, label: str, static: dict
+    ) -> Replicated: ...
+
+    @abstractmethod
+    def _gather(self, values: PerRank) -> list[Any] | None: ...
+
+    @abstractmethod
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None: ...
+
+    @abstractmethod
+    def _result(self, content: Any) -> Any: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+
+def duplicate(value: Any) -> Any:
+    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy."""
+    if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):
+        return copy.deepcopy(value)
+    return value.copy()

@@ -1,0 +1,155 @@
+"""What a run sent and how long it took, per rank and round, measured and not predicted.
+
+Messages, rows and bytes are taken from the arrays that really travelled. A round is logged when
+it was posted on every rank. Rows count only what plans carry; the small values of an allreduce
+count as messages and bytes with no rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_QUANTITIES = (
+    "messages_sent",
+    "messages_received",
+    "rows_sent",
+    "rows_received",
+    "bytes_sent",
+    "bytes_received",
+)
+_SECONDS = ("seconds_computing", "seconds_blocked")
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """One round as it was sent; arrays of shape (n_ranks,), bytes in bytes."""
+
+    label: str
+    index: int
+    messages_sent: NDArray[np.int64]
+    messages_received: NDArray[np.int64]
+    rows_sent: NDArray[np.int64]
+    rows_received: NDArray[np.int64]
+    bytes_sent: NDArray[np.int64]
+    bytes_received: NDArray[np.int64]
+
+
+class Counters:
+    """Measured traffic and time of a communicator.
+
+    Attributes
+    ----------
+    n_ranks : int
+    messages_sent, messages_received : int64 array of shape (n_ranks,)
+    rows_sent, rows_received : int64 array of shape (n_ranks,)
+    bytes_sent, bytes_received : int64 array of shape (n_ranks,)
+    seconds_computing : float64 array of shape (n_ranks,)
+        Seconds inside the functions that the text gave to the rank.
+    seconds_blocked : float64 array of shape (n_ranks,)
+        Seconds a rank waited for others. On the local transport: for the ranks it receives from,
+        as if every rank had a core of its own. On a task graph: all time that it was not
+        computing.
+    rounds : list of RoundRecord
+    """
+
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count from zero."""
+        for name in _QUANTITIES:
+            setattr(self, name, np.zeros(self.n_ranks, dtype=np.int64))
+        self.seconds_computing = np.zeros(self.n_ranks)
+        self.seconds_blocked = np.zeros(self.n_ranks)
+        self.rounds: list[RoundRecord] = []
+        self._traffic: dict[str, NDArray[np.int64]] = {}
+
+    messages_sent: NDArray[np.int64]
+    messages_received: NDArray[np.int64]
+    rows_sent: NDArray[np.int64]
+    rows_received: NDArray[np.int64]
+    bytes_sent: NDArray[np.int64]
+    bytes_received: NDArray[np.int64]
+
+    def record_round(
+        self,
+        label: str,
+        index: int,
+        source: NDArray[Any],
+        destination: NDArray[Any],
+        rows: ArrayLike,
+        nbytes: ArrayLike,
+    ) -> RoundRecord:
+        """Count the messages of a round; arrays of shape (n_messages,), no pair of ranks twice."""
+        measured = {"messages": None, "rows": np.asarray(rows), "bytes": np.asarray(nbytes)}
+        counted = {}
+        for quantity, weights in measured.items():
+            for side, ranks in (("sent", source), ("received", destination)):
+                sums = np.bincount(ranks, weights, self.n_ranks).astype(np.int64)
+                counted[f"{quantity}_{side}"] = sums
+                getattr(self, f"{quantity}_{side}")[:] += sums
+        record = RoundRecord(label=label, index=index, **counted)
+        self.rounds.append(record)
+        if label not in self._traffic:
+            self._traffic[label] = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+        self._traffic[label][source, destination] += measured["rows"]
+        return record
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the rounds seen, in order of appearance."""
+        return list(self._traffic)
+
+    def of(self, label: str) -> dict[str, NDArray[np.int64]]:
+        """The six counts of the rounds with one label, each of shape (n_ranks,)."""
+        return {
+            name: sum(
+                (getattr(record, name) for record in self.rounds if record.label == label),
+                np.zeros(self.n_ranks, dtype=np.int64),
+            )
+            for name in _QUANTITIES
+        }
+
+    def traffic(self, label: str | None = None) -> NDArray[np.int64]:
+        """Rows from each rank to each rank, shape (n_ranks, n_ranks); of one label, or of all."""
+        chosen = list(self._traffic.values()) if label is None else [self._traffic[label]]
+        return sum(chosen, np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All counts as lists, and the number of rounds."""
+        summary: dict[str, Any] = {
+            name: getattr(self, name).tolist() for name in (*_QUANTITIES, *_SECONDS)
+        }
+        return {"n_ranks": self.n_ranks, "n_rounds": len(self.rounds), **summary}
+
+    def _table(self) -> list[list[str]]:
+        heads = ["rank", *(name.replace("_", " ") for name in (*_QUANTITIES, *_SECONDS))]
+        columns = [getattr(self, name) for name in (*_QUANTITIES, *_SECONDS)]
+        formats = ["{:d}"] * len(_QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
+        shown = range(min(self.n_ranks, 16))
+        lines = [
+            [str(rank), *(f.format(c[rank]) for f, c in zip(formats, columns, strict=True))]
+            for rank in shown
+        ]
+        sums = [f.format(c.sum()) for f, c in zip(formats, columns, strict=True)]
+        return [heads, *lines, ["all", *sums]]
+
+    def __repr__(self) -> str:
+        table = self._table()
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in table]
+        return "\n".join([f"Counters: {self.n_ranks} ranks, {len(self.rounds)} rounds", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = ["<tr>" + "".join(f"<td>{c}</td>" for c in line) + "</tr>" for line in self._table()]
+        return f"<table><caption>{len(self.rounds)} rounds</caption>{''.join(rows)}</table>"
+
+
+def value_bytes(value: Any) -> int:
+    """Bytes of a small value that travels in an allreduce."""
+    return int(np.asarray(value).nbytes)

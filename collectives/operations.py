@@ -1,0 +1,110 @@
+"""The collectives, written once over any `Communicator`.
+
+    expand      owner → sharers            rows of the plan, one message a pair of ranks and round
+    reduce      sharers → owner            the same backwards
+    allreduce   every rank ↔ every rank    one small value, 2·(n_ranks - 1) messages
+    barrier     an allreduce of nothing
+
+η-PASGD §3.2–3.4 for expand and reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from daskpart.collectives.communicator import Communicator, PerRank, Replicated
+from daskpart.collectives.prepared import PreparedPlan
+from daskpart.collectives.reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+
+
+def expand(
+    communicator: Communicator,
+    prepared: PreparedPlan,
+    values: PerRank,
+    pack: Callable = pack_rows,
+    place: Callable = place_rows,
+    **static: Any,
+) -> PerRank:
+    """Send every item's row from its owner to the ranks that share it.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    prepared : PreparedPlan
+        An expand plan after `Communicator.prepare`.
+    values : PerRank
+        State of each rank; spent, as in `Communicator.update`.
+    pack : callable
+        ``pack(state, positions)`` gives one row a position. Default: rows of an array.
+    place : callable
+        ``place(state, inbox, **static)`` gives the new state. Default: overwrite rows of an array.
+
+    Returns
+    -------
+    PerRank
+        The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
+    """
+    return _run_rounds(communicator, prepared, values, pack, place, static)
+
+
+def reduce(
+    communicator: Communicator,
+    prepared: PreparedPlan,
+    values: PerRank,
+    pack: Callable = pack_rows,
+    combine: Callable = combine_rows,
+    **static: Any,
+) -> PerRank:
+    """Send every sharer's row of an item to its owner, which combines them in rank order.
+
+    Parameters are those of `expand`; ``combine(state, inbox, **static)`` puts the owner's own row
+    at its own rank's position (see `contributions`). Default: rows of an array, summed; another
+    reduction by ``reduction=``.
+    """
+    return _run_rounds(communicator, prepared, values, pack, combine, static)
+
+
+def allreduce(
+    communicator: Communicator, values: PerRank, reduction: Reduction = SUM
+) -> Replicated:
+    """Combine one small value a rank, in rank order; every rank holds the result.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank of numbers or arrays
+        Equal in shape and dtype on all ranks. Pack the small sums of a step into one array:
+        a message costs far more than its bytes.
+    reduction : Reduction
+
+    Returns
+    -------
+    Replicated
+        Its `result()` is an array, or a plain number if the ranks gave numbers.
+    """
+    return communicator.fold(values, _fold, reduction=reduction)
+
+
+def barrier(communicator: Communicator) -> None:
+    """Wait until every rank has come here; moves no rows."""
+    zeros = communicator.values([0] * communicator.n_ranks)
+    communicator.fold(zeros, _fold, label="barrier", reduction=SUM).result()
+
+
+def _fold(values: list[Any], reduction: Reduction) -> Any:
+    return reduction.fold(values)
+
+
+def _run_rounds(
+    communicator: Communicator,
+    prepared: PreparedPlan,
+    values: PerRank,
+    pack: Callable,
+    combine: Callable,
+    static: dict[str, Any],
+) -> PerRank:
+    for prepared_round in prepared.rounds:
+        pending = communicator.post(prepared_round, values, pack)
+        values = communicator.collect(pending, values, combine, **static)
+    return values

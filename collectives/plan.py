@@ -1,0 +1,339 @@
+"""A plan is data: rounds of messages in flat arrays, known before anything is sent.
+
+    round of 3 ranks           source       0  0  2
+    0 ──{4, 7}──▶ 1            destination  1  2  0
+    0 ──{7}─────▶ 2            pointer      0  2  3  5
+    2 ──{1, 5}──▶ 0            items        4  7 | 7 | 1  5
+
+Messages stand in order of (source, destination), and the items of a message in rising order: the
+compressed headers and indices of η-PASGD §3.4, for all ranks at once. A rank needs only its own
+slice (`Round.of_rank`): what it sends, and the mirrored list of what it receives.
+
+A reduce is its expand reversed: the rounds in reverse order, with source and destination swapped.
+Nothing here runs anything, so a plan for thousands of ranks can be counted and priced on one
+machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.collectives.plan_statistics import PlanStatistics
+from daskpart.errors import InputError, ReadError
+
+_OPPOSITE = {"expand": "reduce", "reduce": "expand"}
+
+
+@dataclass(frozen=True)
+class RankRound:
+    """What one rank sends and receives in a round (η-PASGD §3.4).
+
+    Attributes
+    ----------
+    rank : int
+    destinations : int32 array
+        Ranks to send to, rising.
+    out_pointer : int64 array of shape (n_destinations + 1,)
+    out_items : int32 array
+        Items to `destinations[i]` are ``out_items[out_pointer[i]:out_pointer[i + 1]]``.
+    sources : int32 array
+        Ranks to receive from, rising.
+    in_pointer : int64 array of shape (n_sources + 1,)
+    in_items : int32 array
+    """
+
+    rank: int
+    destinations: NDArray[np.int32]
+    out_pointer: NDArray[np.int64]
+    out_items: NDArray[np.int32]
+    sources: NDArray[np.int32]
+    in_pointer: NDArray[np.int64]
+    in_items: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round: each rank sends at most one message to each other rank.
+
+    Parameters
+    ----------
+    n_ranks : int
+    source, destination : int32 array of shape (n_messages,)
+        In order of (source, destination), each pair at most once, never a rank to itself.
+    pointer : int64 array of shape (n_messages + 1,)
+    items : int32 array of shape (pointer[-1],)
+        The items of message m are ``items[pointer[m]:pointer[m + 1]]``, in rising order.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not form a round.
+    """
+
+    n_ranks: int
+    source: NDArray[np.int32] = field(repr=False)
+    destination: NDArray[np.int32] = field(repr=False)
+    pointer: NDArray[np.int64] = field(repr=False)
+    items: NDArray[np.int32] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("source", "destination", "items"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int32))
+        object.__setattr__(self, "pointer", np.asarray(self.pointer, dtype=np.int64))
+        _check_round(self)
+
+    @classmethod
+    def from_transfers(
+        cls, n_ranks: int, source: ArrayLike, destination: ArrayLike, items: ArrayLike
+    ) -> Round:
+        """Gather single transfers (item i from a source to a destination) into messages.
+
+        Parameters
+        ----------
+        n_ranks : int
+        source, destination, items : int array of shape (n_transfers,)
+            In any order.
+        """
+        source = np.asarray(source, dtype=np.int64)
+        destination = np.asarray(destination, dtype=np.int64)
+        item = np.asarray(items, dtype=np.int64)
+        span = int(item.max(initial=0)) + 1
+        if n_ranks**2 * span < 2**63:  # one sort of single numbers is far quicker than a lexsort
+            key = (source * n_ranks + destination) * span + item
+            key.sort()
+            pair, item = np.divmod(key, span)
+        else:
+            order = np.lexsort((item, destination, source))
+            pair, item = (source * n_ranks + destination)[order], item[order]
+        first = np.flatnonzero(np.diff(pair, prepend=-1))
+        sender, receiver = np.divmod(pair[first], n_ranks)
+        return cls(n_ranks, sender, receiver, np.append(first, len(item)), item)
+
+    @property
+    def n_messages(self) -> int:
+        """Messages in the round."""
+        return len(self.source)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows (one an item and message) that travel in the round."""
+        return len(self.items)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Rows of each message, shape (n_messages,)."""
+        return np.diff(self.pointer)
+
+    def reversed(self) -> Round:
+        """The round with every message sent back: source and destination swapped."""
+        order, _ = self._by_destination
+        lengths = self.lengths[order]
+        begin = np.concatenate(([0], np.cumsum(lengths)))
+        take = np.repeat(self.pointer[order] - begin[:-1], lengths) + np.arange(begin[-1])
+        return Round(
+            self.n_ranks, self.destination[order], self.source[order], begin, self.items[take]
+        )
+
+    def of_rank(self, rank: int) -> RankRound:
+        """The slice of one rank: its messages out and its messages in."""
+        if not 0 <= rank < self.n_ranks:
+            raise InputError(f"rank {rank} is not one of the plan's 0..{self.n_ranks - 1}.")
+        begin, end = np.searchsorted(self.source, [rank, rank + 1])
+        order, first = self._by_destination
+        arriving = order[first[rank] : first[rank + 1]]
+        pieces = [self.items[self.pointer[m] : self.pointer[m + 1]] for m in arriving]
+        return RankRound(
+            rank=rank,
+            destinations=self.destination[begin:end],
+            out_pointer=self.pointer[begin : end + 1] - self.pointer[begin],
+            out_items=self.items[self.pointer[begin] : self.pointer[end]],
+            sources=self.source[arriving],
+            in_pointer=np.concatenate(([0], np.cumsum(self.lengths[arriving]))).astype(np.int64),
+            in_items=np.concatenate(pieces) if pieces else self.items[:0],
+        )
+
+    def traffic(self) -> NDArray[np.int64]:
+        """Rows from each rank (row) to each rank (column), a dense (n_ranks, n_ranks) array."""
+        rows = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+        rows[self.source, self.destination] = self.lengths
+        return rows
+
+    @cached_property
+    def _by_destination(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Messages in order of (destination, source), and where each destination begins."""
+        order = np.argsort(self.destination, kind="stable")
+        begin = np.searchsorted(self.destination[order], np.arange(self.n_ranks + 1))
+        return order, begin.astype(np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Round):
+            return NotImplemented
+        return self.n_ranks == other.n_ranks and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("source", "destination", "pointer", "items")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds of messages that together carry items between ranks.
+
+    Parameters
+    ----------
+    kind : {"expand", "reduce"}
+        Which way rows go: from owners to sharers, or from sharers to owners.
+    n_items : int
+        Items are numbered from 0 to n_items - 1.
+    rounds : sequence of Round
+        At least one, all for the same number of ranks; a round may hold no message.
+    """
+
+    kind: str
+    n_items: int
+    rounds: tuple[Round, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        if self.kind not in _OPPOSITE:
+            raise InputError(f"A plan of kind {self.kind!r}; allowed are 'expand' and 'reduce'.")
+        if not self.rounds:
+            raise InputError("A plan needs at least one round; give an empty Round instead.")
+        if len({entry.n_ranks for entry in self.rounds}) > 1:
+            given = [entry.n_ranks for entry in self.rounds]
+            raise InputError(f"The rounds of a plan are for different numbers of ranks: {given}.")
+        highest = max(int(entry.items.max(initial=-1)) for entry in self.rounds)
+        if highest >= self.n_items:
+            raise InputError(f"The plan sends item {highest}, but n_items is {self.n_items}.")
+
+    @property
+    def n_ranks(self) -> int:
+        """Ranks that the plan is for."""
+        return self.rounds[0].n_ranks
+
+    @property
+    def total_rows(self) -> int:
+        """Rows sent, over all ranks and rounds (the communication volume, in rows)."""
+        return sum(entry.n_rows for entry in self.rounds)
+
+    @property
+    def total_messages(self) -> int:
+        """Messages sent, over all ranks and rounds."""
+        return sum(entry.n_messages for entry in self.rounds)
+
+    def reversed(self) -> Plan:
+        """The dual plan: an expand becomes its reduce, and a reduce its expand."""
+        rounds = tuple(entry.reversed() for entry in self.rounds[::-1])
+        return Plan(_OPPOSITE[self.kind], self.n_items, rounds)
+
+    def statistics(self) -> PlanStatistics:
+        """Messages and rows per rank and round."""
+        return PlanStatistics.of_rounds(self.rounds)
+
+    def predicted_seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
+        """Time of the plan when a message of b bytes takes α + βb; see `PlanStatistics.seconds`.
+
+        Parameters
+        ----------
+        alpha : float
+            Seconds a message.
+        beta : float
+            Seconds a byte.
+        row_bytes : float
+            Bytes a row.
+        """
+        return self.statistics().seconds(alpha, beta, row_bytes)
+
+    def traffic(self) -> NDArray[np.int64]:
+        """Rows from each rank to each rank over all rounds, a dense (n_ranks, n_ranks) array."""
+        total = self.rounds[0].traffic()
+        for entry in self.rounds[1:]:
+            total += entry.traffic()
+        return total
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to an .npz file (no pickle inside)."""
+        arrays: dict[str, Any] = {
+            "kind": np.array(self.kind),
+            "sizes": np.array([self.n_items, self.n_ranks, len(self.rounds)], dtype=np.int64),
+        }
+        for i, entry in enumerate(self.rounds):
+            for name in ("source", "destination", "pointer", "items"):
+                arrays[f"{name}_{i}"] = getattr(entry, name)
+        np.savez(path, **arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan that `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
+                names = ("source", "destination", "pointer", "items")
+                rounds = [
+                    Round(n_ranks, *(stored[f"{name}_{i}"] for name in names))
+                    for i in range(n_rounds)
+                ]
+                return cls(str(stored["kind"]), n_items, tuple(rounds))
+        except (OSError, KeyError, ValueError) as error:
+            raise ReadError(f"{path} is not a plan that Plan.save wrote: {error}") from error
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.kind}, ranks={self.n_ranks}, rounds={len(self.rounds)}, "
+            f"items={self.n_items}, messages={self.total_messages}, rows={self.total_rows})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<b>{self.kind} plan</b>, {self.n_items} items" + self.statistics()._repr_html_()
+
+
+def require_same_ranks(plans: Sequence[Plan], n_ranks: int) -> None:
+    """Raise InputError unless every plan is for `n_ranks` ranks."""
+    for plan in plans:
+        if plan.n_ranks != n_ranks:
+            raise InputError(
+                f"The {plan.kind} plan is for {plan.n_ranks} ranks, the communicator has "
+                f"{n_ranks}; build the plan from a partition into as many parts as there are ranks."
+            )
+
+
+def _check_round(entry: Round) -> None:
+    n_messages = len(entry.source)
+    if entry.n_ranks < 1:
+        raise InputError(f"A round needs at least 1 rank, got n_ranks={entry.n_ranks}.")
+    if len(entry.destination) != n_messages or len(entry.pointer) != n_messages + 1:
+        raise InputError(
+            f"A round of {n_messages} sources needs as many destinations and a pointer one longer; "
+            f"got {len(entry.destination)} and {len(entry.pointer)}."
+        )
+    lengths = np.diff(entry.pointer)
+    if entry.pointer[0] != 0 or entry.pointer[-1] != len(entry.items) or (lengths < 0).any():
+        raise InputError("The pointer of a round must rise from 0 to the number of its items.")
+    ranks = np.concatenate((entry.source, entry.destination))
+    if n_messages and (ranks.min() < 0 or ranks.max() >= entry.n_ranks):
+        raise InputError(
+            f"A round of {entry.n_ranks} ranks names ranks {ranks.min()}..{ranks.max()}."
+        )
+    if (entry.source == entry.destination).any():
+        rank = int(entry.source[entry.source == entry.destination][0])
+        raise InputError(f"Rank {rank} sends a message to itself.")
+    if (np.diff(entry.source.astype(np.int64) * entry.n_ranks + entry.destination) <= 0).any():
+        raise InputError("Messages of a round must stand in order of (source, destination).")
+    if len(entry.items) and entry.items.min() < 0:
+        raise InputError(f"A round names item {entry.items.min()}; items start at 0.")
+    falls = np.diff(entry.items) < 0
+    starts = entry.pointer[1:-1]
+    falls[starts[(starts > 0) & (starts < len(entry.items))] - 1] = False
+    if falls.any():
+        raise InputError("The items of a message must stand in rising order.")

@@ -1,0 +1,112 @@
+"""Point-to-point plans: one round, every copy of an item straight from, or to, its owner.
+
+    item 7: owner 0, touched by ranks 0, 1, 3
+
+    expand   0 ──▶ 1           reduce   1 ──▶ 0
+             0 ──▶ 3                    3 ──▶ 0
+
+The sparse expand and reduce of η-PASGD §3.2–3.4. An expand sends an item from its owner to every
+rank that touches it, except the owner itself. The owner need not touch the item: in η-PASGD the
+owner of this sub-epoch sends to the ranks of the next one. A reduce is the expand reversed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.collectives.plan import Plan, Round
+from daskpart.errors import InputError
+
+
+class ItemParts(Protocol):
+    """Item → the parts that touch it, in CSR, with owners; `daskpart.Connectivity` is one."""
+
+    @property
+    def pointer(self) -> NDArray[np.int64]: ...
+
+    @property
+    def parts(self) -> NDArray[np.int32]: ...
+
+    @property
+    def owners(self) -> NDArray[np.int32] | None: ...
+
+    @property
+    def n_parts(self) -> int: ...
+
+
+def expand_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Plan:
+    """Plan that carries every item from its owner to all other ranks that touch it.
+
+    Parameters
+    ----------
+    connectivity : Connectivity
+        Anything with `pointer`, `parts`, `owners` and `n_parts`; rank = part.
+    owners : int array of shape (n_items,), optional
+        Rank that owns each item, -1 only where no rank touches it. Default:
+        ``connectivity.owners``.
+
+    Returns
+    -------
+    Plan
+        One round; Σ_items (touching ranks other than the owner) rows.
+
+    Raises
+    ------
+    InputError
+        If owners are missing, of another length, out of range, or -1 on an item that is touched.
+    """
+    pointer, parts, n_ranks = connectivity.pointer, connectivity.parts, int(connectivity.n_parts)
+    n_items = len(pointer) - 1
+    _check_parts(pointer, parts, n_ranks)
+    owner = _check_owners(connectivity.owners if owners is None else owners, pointer, n_ranks)
+    items = np.repeat(np.arange(n_items, dtype=np.int64), np.diff(pointer))
+    source = owner[items]
+    travels = source != parts
+    single_round = Round.from_transfers(n_ranks, source[travels], parts[travels], items[travels])
+    return Plan("expand", n_items, (single_round,))
+
+
+def reduce_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Plan:
+    """Plan that carries every item from all ranks that touch it to its owner.
+
+    The dual of `expand_plan`, which documents parameters and errors.
+    """
+    return expand_plan(connectivity, owners).reversed()
+
+
+def _check_owners(
+    owners: ArrayLike | None, pointer: NDArray[np.int64], n_ranks: int
+) -> NDArray[np.int64]:
+    n_items = len(pointer) - 1
+    if owners is None:
+        raise InputError(
+            "The connectivity has no owners; give owners= or use connectivity.with_random_owners()."
+        )
+    owner = np.asarray(owners)
+    if owner.shape != (n_items,) or not np.issubdtype(owner.dtype, np.integer):
+        raise InputError(
+            f"owners must be {n_items} integers, one an item; "
+            f"got shape {owner.shape} of dtype {owner.dtype}."
+        )
+    bad = (owner < -1) | (owner >= n_ranks) | ((owner == -1) & (np.diff(pointer) > 0))
+    if bad.any():
+        item = int(np.flatnonzero(bad)[0])
+        touching = int(pointer[item + 1] - pointer[item])
+        raise InputError(
+            f"Item {item} is touched by {touching} rank(s) and has owner {int(owner[item])}; "
+            f"owners lie in 0..{n_ranks - 1} (-1 only where no rank touches the item)."
+        )
+    return owner.astype(np.int64)
+
+
+def _check_parts(pointer: NDArray[np.int64], parts: NDArray[Any], n_ranks: int) -> None:
+    if len(parts) and (parts.min() < 0 or parts.max() >= n_ranks):
+        raise InputError(f"Parts {parts.min()}..{parts.max()} do not lie in 0..{n_ranks - 1}.")
+    rises = np.diff(parts) > 0
+    starts = pointer[1:-1]
+    rises[starts[(starts > 0) & (starts < len(parts))] - 1] = True
+    if not rises.all():
+        raise InputError("The parts of an item must be distinct and in rising order.")

@@ -1,0 +1,206 @@
+"""All ranks in this process: steps run on a thread pool, a message is an array handed over.
+
+    rank 0 ─┐                         ┌─ state in place, no copies
+    rank 1 ─┼─▶ min(cores, ranks) threads
+    rank 2 ─┘                         └─ inbox: the very arrays that were packed
+
+The default without a Dask client. With ``sequential=True`` ranks run one after another, which
+makes it the simulator: hundreds of ranks on one core, every message counted.
+
+A clock a rank makes the time blocked meaningful although ranks share cores: it runs while the
+rank computes, and on receiving it is set forward to the clocks of the ranks it receives from at
+the time they posted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.counters import Counters, value_bytes
+from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
+from daskpart.collectives.transports.rank_pool import RankPool
+from daskpart.errors import InputError
+
+
+class LocalCommunicator(Communicator):
+    """Ranks in one process.
+
+    Parameters
+    ----------
+    n_ranks : int
+    n_threads : int, optional
+        At most this many threads, and never more than there are cores or ranks. Default: cores.
+    sequential : bool
+        Run the ranks one after another in the calling thread.
+
+    Raises
+    ------
+    InputError
+        If n_ranks or n_threads is not positive.
+    """
+
+    def __init__(
+        self, n_ranks: int, n_threads: int | None = None, sequential: bool = False
+    ) -> None:
+        super().__init__(n_ranks)
+        if n_threads is not None and n_threads < 1:
+            raise InputError(f"n_threads must be at least 1 (or None), got {n_threads}.")
+        cores = _available_cores()
+        self.sequential = sequential
+        self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
+        self._counters = Counters(n_ranks)
+        self._clock = np.zeros(n_ranks)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that run the ranks, the calling one included."""
+        return self._pool.n_threads
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent and how long it took, measured."""
+        return self._counters
+
+    def _values(self, values: Any) -> PerRank:
+        given = _from_collection(values) if hasattr(values, "__dask_graph__") else list(values)
+        if len(given) != self.n_ranks:
+            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
+        return PerRank(self, given, borrowed=True)
+
+    def _replicated(self, value: Any) -> Replicated:
+        return Replicated(self, value)
+
+    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
+        columns = self._columns(values)
+        return PerRank(
+            self, self._run(lambda rank: function(*[c[rank] for c in columns], **static))
+        )
+
+    def _update(
+        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        states = _overwritable(state)
+        columns = self._columns(values)
+        state.spent = True  # also when a rank fails: others may have overwritten theirs
+
+        def step(rank: int) -> Any:
+            return function(states(rank), *[c[rank] for c in columns], **static)
+
+        return PerRank(self, self._run(step))
+
+    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Any:
+        messages, slot, held = prepared_round.messages.content, prepared_round.slot, values.content
+        arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
+
+        def step(rank: int) -> list[int]:
+            own = messages[rank][slot]
+            nbytes = []
+            for destination, positions in zip(own.destinations, own.out_positions, strict=True):
+                payload = pack_message(held[rank], positions, pack, rank, destination)
+                arriving[destination][rank] = payload
+                nbytes.append(payload.nbytes)
+            return nbytes
+
+        sent = [nbytes for of_rank in self._run(step) for nbytes in of_rank]
+        entry = prepared_round.round
+        self._counters.record_round(
+            prepared_round.label,
+            prepared_round.index,
+            entry.source,
+            entry.destination,
+            entry.lengths,  # pack_message has held every payload against them
+            sent,
+        )
+        return arriving, self._clock.copy()
+
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank:
+        prepared_round = pending.prepared_round
+        arriving, posted = pending.content
+        messages, slot = prepared_round.messages.content, prepared_round.slot
+        states, columns = _overwritable(state), self._columns(values)
+        state.spent = pending.collected = True
+        self._wait_for(prepared_round.round.source, prepared_round.round.destination, posted)
+
+        def step(rank: int) -> Any:
+            own = messages[rank][slot]
+            inbox = open_inbox(own, [arriving[rank][source] for source in own.sources])
+            return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
+
+        return PerRank(self, self._run(step))
+
+    def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        result = function(values.content, **static)
+        others = np.arange(1, self.n_ranks)
+        root = np.zeros_like(others)
+        sizes = [value_bytes(value) for value in values.content[1:]]
+        back = [value_bytes(result)] * len(others)
+        for index, (source, destination, nbytes) in enumerate(
+            ((others, root, sizes), (root, others, back))
+        ):
+            self._counters.record_round(label, index, source, destination, 0 * others, nbytes)
+        latest = self._clock.max()
+        self._counters.seconds_blocked += latest - self._clock
+        self._clock[:] = latest
+        return Replicated(self, result)
+
+    def _gather(self, values: PerRank) -> list[Any]:
+        return [duplicate(value) for value in values.content]
+
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
+        """Everything is settled at once here."""
+
+    def _result(self, content: Any) -> Any:
+        return content
+
+    def _close(self) -> None:
+        self._pool.close()
+
+    def _run(self, step: Callable[[int], Any]) -> list[Any]:
+        results = self._pool.run(step)
+        self._clock += self._pool.seconds
+        self._counters.seconds_computing += self._pool.seconds
+        return results
+
+    def _columns(self, values: Sequence[PerRank | Replicated]) -> list[Sequence[Any]]:
+        return [
+            value.content if isinstance(value, PerRank) else [value.content] * self.n_ranks
+            for value in values
+        ]
+
+    def _wait_for(self, source: np.ndarray, destination: np.ndarray, posted: np.ndarray) -> None:
+        arrival = self._clock.copy()
+        np.maximum.at(arrival, destination, posted[source])
+        self._counters.seconds_blocked += arrival - self._clock
+        self._clock = arrival
+
+
+def _overwritable(state: PerRank) -> Callable[[int], Any]:
+    """A rank's state, as a copy where the caller still holds the original."""
+    held = state.content
+    if state.borrowed:
+        return lambda rank: duplicate(held[rank])
+    return lambda rank: held[rank]
+
+
+def _from_collection(collection: Any) -> list[Any]:
+    """Values of a Dask collection, one a key, computed here."""
+    import dask
+    from dask.core import flatten
+
+    keys = list(flatten(collection.__dask_keys__()))
+    (persisted,) = dask.persist(collection)
+    graph = dict(persisted.__dask_graph__())
+    return list(dask.get(graph, keys))
+
+
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
