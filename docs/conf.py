@@ -43,6 +43,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "benchmarks/*.md", "jupyter_execute", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
+default_role = "py:obj"
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's own sections say the types
