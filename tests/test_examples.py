@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -80,6 +79,7 @@ def test_batch_job_ends_with_an_error_when_the_input_is_wrong(tmp_path: Path) ->
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.name)
 def test_notebooks_are_committed_clean(path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     for cell in notebook.cells:

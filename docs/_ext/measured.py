@@ -1,7 +1,7 @@
 """Puts the committed results of the benchmarks into the page that asks for them.
 
     docs/benchmarks/kernel.md     a section, as it stands (headings from ## down)
-    docs/benchmarks/table.csv     a section: lines that start with # are its words, the first its title
+    docs/benchmarks/table.csv     a section: its # lines are the words, the first of them the title
     docs/benchmarks/table.png     the plot shown below the table of the same name
 
 The page says ``<!-- measured -->`` where they go. So what the page shows is what a script wrote.
