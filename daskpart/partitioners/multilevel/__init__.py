@@ -1,1 +1,67 @@
-"""TODO"""
+"""Our own multilevel hypergraph partitioning engine, in numba.
+
+    heap ── two_way ── bipartition ──┐
+    level ── coarsen ────────────────┼── direct ── MultilevelEngine
+             k_way ── search ────────┘
+
+Deterministic (one seed, one result), single-threaded, the GIL is released in every kernel.
+Karypis et al. 1999 and Çatalyürek and Aykanat 1999 are the method; Schlag et al. 2016 and
+Gottesbüren et al. 2021 the K-way local search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..engine import check_bipartition, check_epsilon, check_n_parts, warn_if_unbalanced
+from .bipartition import bipartition_level, side_limits
+from .direct import partition_level
+from .level import level_of
+
+if TYPE_CHECKING:
+    from daskpart.hypergraph import Hypergraph
+
+__all__ = ["MultilevelEngine"]
+
+
+class MultilevelEngine:
+    """The default engine; see `daskpart.partitioners.engine.Engine` for what its methods take."""
+
+    name = "multilevel"
+
+    def bipartition(
+        self,
+        hypergraph: Hypergraph,
+        targets: np.ndarray,
+        epsilon: float,
+        fixed: np.ndarray | None = None,
+        random_state: int = 0,
+    ) -> np.ndarray:
+        """Cut in two; returns int8[n_vertices]."""
+        targets, fixed = check_bipartition(hypergraph, targets, epsilon, fixed)
+        if hypergraph.n_vertices == 0:
+            return np.zeros(0, np.int8)
+        level = level_of(hypergraph)
+        limits = side_limits(targets, epsilon)
+        side = bipartition_level(level, targets, limits, fixed, np.random.default_rng(random_state))
+        weights = np.array([level.weights[side == which].sum() for which in (0, 1)])
+        warn_if_unbalanced(weights, targets, epsilon)
+        return side
+
+    def partition(
+        self, hypergraph: Hypergraph, n_parts: int, epsilon: float = 0.03, random_state: int = 0
+    ) -> np.ndarray:
+        """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
+        check_epsilon(epsilon)
+        check_n_parts(hypergraph, n_parts)
+        level = level_of(hypergraph)
+        part = partition_level(level, n_parts, epsilon, np.random.default_rng(random_state))
+        weights = np.zeros(n_parts, np.int64)
+        np.add.at(weights, part, level.weights)
+        warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
+        return part
+
+    def __repr__(self) -> str:
+        return "MultilevelEngine()"

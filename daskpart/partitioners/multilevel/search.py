@@ -1,0 +1,193 @@
+"""Local search over K parts: label propagation, then localised Fiduccia–Mattheyses.
+
+    label propagation   every border vertex goes to its best part if that is a gain
+    local search        a few border vertices seed a search; it moves the best one, then what that
+                        move made better, lets the cost grow for some steps, and keeps its best
+                        prefix - many small hills instead of one large one
+
+Localised K-way search with gains in a table, one after another as in Akhremtsev, Sanders and
+Schulz 2017 (its parallel form is the refinement of Mt-KaHyPar, Gottesbüren et al. 2021).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart._jit import kernel
+
+from .heap import ABSENT, LOCKED, clear, pop, push, update
+from .k_way import best_part, connect, find, move_part
+
+
+@kernel
+def propagate(level, parts, order, limits, max_rounds):
+    """Move every border vertex to its best part, in the given order; returns the cost saved."""
+    bond = np.zeros(parts.weight.size, np.int64)
+    total = 0
+    for _ in range(max_rounds):
+        saved = 0
+        for i in range(order.size):
+            vertex = np.int64(order[i])
+            if parts.alone[vertex] == 0:
+                continue  # all its nets stay in its part without it: nothing to gain
+            connect(level, parts, vertex, bond, 0)
+            part, gain = best_part(level, parts, vertex, bond, 0, limits)
+            if part >= 0 and gain > 0:
+                move_part(level, parts, vertex, np.int64(part))
+                saved += gain
+        total += saved
+        if saved == 0:
+            break
+    return total
+
+
+@kernel
+def _offer(level, parts, vertex, gain):
+    """Tell the heap that `vertex` may now gain that much; keys are hints, checked when popped."""
+    if parts.place[vertex] == ABSENT:
+        parts.key[vertex] = gain
+        push(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+    elif parts.place[vertex] != LOCKED and gain > parts.key[vertex]:
+        parts.key[vertex] = gain
+        update(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+
+
+@kernel
+def _offer_neighbours(level, parts, vertex, here, there, widest):
+    """Offer the pins that gained by the move of `vertex`: its nets' new part, or a lone pin left."""
+    n_parts = parts.weight.size
+    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+        net = np.int64(level.nets[i])
+        source = find(parts, net, here)
+        if source >= 0 and parts.count[source] == 1:
+            pin = np.int64(parts.lone[source])
+            row = pin * n_parts + there
+            _offer(level, parts, pin, parts.alone[pin] - parts.reach[pin] + parts.bond[row])
+        begin, end = level.net_pointer[net], level.net_pointer[net + 1]
+        if end - begin <= widest and parts.count[find(parts, net, there)] == 1:
+            for j in range(begin, end):
+                pin = np.int64(level.pins[j])
+                if pin != vertex:
+                    row = pin * n_parts + there
+                    gain = parts.alone[pin] - parts.reach[pin] + parts.bond[row]
+                    _offer(level, parts, pin, gain)
+
+
+@kernel
+def _search(level, parts, limits, patience, widest, moved, origin):
+    """Empty the heap by moves, best first, until none helps; keep the best prefix."""
+    n_parts = parts.weight.size
+    n_moved, n_best = 0, 0
+    saved, best_saved = 0, 0
+    while parts.size[0] > 0 and n_moved - n_best < patience:
+        vertex = pop(parts.heap, 0, parts.size, 0, parts.place, parts.key)
+        part, gain = best_part(level, parts, vertex, parts.bond, vertex * n_parts, limits)
+        if part < 0:
+            continue
+        if parts.size[0] > 0 and gain < parts.key[parts.heap[0]]:
+            parts.key[vertex] = gain
+            push(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+            continue
+        parts.place[vertex] = LOCKED
+        here = np.int64(parts.part[vertex])
+        moved[n_moved], origin[n_moved] = vertex, here
+        n_moved += 1
+        move_part(level, parts, vertex, np.int64(part))
+        saved += gain
+        if saved > best_saved:
+            best_saved, n_best = saved, n_moved
+        _offer_neighbours(level, parts, vertex, here, np.int64(part), widest)
+    clear(parts.heap, 0, parts.size, 0, parts.place)
+    for i in range(n_moved - 1, n_best - 1, -1):
+        vertex = np.int64(moved[i])
+        move_part(level, parts, vertex, np.int64(origin[i]))
+        parts.place[vertex] = ABSENT
+    return best_saved
+
+
+@kernel
+def search(level, parts, order, limits, seeds, patience, widest, max_rounds):
+    """Rounds of local searches from the border vertices; returns the cost saved.
+
+    Parameters
+    ----------
+    level : Level
+    parts : Parts
+        With bonds. Changed in place.
+    order : int32[n_vertices]
+        Order in which vertices become seeds.
+    limits : int64[n_parts]
+    seeds : int
+        Border vertices that start one search.
+    patience : int
+        Moves without a new best after which a search ends.
+    widest : int
+        Larger nets do not bring their pins into a search.
+    max_rounds : int
+        A vertex is kept in its new place at most once a round.
+    """
+    n_parts = parts.weight.size
+    moved = np.empty(order.size, np.int32)
+    origin = np.empty(order.size, np.int32)
+    total = 0
+    for _ in range(max_rounds):
+        saved = 0
+        parts.place[:] = ABSENT
+        for i in range(order.size):
+            vertex = np.int64(order[i])
+            if parts.place[vertex] == ABSENT:
+                row = vertex * n_parts
+                part, gain = best_part(level, parts, vertex, parts.bond, row, limits)
+                if part >= 0 and gain > parts.alone[vertex] - parts.reach[vertex]:
+                    _offer(level, parts, vertex, gain)
+            if parts.size[0] >= seeds or i == order.size - 1:
+                saved += _search(level, parts, limits, patience, widest, moved, origin)
+        total += saved
+        if saved == 0:
+            break
+    parts.place[:] = ABSENT
+    return total
+
+
+@kernel
+def _lightest(parts):
+    lightest = 0
+    for part in range(parts.weight.size):
+        if parts.weight[part] < parts.weight[lightest]:
+            lightest = part
+    return lightest
+
+
+@kernel
+def _relieve(level, parts, heavy, limits, bond):
+    """Move vertices out of one part, cheapest first, until it keeps to its limit."""
+    for vertex in range(parts.part.size):
+        if parts.part[vertex] == heavy and 0 < level.weights[vertex] <= limits[heavy]:
+            connect(level, parts, vertex, bond, 0)
+            _, gain = best_part(level, parts, vertex, bond, 0, limits)
+            _offer(level, parts, vertex, gain)
+    while parts.size[0] > 0 and parts.weight[heavy] > limits[heavy]:
+        vertex = pop(parts.heap, 0, parts.size, 0, parts.place, parts.key)
+        connect(level, parts, vertex, bond, 0)
+        part, gain = best_part(level, parts, vertex, bond, 0, limits)
+        if parts.size[0] > 0 and part >= 0 and gain < parts.key[parts.heap[0]]:
+            _offer(level, parts, vertex, gain)
+            continue
+        if part < 0:
+            part = _lightest(parts)
+        if parts.weight[part] + level.weights[vertex] < parts.weight[heavy]:
+            move_part(level, parts, vertex, np.int64(part))
+    clear(parts.heap, 0, parts.size, 0, parts.place)
+
+
+@kernel
+def rebalance(level, parts, limits):
+    """Move vertices out of parts over their limit, at the least cost; returns the excess left."""
+    bond = np.zeros(parts.weight.size, np.int64)
+    excess = 0
+    for part in range(parts.weight.size):
+        if parts.weight[part] > limits[part]:
+            _relieve(level, parts, np.int64(part), limits, bond)
+    for part in range(parts.weight.size):
+        excess += max(parts.weight[part] - limits[part], 0)
+    return excess
