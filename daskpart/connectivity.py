@@ -136,7 +136,7 @@ class Connectivity:
         n_parts: int,
         counts: ArrayLike | None = None,
     ) -> Connectivity:
-        """From (item, part) pairs in any order; counts (1 each by default) of equal pairs add up."""
+        """From (item, part) pairs in any order; counts (by default 1) of equal pairs add up."""
         item_ids = _checked_ids(items, n_items, "item")
         part_ids = _checked_ids(parts, n_parts, "part")
         sizes = amounts(counts, len(item_ids), "count")

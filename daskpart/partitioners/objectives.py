@@ -1,0 +1,125 @@
+"""What a net pays for the parts that it touches: a table of tolls, and what follows for recursion.
+
+    λ                            0  1  2  3  4  …
+    CutNet                       0  0  1  1  1      a cut net has paid all: it is removed
+    Connectivity                 0  0  1  2  3      a cut net is split, its cost stays
+    PowerConnectivity(2)         0  0  4  9 16      split; 4, then 5, then 7 (Cevik et al., Fig. 4)
+
+A bipartition that cuts a (sub)net takes its ancestor from λ to λ + 1, so it costs
+toll[λ + 1] - toll[λ]. However the recursion runs, these differences add up to toll[λ] of the end:
+that is Theorem 1 of Cevik et al. for any table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+FRACTION_SCALE = 1024
+
+
+class Objective(Protocol):
+    """What recursive bipartitioning and the polish minimise: Σ over nets of cost × toll[λ]."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def keeps_cut_nets(self) -> bool:
+        """Whether a cut net is split; where it never pays again it is removed."""
+        ...
+
+    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+        """int64[n_parts + 1], never falling, with tolls[0] = tolls[1] = 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class CutNet:
+    """Each cut net pays once (eq. 4)."""
+
+    name: str = "cut-net"
+    keeps_cut_nets: bool = False
+
+    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+        """0, 0, 1, 1, 1, …"""
+        return (np.arange(n_parts + 1) > 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ConnectivityMinusOne:
+    """A net pays for every part but one (eq. 5)."""
+
+    name: str = "connectivity"
+    keeps_cut_nets: bool = True
+
+    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+        """0, 0, 1, 2, 3, …"""
+        return np.maximum(np.arange(n_parts + 1, dtype=np.int64) - 1, 0)
+
+
+@dataclass(frozen=True)
+class PowerConnectivity:
+    """A cut net pays λ^ρ (eq. 11): few nets of high connectivity rather than a low mean.
+
+    Parameters
+    ----------
+    rho : float
+        At least 1. Costs are whole numbers: for a whole ρ the tolls are λ^ρ exactly; otherwise
+        they are 1024 λ^ρ, rounded, and all sums are exact in these units.
+
+    Raises
+    ------
+    InputError
+        rho below 1, not finite, or so large that a sum of costs would not fit in 64 bits.
+    """
+
+    rho: float = 2
+    name: str = "power"
+    keeps_cut_nets: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rho, bool) or not isinstance(self.rho, int | float | np.number):
+            raise InputError(f"rho is {self.rho!r}: give a number of at least 1")
+        if not 1 <= self.rho < np.inf:
+            raise InputError(f"rho is {self.rho}: it must be at least 1 and finite")
+
+    @property
+    def scale(self) -> int:
+        """Tolls per unit of λ^ρ: 1 for a whole ρ, else 1024."""
+        return 1 if float(self.rho).is_integer() else FRACTION_SCALE
+
+    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+        """0, 0, 2^ρ, 3^ρ, … (times `scale`)."""
+        exponent = int(self.rho) if self.scale == 1 else float(self.rho)
+        if float(n_parts) ** float(self.rho) * self.scale > 2.0**40:
+            raise InputError(
+                f"rho is {self.rho}: with {n_parts} parts λ^rho grows too large"
+                " for sums of 64-bit costs; use a smaller rho"
+            )
+        powers = [round(self.scale * level**exponent) for level in range(n_parts + 1)]
+        return np.array([0, 0, *powers[2:]], np.int64)
+
+
+def objective_named(objective: str | Objective, rho: float = 2) -> Objective:
+    """'connectivity', 'cut-net', 'power' (with its ρ), or an objective as it is."""
+    if not isinstance(objective, str):
+        if hasattr(objective, "tolls") and hasattr(objective, "keeps_cut_nets"):
+            return objective
+    elif objective == "power":
+        return PowerConnectivity(rho)
+    elif objective == "connectivity":
+        return ConnectivityMinusOne()
+    elif objective == "cut-net":
+        return CutNet()
+    raise InputError(
+        f"objective is {objective!r}: 'connectivity', 'cut-net', 'power', or an object with "
+        "name, keeps_cut_nets and tolls(n_parts)"
+    )
