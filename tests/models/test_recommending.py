@@ -1,0 +1,456 @@
+"""A fitted model in use: checked against the formulas, written out in numpy, and against labels."""
+
+from __future__ import annotations
+
+import json
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sparse
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+
+from daskpart.containers import as_coo
+from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.models.fold_in import solve_rows
+from daskpart.models.ranking import best
+from daskpart.models.recommending import FactorModel, seen_pattern
+from daskpart.models.reports import PlanReport
+from daskpart.models.snapshot import Factors, same_bits
+from daskpart.partitions import Partition
+
+USERS = np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object)
+ITEMS = np.array([10, 20, 30, 40, 50, 60, 70])
+
+
+class Model(FactorModel, BaseEstimator):
+    """As much of an estimator as the mixin needs; its factors are drawn, not learnt."""
+
+    def __init__(self, regularization=0.1, biases=True, partitioner="power", random_state=0):
+        self.regularization = regularization
+        self.biases = biases
+        self.partitioner = partitioner
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        matrix = as_coo(X)
+        generator = np.random.default_rng(self.random_state)
+
+        def draw(*shape):
+            return generator.normal(size=shape).astype(np.float32)
+
+        users, items = matrix.shape
+        self.factors_ = Factors(
+            draw(users, 3),
+            draw(items, 3),
+            draw(users) * np.float32(self.biases),
+            draw(items) * np.float32(self.biases),
+            3.5,
+            user_labels=matrix.row_labels,
+            item_labels=matrix.column_labels,
+            user_name=matrix.row_name,
+            item_name=matrix.column_name,
+            history=[{"epoch": 1, "train_rmse": 0.5}],
+        )
+        self.seen_ = seen_pattern(matrix)
+        self.n_features_in_ = items
+        return self
+
+
+def ratings(seed=0, shape=(5, 7), density=0.5) -> scipy.sparse.csr_array:
+    generator = np.random.default_rng(seed)
+    dense = generator.integers(1, 6, shape) * (generator.random(shape) < density)
+    dense[0, 0] = dense[-1, -1] = 3
+    return scipy.sparse.csr_array(dense.astype(np.float32))
+
+
+def labelled_ratings(seed=0) -> xr.DataArray:
+    coords = {"person": USERS, "film": ITEMS}
+    return xr.DataArray(as_coo(ratings(seed)).to_coo(), coords=coords, dims=("person", "film"))
+
+
+@pytest.fixture
+def plain_model():
+    return Model().fit(ratings())
+
+
+@pytest.fixture
+def model():
+    return Model().fit(labelled_ratings())
+
+
+def full_predictions(model) -> np.ndarray:
+    f = model.factors_
+    product = f.user_factors.astype(float) @ f.item_factors.T.astype(float)
+    return f.global_mean + f.user_bias[:, None] + f.item_bias[None, :] + product
+
+
+def test_attributes_are_labelled(model):
+    assert model.user_factors_.dims == ("person", "component")
+    assert model.item_factors_.dims == ("film", "component")
+    assert model.user_factors_.sel(person="cy").shape == (3,)
+    assert model.item_bias_.sel(film=30) == model.factors_.item_bias[2]
+    assert model.user_bias_.dims == ("person",) and model.global_mean_ == 3.5
+    assert model.history_["train_rmse"].tolist() == [0.5]
+    assert model.get_feature_names_out().tolist() == ["component0", "component1", "component2"]
+
+
+def test_without_labels_there_are_no_coordinates(plain_model):
+    assert plain_model.user_factors_.dims == ("user", "component")
+    assert not plain_model.item_factors_.coords
+
+
+def test_before_fit_everything_says_so():
+    model = Model()
+    for name in ("user_factors_", "item_bias_", "history_", "global_mean_"):
+        assert not hasattr(model, name)
+    for call in (
+        lambda: model.predict([(0, 0)]),
+        lambda: model.score(ratings()),
+        lambda: model.recommend(0),
+        lambda: model.similar_items(0),
+        lambda: model.transform(ratings()),
+        lambda: model.save("nowhere"),
+    ):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+PAIRS = [("eve", 70), ("ann", 10), ("eve", 10), ("eve", 70)]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        PAIRS,
+        tuple(PAIRS),
+        np.array(PAIRS, dtype=object),
+        pd.DataFrame(PAIRS, columns=["person", "film"]),
+        pd.DataFrame(PAIRS, columns=["user", "item"]).assign(rating=1.0, time=0),
+        pd.DataFrame(PAIRS),
+        pd.DataFrame(PAIRS, columns=["person", "film"]).iloc[:, ::-1].assign(extra="x"),
+    ],
+    ids=["list", "tuple", "array", "named frame", "user, item", "by position", "reordered"],
+)
+def test_predict_pairs_of_labels(model, pairs):
+    expected = full_predictions(model)[[4, 0, 4, 4], [6, 0, 0, 6]]
+    predicted = model.predict(pairs)
+    assert predicted.dtype == np.float32
+    np.testing.assert_allclose(predicted, expected, rtol=1e-5)
+
+
+def test_predict_positions_where_there_are_no_labels(plain_model):
+    pairs = np.array([[4, 6], [0, 0]])
+    expected = full_predictions(plain_model)[[4, 0], [6, 0]]
+    np.testing.assert_allclose(plain_model.predict(pairs), expected, rtol=1e-5)
+    assert plain_model.predict([]).shape == plain_model.predict(np.empty((0, 2))).shape == (0,)
+
+
+@pytest.mark.parametrize("format", ["csr", "csc", "coo", "lil"])
+def test_predict_the_pattern_of_scipy(plain_model, format):
+    X = ratings(seed=1).asformat(format)
+    predicted = plain_model.predict(X)
+    assert predicted.format == (format if format != "lil" else "csr")
+    mask = ratings(seed=1).toarray() != 0
+    expected = np.where(mask, full_predictions(plain_model), 0)
+    np.testing.assert_allclose(predicted.toarray(), expected, rtol=1e-5)
+
+
+def test_predict_the_pattern_of_other_containers(model):
+    X = labelled_ratings(seed=1)
+    expected = np.where(X.data.todense() != 0, full_predictions(model), 0)
+    predicted = model.predict(X)
+    assert isinstance(predicted, xr.DataArray) and predicted.dims == X.dims
+    np.testing.assert_allclose(predicted.data.todense(), expected, rtol=1e-5)
+    for other in (X.data, sparse.GCXS(X.data), da.from_array(X.data, chunks=(3, 4))):
+        result = model.predict(other)
+        assert isinstance(result, sparse.COO)
+        np.testing.assert_allclose(result.todense(), expected, rtol=1e-5)
+
+
+def test_labels_are_matched_and_not_positions(model):
+    X = labelled_ratings(seed=1)
+    turned = X.isel(person=[3, 0, 4], film=[6, 1])
+    expected = full_predictions(model)[np.ix_([3, 0, 4], [6, 1])]
+    predicted = model.predict(turned)
+    mask = turned.data.todense() != 0
+    np.testing.assert_allclose(predicted.data.todense()[mask], expected[mask], rtol=1e-5)
+
+
+def test_unknown_users_and_items_are_named(model, plain_model):
+    with pytest.raises(InputError, match=r"2 person\(s\) are unknown to the model: 'zoe', 'yan'"):
+        model.predict([("zoe", 10), ("ann", 10), ("yan", 10), ("zoe", 10)])
+    with pytest.raises(InputError, match=r"1 film\(s\) is unknown to the model: 15;.*7 films"):
+        model.predict([("ann", 15)])
+    with pytest.raises(InputError, match=r"1 user\(s\) is unknown to the model: 5;.*0 … 4"):
+        plain_model.predict([(5, 0)])
+    with pytest.raises(InputError, match="item"):
+        plain_model.predict([(0, -1)])
+    larger = scipy.sparse.csr_array(([1.0], ([0], [9])), shape=(5, 10))
+    for call in (plain_model.predict, plain_model.score, plain_model.transform):
+        with pytest.raises(InputError, match=r"1 item\(s\) is unknown to the model: 9"):
+            call(larger)
+    with pytest.raises(InputError, match=r"person\(s\) is unknown to the model: 'zoe'"):
+        model.recommend(["ann", "zoe"])
+    with pytest.raises(InputError, match="film"):
+        model.similar_items(11)
+
+
+def test_what_is_not_pairs_is_refused(model):
+    for wrong in (np.zeros((2, 3)), np.zeros(4), [("ann", 10, 3)], ["ab"], [1, 2]):
+        with pytest.raises(InputError, match=r"pair.*give pairs as an array of shape \(n, 2\)"):
+            model.predict(wrong)
+    with pytest.raises(InputError, match="no columns 'person' and 'film': it has a, b, c, d"):
+        model.predict(pd.DataFrame(np.zeros((1, 4)), columns=list("abcd")))
+    with pytest.raises(InputError):
+        model.score(np.ones((5, 7)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_score_is_minus_rmse(plain_model, seed):
+    X = ratings(seed)
+    mask = X.toarray() != 0
+    errors = (X.toarray() - full_predictions(plain_model))[mask]
+    expected = -np.sqrt(np.mean(errors**2))
+    assert plain_model.score(X) == pytest.approx(expected, rel=1e-5)
+    assert plain_model.score(sparse.COO.from_scipy_sparse(X)) == plain_model.score(X)
+    frame = as_coo(X).to_frame()
+    assert plain_model.score(frame) == pytest.approx(expected, rel=1e-5)
+
+
+def test_explicit_zeros_count_in_the_score(plain_model):
+    X = scipy.sparse.csr_array((np.zeros(1), ([2], [3])), shape=(5, 7))
+    assert plain_model.score(X) == pytest.approx(
+        -abs(full_predictions(plain_model)[2, 3]), rel=1e-5
+    )
+
+
+@given(
+    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, -1.5, -np.inf]), min_size=1, max_size=20),
+    n=st.integers(1, 25),
+)
+def test_best_equals_a_stable_sort(scores, n):
+    scores = np.array(scores, np.float32)
+    order = np.argsort(-scores, kind="stable")
+    expected = order[np.isfinite(scores[order])][:n]
+    assert best(scores.copy(), n).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_recommend_gives_the_best_unseen(model, exclude_seen):
+    predictions = full_predictions(model)
+    if exclude_seen:
+        predictions[ratings().toarray() != 0] = -np.inf
+    result = model.recommend(["dee", "ann"], n=3, exclude_seen=exclude_seen)
+    assert result.columns.tolist() == ["person", "film", "score"]
+    for person, row in (("dee", 3), ("ann", 0)):
+        lines = result[result["person"] == person]
+        order = np.argsort(-predictions[row])[: min(3, np.isfinite(predictions[row]).sum())]
+        assert lines["film"].tolist() == ITEMS[order].tolist()
+        np.testing.assert_allclose(lines["score"], predictions[row][order], rtol=1e-5)
+
+
+def test_recommend_one_user_or_none(model, plain_model):
+    one = model.recommend("bob", n=2)
+    assert one["person"].tolist() == ["bob", "bob"]
+    pd.testing.assert_frame_equal(one, model.recommend(["bob"], n=2))
+    assert len(model.recommend([], n=2)) == 0
+    assert plain_model.recommend(1, n=99, exclude_seen=False)["item"].nunique() == 7
+    unseen = 7 - int((ratings().toarray()[1] != 0).sum())
+    assert len(plain_model.recommend(1, n=99)) == unseen
+
+
+def test_recommend_asks_for_what_it_needs(model):
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="n must be a whole number of at least 1"):
+            model.recommend("ann", n=wrong)
+    model.seen_ = None
+    with pytest.raises(InputError, match="pass exclude_seen=False"):
+        model.recommend("ann")
+    assert len(model.recommend("ann", n=2, exclude_seen=False)) == 2
+
+
+def test_recommendations_do_not_depend_on_the_block(model, monkeypatch):
+    from daskpart.models import ranking
+
+    whole = model.recommend(USERS, n=3), model.similar_items(ITEMS, n=3)
+    monkeypatch.setattr(ranking, "_BLOCK_WORDS", 1)
+    pd.testing.assert_frame_equal(whole[0], model.recommend(USERS, n=3))
+    pd.testing.assert_frame_equal(whole[1], model.similar_items(ITEMS, n=3))
+
+
+def test_similar_items_by_cosine(model):
+    model.factors_.item_factors[3] = 0  # no direction: similar to nothing
+    h = model.factors_.item_factors.astype(float)
+    lengths = np.maximum(np.linalg.norm(h, axis=1), 1e-30)
+    cosine = h @ h[1] / lengths / lengths[1]
+    cosine[1] = -np.inf
+    result = model.similar_items(20, n=4)
+    assert result.columns.tolist() == ["film", "similar_film", "score"]
+    assert result["similar_film"].tolist() == ITEMS[np.argsort(-cosine)[:4]].tolist()
+    np.testing.assert_allclose(result["score"], np.sort(cosine)[::-1][:4], rtol=1e-5)
+    assert len(model.similar_items(20, n=99)) == 6
+    assert set(model.similar_items(40, n=99)["score"]) == {0.0}
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("regularization", [0.0, 0.07])
+def test_transform_minimises_the_objective(biases, regularization):
+    model = Model(regularization, biases).fit(ratings(shape=(5, 9)))
+    f = model.factors_
+    new = ratings(seed=5, shape=(6, 9), density=0.7)
+    rows = model.transform(new)
+    assert rows.dims == ("user", "component") and rows.dtype == np.float32
+    for i in range(6):
+        items = np.flatnonzero(new.toarray()[i])
+        features = f.item_factors[items].astype(float)
+        if biases:
+            features = np.column_stack([features, np.ones(len(items))])
+        target = new.toarray()[i, items] - f.global_mean - f.item_bias[items]
+        # ridge as least squares with γ|J| under every unknown
+        below = np.sqrt(regularization * len(items)) * np.eye(features.shape[1])
+        stacked = np.vstack([features, below])
+        goal = np.concatenate([target, np.zeros(len(below))])
+        expected = np.linalg.lstsq(stacked, goal, rcond=None)[0]
+        found = [*rows.values[i], *([rows.coords["bias"].values[i]] if biases else [])]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    assert ("bias" in rows.coords) == biases
+
+
+def test_transform_does_not_depend_on_the_block(monkeypatch):
+    from daskpart.models import fold_in
+
+    model = Model().fit(ratings())
+    whole = model.transform(ratings(seed=3))
+    monkeypatch.setattr(fold_in, "_BLOCK_WORDS", 1)
+    np.testing.assert_array_equal(whole, model.transform(ratings(seed=3)))
+
+
+def test_transform_of_a_row_without_ratings_is_zero(plain_model):
+    X = scipy.sparse.csr_array(([4.0], ([1], [0])), shape=(3, 7))
+    rows = plain_model.transform(X)
+    assert not rows.values[[0, 2]].any() and rows.values[1].any()
+    assert rows.coords["bias"].values[[0, 2]].tolist() == [0, 0]
+
+
+def test_solve_recovers_rows_that_made_the_ratings():
+    model = Model(biases=True).fit(ratings(shape=(5, 30)))
+    f = model.factors_
+    exact = full_predictions(model)
+    pointer = np.arange(6, dtype=np.int64) * 30
+    columns = np.tile(np.arange(30, dtype=np.int32), 5)
+    rows, bias = solve_rows(pointer, columns, exact.ravel(), f, 1e-12, True)
+    np.testing.assert_allclose(rows, f.user_factors, atol=1e-4)
+    np.testing.assert_allclose(bias, f.user_bias, atol=1e-4)
+
+
+def test_new_users_are_matched_by_label(model):
+    frame = pd.DataFrame(
+        {"user": ["new1", "new2", "new1"], "item": [70, 20, 10], "rating": [5.0, 1.0, 4.0]}
+    )
+    rows = model.transform(frame)
+    assert rows.dims == ("person", "component")
+    dense = np.zeros((2, 7))
+    dense[0, 6], dense[1, 1], dense[0, 0] = 5, 1, 4
+    by_position = model.transform(scipy.sparse.csr_array(dense))
+    np.testing.assert_allclose(rows.sel(person="new1"), by_position[0], rtol=1e-5)
+    np.testing.assert_allclose(rows.sel(person="new2"), by_position[1], rtol=1e-5)
+    with pytest.raises(InputError, match=r"film\(s\) is unknown to the model: 11"):
+        model.transform(frame.replace({"item": {70: 11}}))
+
+
+def test_recommend_new_is_recommend_with_the_solved_row(model):
+    frame = pd.DataFrame({"user": ["x", "x"], "item": [70, 20], "rating": [5.0, 1.0]})
+    row = model.transform(frame)
+    f = model.factors_
+    scores = f.global_mean + f.item_bias + row.coords["bias"].values[0]
+    scores = scores + f.item_factors @ row.values[0]
+    result = model.recommend_new(frame, n=7)
+    assert set(result["film"]) == {10, 30, 40, 50, 60} and set(result["person"]) == {"x"}
+    expected = np.sort(scores[[0, 2, 3, 4, 5]])[::-1]
+    np.testing.assert_allclose(result["score"], expected, rtol=1e-5)
+    assert len(model.recommend_new(frame, n=7, exclude_seen=False)) == 7
+
+
+def test_save_and_load_give_the_same_model(model, tmp_path):
+    partition = Partition(np.array([0, 1, 0, 1, 0], np.int32), 2, np.ones(5, np.int64), {})
+    model.partitioner = partition
+    model.partition_ = partition
+    model.plan_report_ = PlanReport(2, 1, "rows", "given", [0, 7], 0, 0, 0, 0, 0.1, 0.1, 5, 0.0)
+    model.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    assert same_bits(again.factors_, model.factors_)
+    assert again.partitioner == partition and again.partition_ == partition
+    assert repr(again.plan_report_) == repr(model.plan_report_)
+    assert again.n_features_in_ == 7 and again.regularization == 0.1
+    pd.testing.assert_frame_equal(again.recommend(USERS), model.recommend(USERS))
+    assert not any(file.suffix == ".pkl" for file in (tmp_path / "model").iterdir())
+    model.save(tmp_path / "model")  # over the old one
+    assert [found.name for found in tmp_path.iterdir()] == ["model"]
+
+
+def test_save_keeps_the_old_model_when_it_fails(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "model")
+    monkeypatch.setattr(scipy.sparse, "save_npz", _full_disk)
+    with pytest.raises(OSError, match=r"was not written.*untouched"):
+        model.save(tmp_path / "model")
+    assert same_bits(Model.load(tmp_path / "model").factors_, model.factors_)
+
+
+def _full_disk(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_save_does_not_replace_what_is_no_model(model, tmp_path):
+    (tmp_path / "papers").mkdir()
+    with pytest.raises(InputError, match="is there and is not a saved model"):
+        model.save(tmp_path / "papers")
+
+
+def test_a_parameter_without_json_form_is_left_out(model, tmp_path):
+    model.random_state = np.random.RandomState(0)
+    with pytest.warns(DaskpartWarning, match=r"parameter random_state=.* is not saved"):
+        model.save(tmp_path / "model")
+    assert Model.load(tmp_path / "model").random_state == 0
+
+
+def test_load_refuses_what_it_cannot_trust(model, tmp_path):
+    with pytest.raises(ReadError, match="nothing at"):
+        Model.load(tmp_path / "absent")
+    model.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    header = json.loads(file.read_text())
+
+    class Other(Model):
+        pass
+
+    with pytest.raises(ReadError, match="holds a Model, not a Other: load it with Model.load"):
+        Other.load(tmp_path / "model")
+    for change, message in (
+        ({"parts": {"x_": "os:system"}}, "not of daskpart"),
+        ({"parameters": {"depth": 3}}, "does not have: depth"),
+    ):
+        file.write_text(json.dumps({**header, **change}))
+        with pytest.raises(ReadError, match=message):
+            Model.load(tmp_path / "model")
+    file.write_text("{")
+    with pytest.raises(ReadError, match="holds no saved model"):
+        Model.load(tmp_path / "model")
+    file.write_text(json.dumps(header))
+    (tmp_path / "model" / "seen.npz").write_bytes(b"x")
+    with pytest.raises(ReadError, match=r"seen\.npz cannot be read"):
+        Model.load(tmp_path / "model")
+
+
+def test_scikit_learn_sees_a_sparse_unsupervised_estimator(model):
+    tags = get_tags(model)
+    assert tags.input_tags.sparse and not tags.input_tags.two_d_array
+    assert not tags.target_tags.required
+    assert not hasattr(clone(model), "factors_")
