@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.operations import allreduce, barrier, expand, reduce
@@ -23,6 +25,9 @@ from daskpart.collectives.reduction import (
 from daskpart.collectives.transports import communicator_for
 from daskpart.collectives.transports.local import LocalCommunicator
 
+if TYPE_CHECKING:
+    from daskpart.collectives.transports.graph import GraphCommunicator
+
 __all__ = [
     "ANY",
     "MAX",
@@ -30,6 +35,7 @@ __all__ = [
     "SUM",
     "Communicator",
     "Counters",
+    "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
     "Pending",
@@ -54,3 +60,11 @@ __all__ = [
     "reduce",
     "reduce_plan",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GraphCommunicator":  # on first use: it imports distributed, which is slow
+        from daskpart.collectives.transports.graph import GraphCommunicator
+
+        return GraphCommunicator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -103,7 +103,7 @@ class Communicator(ABC):
         self.n_ranks = int(n_ranks)
         self.closed = False
 
-    # -- values ---------------------------------------------------------------------------------
+    # -- values ---
 
     def values(self, values: Any) -> PerRank:
         """Hand each rank its own value.
@@ -162,7 +162,7 @@ class Communicator(ABC):
         state.spent = True
         return new_state
 
-    # -- messages -------------------------------------------------------------------------------
+    # -- messages ---
 
     def prepare(self, plan: Plan, numbering: PerRank, label: str | None = None) -> PreparedPlan:
         """Translate a plan's items into positions in each rank's local order.
@@ -287,7 +287,7 @@ class Communicator(ABC):
         self._settle(values)
         return values[0] if len(values) == 1 else values
 
-    # -- the run --------------------------------------------------------------------------------
+    # -- the run ---
 
     @property
     @abstractmethod
@@ -334,7 +334,7 @@ class Communicator(ABC):
             if isinstance(value, (PerRank, Replicated)):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")
 
-    # -- what a transport implements --------------------------------------------------------------
+    # -- what a transport implements ---
 
     @abstractmethod
     def _values(self, values: Any) -> PerRank: ...

@@ -86,7 +86,11 @@ class Counters:
         nbytes: ArrayLike,
     ) -> RoundRecord:
         """Count the messages of a round; arrays of shape (n_messages,), no pair of ranks twice."""
-        measured = {"messages": None, "rows": np.asarray(rows), "bytes": np.asarray(nbytes)}
+        measured = {
+            "messages": None,
+            "rows": np.asarray(rows, dtype=np.int64),
+            "bytes": np.asarray(nbytes, dtype=np.int64),
+        }
         counted = {}
         for quantity, weights in measured.items():
             for side, ranks in (("sent", source), ("received", destination)):

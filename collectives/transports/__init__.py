@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from daskpart.collectives.communicator import Communicator
 from daskpart.collectives.transports.local import LocalCommunicator
 from daskpart.errors import InputError
 
-TRANSPORTS = ("auto", "local")
+TRANSPORTS = ("auto", "local", "graph")
 
 
 def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Communicator:
@@ -16,10 +17,23 @@ def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Commun
 
     Parameters
     ----------
-    transport : {"auto", "local"}
+    transport : {"auto", "local", "graph"}
+        "auto" is the graph where there is a client, and local without one.
     n_ranks : int
     client : distributed.Client, optional
+        Default: the current one, if any.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport={transport!r}; allowed are {', '.join(TRANSPORTS)}.")
-    return LocalCommunicator(n_ranks)
+    if transport == "local":
+        return LocalCommunicator(n_ranks)
+    # distributed is slow to import, and a program that never did has no client
+    if client is None and "distributed" in sys.modules:
+        from daskpart.collectives.transports.cluster import current_client
+
+        client = current_client()
+    if transport == "auto" and client is None:
+        return LocalCommunicator(n_ranks)
+    from daskpart.collectives.transports.graph import GraphCommunicator
+
+    return GraphCommunicator(n_ranks, client)

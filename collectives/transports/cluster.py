@@ -1,0 +1,216 @@
+"""A Dask cluster as the graph transport sees it: submit, wait, gather, and never hang.
+
+A task that is pinned to a worker that died waits for ever by Dask's own rules. So every wait here
+looks at the scheduler's workers twice a second, and when one that holds ranks is gone it raises
+`WorkerLostError`, which names the ranks and the address. The driver then starts again from the
+last state that it kept, on a communicator for the workers that are there
+(`GraphCommunicator.replaced`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from distributed import Client, Future
+from distributed.client import FutureCancelledError
+
+from daskpart.errors import InputError, WorkerLostError
+
+_POLL_SECONDS = 0.5
+_ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for gone
+
+
+class Cluster:
+    """The workers that ranks are placed on.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Synchronous.
+    placement : sequence of str
+        Worker address of each rank.
+    """
+
+    def __init__(self, client: Client, placement: Sequence[str]) -> None:
+        self.client = client
+        self.placement = tuple(placement)
+
+    def submit(self, graph: HighLevelGraph, keys: list) -> list[Future]:
+        """Begin to compute keys of a graph; the futures hold the results on the workers."""
+        return self.client.get(graph, keys, sync=False)
+
+    def wait(self, futures: Sequence[Future]) -> None:
+        """Until all are finished.
+
+        Raises
+        ------
+        WorkerLostError
+            If a worker that holds ranks left, or the cluster forgot a value.
+        Exception
+            What a task raised.
+        """
+        if futures:
+            self._watched(lambda: _all_finished(futures))
+        for future in futures:
+            if future.status == "error":
+                self.require_workers()  # a lost worker is the cause, the task's error its effect
+                future.result()
+            if future.status in ("cancelled", "lost"):
+                self.require_workers()
+                raise WorkerLostError(
+                    f"The cluster no longer knows {future.key}: it was restarted, or the value was "
+                    "cancelled. Start again from the last state that was kept."
+                )
+
+    def gather(self, futures: Sequence[Future]) -> list[Any]:
+        """Values of finished futures."""
+        self.wait(futures)
+        return self._watched(lambda: self.client.gather(list(futures), asynchronous=True))
+
+    def scatter(self, values: Sequence[Any]) -> list[Future]:
+        """Put each rank's value on its worker, one transfer a worker."""
+        futures: list[Any] = [None] * len(values)
+        for address in dict.fromkeys(self.placement):
+            ranks = [r for r, place in enumerate(self.placement) if place == address]
+            held = self._watched(
+                lambda ranks=ranks, address=address: self.client.scatter(
+                    [values[r] for r in ranks], workers=[address], hash=False, asynchronous=True
+                )
+            )
+            for rank, future in zip(ranks, held, strict=True):
+                futures[rank] = future
+        return futures
+
+    def persist(self, collection: Any) -> list[Future]:
+        """Compute a Dask collection on the cluster and keep it there; its keys in order."""
+        held = dict(self.client.persist(collection).__dask_graph__())
+        futures = [held[key] for key in flatten(collection.__dask_keys__())]
+        self.wait(futures)
+        return futures
+
+    def call(self, function: Callable, *arguments: Any) -> list[Any]:
+        """``function(*arguments)`` in the process of every worker that holds ranks and is there."""
+        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
+        workers = [address for address in dict.fromkeys(self.placement) if address in there]
+        answers = self._answered(
+            lambda: self.client.run(
+                function, *arguments, workers=workers, on_error="ignore", asynchronous=True
+            )
+        )
+        return list(answers.values())
+
+    def close_run(self, futures: Sequence[Future], end: Callable[[], None]) -> None:
+        """Cancel what a run holds and end it on the workers, as far as the cluster answers."""
+        with suppress(WorkerLostError):
+            self.cancel(futures)
+            end()
+
+    def cancel(self, futures: Sequence[Future]) -> None:
+        """Let go of futures and of what they wait for, as far as the cluster still answers."""
+        if futures and self.client.status == "running":
+            self._answered(lambda: self.client.cancel(list(futures), asynchronous=True, force=True))
+
+    def require_workers(self) -> None:
+        """Raise WorkerLostError if a worker that holds ranks is gone."""
+        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
+        lost = [address for address in dict.fromkeys(self.placement) if address not in there]
+        if lost:
+            named = "; ".join(
+                f"{address} with rank(s) "
+                + ", ".join(str(r) for r, a in enumerate(self.placement) if a == address)
+                for address in lost
+            )
+            raise WorkerLostError(
+                f"Worker lost: {named}. {len(there)} worker(s) are left; go on from the last state "
+                "that was kept, on a communicator for the workers that are there."
+            )
+
+    def _watched(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+        """Result of a coroutine on the client's loop; looks at the workers while it waits."""
+        return self._polled(begin, _POLL_SECONDS, self.require_workers)
+
+    def _answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+        """Result of a coroutine that must answer in a bounded time."""
+        deadline = monotonic() + _ANSWER_SECONDS
+
+        def check() -> None:
+            if monotonic() > deadline:
+                raise WorkerLostError(f"The scheduler was silent for {_ANSWER_SECONDS:.0f} s.")
+
+        return self._polled(begin, _POLL_SECONDS, check)
+
+    def _polled(
+        self, begin: Callable[[], Awaitable[Any]], interval: float, check: Callable[[], None]
+    ) -> Any:
+        if self.client.status != "running":
+            raise WorkerLostError(f"The Dask client is {self.client.status}; connect a new one.")
+
+        async def whole() -> Any:
+            return await begin()
+
+        task = asyncio.run_coroutine_threadsafe(whole(), self.client.loop.asyncio_loop)
+        try:
+            while True:
+                try:
+                    return task.result(interval)
+                except TimeoutError:
+                    if task.done():
+                        raise
+                check()
+        except BaseException:
+            task.cancel()
+            raise
+
+
+async def _all_finished(futures: Sequence[Future]) -> None:
+    """Until all are done, or one failed. Runs on the client's loop."""
+    waits = [asyncio.ensure_future(_has_failed(future)) for future in futures]
+    try:
+        for first in asyncio.as_completed(waits):
+            if await first:
+                return
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _has_failed(future: Future) -> bool:
+    with suppress(FutureCancelledError):
+        await future.exception()
+    return future.status != "finished"
+
+
+def current_client() -> Client | None:
+    """The client of this thread or process, if there is one."""
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def place_ranks(client: Client, n_ranks: int) -> list[str]:
+    """Workers of the ranks: round-robin over the workers in order of their names.
+
+    Names that are numbers (MPI ranks under dask-mpi) count as numbers.
+    """
+    workers = client.scheduler_info()["workers"]
+    if not workers:
+        raise InputError(
+            "The cluster has no workers; wait for some with client.wait_for_workers(…) first."
+        )
+    ordered = sorted(workers, key=lambda address: _name_order(workers[address]["name"], address))
+    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
+
+
+def _name_order(name: Any, address: str) -> list:
+    pieces = re.split(r"(\d+)", str(name))
+    return [[int(p), ""] if p.isdigit() else [-1, p] for p in pieces] + [[-1, address]]

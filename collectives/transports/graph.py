@@ -1,0 +1,388 @@
+"""Ranks as Dask tasks: every step adds tasks, nothing runs until a result is asked for.
+
+    state(r) ──▶ pack(r→d) ─────────▶ combine(d) ──▶ …      one task a message, one a combine
+       │              on the worker of r  │  on the worker of d
+       └──────────────────────────────────┘
+
+Steps only grow a graph of nodes. `settle`, `gather` and `result` submit what is asked for,
+together with whatever the text still holds a handle to on the way there, wait for it, and cut the
+graph behind it: an epoch that settles once keeps its graph as small as one epoch. Several ranks
+may live on one worker.
+
+The same on the threaded scheduler (no client), a LocalCluster, a dask-mpi job. A lost worker is an
+error within seconds, never a hang; see `cluster`.
+"""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+import dask
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.counters import Counters
+from daskpart.collectives.prepared import PreparedRound
+from daskpart.collectives.transports import graph_tasks as tasks
+from daskpart.collectives.transports import ledger
+from daskpart.collectives.transports.cluster import Cluster, current_client, place_ranks
+from daskpart.collectives.transports.measures import Measures
+from daskpart.errors import InputError
+
+_SCHEDULERS = ("threads", "synchronous")
+
+
+class Node:
+    """Tasks of one step, and the nodes that they build on; after settling, their results."""
+
+    __slots__ = ("__weakref__", "handle", "held", "keys", "parents", "tasks")
+
+    def __init__(self, keys: list, own_tasks: dict, parents: Iterable[Node]) -> None:
+        self.keys = keys
+        self.tasks = own_tasks
+        self.parents = tuple(parents)
+        self.held: list[Any] | None = None  # futures, or plain values without a client
+        self.handle: Callable[[], Any] | None = None
+
+    def settle(self, held: list[Any]) -> None:
+        """Keep the results and forget the way to them."""
+        self.held = held
+        self.tasks, self.parents = {}, ()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the text may still ask for this."""
+        handle = self.handle() if self.handle is not None else None
+        return handle is not None and not getattr(handle, "spent", False)
+
+
+class _Posted:
+    """Messages on their way; spent when collected."""
+
+    def __init__(self, node: Node, keys: dict[tuple[int, int], tuple]) -> None:
+        self.node, self.keys, self.spent = node, keys, False
+
+
+class GraphCommunicator(Communicator):
+    """Ranks on the workers of a Dask cluster, or on Dask's threads.
+
+    Parameters
+    ----------
+    n_ranks : int
+        May exceed the number of workers.
+    client : distributed.Client, optional
+        Default: the current one, if any; without one the graph runs on Dask's threads.
+    placement : sequence of str, optional
+        Worker address of each rank. Default: round-robin over the workers in order of their names.
+    scheduler : {"threads", "synchronous"}, optional
+        Run in this process although there is a client.
+
+    Raises
+    ------
+    InputError
+        If the placement does not fit the ranks or the cluster.
+    """
+
+    def __init__(
+        self,
+        n_ranks: int,
+        client: Any = None,
+        placement: Sequence[str] | None = None,
+        scheduler: str | None = None,
+    ) -> None:
+        super().__init__(n_ranks)
+        if scheduler is not None and scheduler not in _SCHEDULERS:
+            raise InputError(f"scheduler={scheduler!r}; allowed are 'threads' and 'synchronous'.")
+        if client is None and scheduler is None:
+            client = current_client()
+        self.scheduler = (
+            None if client is not None and scheduler is None else scheduler or "threads"
+        )
+        self.run_id = uuid.uuid4().hex[:12]
+        self._cluster = None
+        if self.scheduler is None:
+            self._cluster = Cluster(client, _checked_placement(client, n_ranks, placement))
+        elif placement is not None:
+            raise InputError(
+                "placement= needs a Dask client; without one ranks share this process."
+            )
+        self._pins = tasks.Placement(self._cluster.placement) if self._cluster else None
+        self._measures = Measures(Counters(n_ranks))
+        self._step = 0
+        self._settled: weakref.WeakSet[Node] = weakref.WeakSet()
+
+    @property
+    def placement(self) -> tuple[str, ...] | None:
+        """Worker address of each rank; None without a client."""
+        return self._cluster.placement if self._cluster else None
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent and how long it took, measured where the tasks ran."""
+        if not self.closed:
+            self._fetch_measures(ledger.take)
+        return self._measures.counters
+
+    def collection(self, values: PerRank) -> tasks.RankCollection:
+        """The lazy values as a Dask collection of one key a rank, to look at or to compute."""
+        self._check_step((values,), {})
+        return tasks.RankCollection(self._graph([values.content]), list(values.content.keys))
+
+    def replaced(self, timeout: float = 60.0) -> GraphCommunicator:
+        """A new communicator of as many ranks on the workers that are there now.
+
+        To go on after a `WorkerLostError`: hand the last state that was kept to its `values`. This
+        one is closed; the new one counts on where it ended.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait for at least one worker.
+        """
+        if self._cluster is None:
+            raise InputError("Without a Dask client there are no workers to replace.")
+        client = self._cluster.client
+        self.close()
+        client.wait_for_workers(1, timeout=timeout)
+        successor = GraphCommunicator(self.n_ranks, client)
+        successor._measures = Measures(self._measures.counters)
+        return successor
+
+    # -- steps: only the graph grows ---
+
+    def _values(self, values: Any) -> PerRank:
+        if dask.is_dask_collection(values):
+            return self._map(_hold, [self._from_collection(values)], {})
+        given = list(values)
+        if len(given) != self.n_ranks:
+            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
+        if self._cluster:
+            held = self._cluster.scatter(given)
+            return self._known([future.key for future in held], held)
+        return self._known(self._keys("values"), given)
+
+    def _replicated(self, value: Any) -> Replicated:
+        key = (self._name("replicated"), 0)
+        return self._handle(Replicated, Node([key], {key: tasks.data_node(key, value)}, ()))
+
+    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
+        return self._add_step(tasks.run_map, function, values, static)
+
+    def _update(
+        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        return self._add_step(tasks.run_update, function, (state, *values), static)
+
+    def _add_step(
+        self, step: Callable, function: Callable, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        keys = self._keys(_name_of(function))
+        mark = (self.run_id, self._step)
+        own = {
+            key: tasks.step_task(key, step, mark, function, static, _inputs(values, rank))
+            for rank, key in enumerate(keys)
+        }
+        return self._handle(PerRank, Node(keys, own, [value.content for value in values]))
+
+    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> _Posted:
+        name = self._name("pack")
+        mark, slot = (self.run_id, self._step), prepared_round.slot
+        messages, entry = prepared_round.messages.content, prepared_round.round
+        keys, own, index, last = {}, {}, 0, -1
+        for source, destination in zip(
+            entry.source.tolist(), entry.destination.tolist(), strict=True
+        ):
+            index, last = (index + 1 if source == last else 0), source
+            key = keys[source, destination] = (name, source, destination)
+            own[key] = tasks.pack_task(
+                key, mark, pack, slot, index, messages.keys[source], values.content.keys[source]
+            )
+        self._measures.expect(
+            self._step, prepared_round.label, prepared_round.index, entry.source, entry.destination
+        )
+        node = Node(list(own), own, [messages, values.content])
+        posted = _Posted(node, keys)
+        node.handle = weakref.ref(posted)
+        return posted
+
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank:
+        prepared_round, posted = pending.prepared_round, pending.content
+        keys = self._keys(_name_of(combine))
+        mark, messages = (self.run_id, self._step), prepared_round.messages.content
+        arriving: list[list[tuple]] = [[] for _ in keys]
+        for (_, destination), key in posted.keys.items():  # in rising order of sources
+            arriving[destination].append(key)
+        own = {
+            key: tasks.combine_task(
+                key,
+                mark,
+                combine,
+                static,
+                prepared_round.slot,
+                messages.keys[rank],
+                arriving[rank],
+                _inputs((state, *values), rank),
+            )
+            for rank, key in enumerate(keys)
+        }
+        posted.spent = True
+        parents = [posted.node, messages, state.content, *(value.content for value in values)]
+        return self._handle(PerRank, Node(keys, own, parents))
+
+    def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        key = (self._name(label), 0)
+        mark = (self.run_id, self._step)
+        task = tasks.fold_task(key, mark, function, static, values.content.keys)
+        self._measures.expect_star(self._step, label)
+        self._step += 1  # the way back is a round of its own
+        return self._handle(Replicated, Node([key], {key: task}, [values.content]))
+
+    # -- running ---
+
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
+        stack = [value.content for value in values]
+        wanted = {id(node) for node in stack}
+        nodes, seen = [], set()
+        while stack:  # what is asked for, and what is still in use on the way there
+            node = stack.pop()
+            if id(node) in seen or node.held is not None:
+                continue
+            seen.add(id(node))
+            stack.extend(node.parents)
+            if node.in_use or id(node) in wanted:
+                nodes.append(node)
+        if nodes:
+            self._run(nodes)
+
+    def _run(self, nodes: list[Node]) -> None:
+        begin = perf_counter()
+        keys = [key for node in nodes for key in node.keys]
+        if self._cluster is None:
+            graph = self._graph(nodes)
+            results = dask.base.get_scheduler(scheduler=self.scheduler)(graph, keys)
+        else:
+            results = self._cluster.submit(self._graph(nodes, with_known=False), keys)
+            try:
+                self._cluster.wait(results)
+            except BaseException:
+                self._cluster.cancel(results)
+                raise
+        position = 0
+        for node in nodes:
+            node.settle(list(results[position : position + len(node.keys)]))
+            position += len(node.keys)
+            self._settled.add(node)
+        self._fetch_measures(ledger.take)
+        self._measures.add_wait(perf_counter() - begin)
+
+    def _graph(self, nodes: Iterable[Node], with_known: bool = True) -> Any:
+        own: dict = {}
+        known: dict = {}
+        stack, seen = list(nodes), set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            own.update(node.tasks)
+            stack.extend(node.parents)
+            if node.held is not None and with_known:
+                for key, value in zip(node.keys, node.held, strict=True):
+                    known[key] = value if self._cluster else tasks.data_node(key, value)
+        return tasks.pinned_graph(own, self._pins, known)
+
+    def _gather(self, values: PerRank) -> list[Any]:
+        self._settle([values])
+        held = values.content.held
+        if self._cluster is None:
+            return [duplicate(value) for value in held]
+        return self._cluster.gather(held)
+
+    def _result(self, content: Node) -> Any:
+        if content.held is None:
+            handle = content.handle() if content.handle is not None else None
+            assert handle is not None  # it is the Replicated that asks
+            self._settle([handle])
+        assert content.held is not None
+        return content.held[0] if self._cluster is None else self._cluster.gather(content.held)[0]
+
+    def _fetch_measures(self, fetch: Callable[[str], dict]) -> None:
+        found = self._cluster.call(fetch, self.run_id) if self._cluster else [fetch(self.run_id)]
+        for measured in found:
+            self._measures.add(measured)
+
+    def _close(self) -> None:
+        held = [future for node in self._settled for future in node.held or ()]
+        for node in list(self._settled):
+            node.held = []
+        if self._cluster is None:
+            self._fetch_measures(ledger.close)
+        elif self._cluster.client.status == "running":
+            self._cluster.close_run(held, lambda: self._fetch_measures(ledger.close))
+
+    # -- names and handles ---
+
+    def _name(self, what: str) -> str:
+        self._step += 1
+        return f"{what}-{self.run_id}-{self._step}"
+
+    def _keys(self, what: str) -> list[tuple]:
+        name = self._name(what)
+        return [(name, rank) for rank in range(self.n_ranks)]
+
+    def _handle(self, kind: Any, node: Node) -> Any:
+        handle = kind(self, node)
+        node.handle = weakref.ref(handle)
+        return handle
+
+    def _known(self, keys: list, held: list) -> PerRank:
+        node = Node(keys, {}, ())
+        node.held = held
+        self._settled.add(node)
+        return self._handle(PerRank, node)
+
+    def _from_collection(self, collection: Any) -> PerRank:
+        keys = list(dask.core.flatten(collection.__dask_keys__()))
+        if len(keys) != self.n_ranks:
+            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(keys)}.")
+        if self._cluster:
+            held = self._cluster.persist(collection)
+        else:
+            held = list(dask.get(dict(dask.persist(collection)[0].__dask_graph__()), keys))
+        return self._known(keys, held)
+
+
+def _hold(value: Any) -> Any:
+    """Keep a value where its rank lives."""
+    return value
+
+
+def _inputs(values: Iterable[PerRank | Replicated], rank: int) -> list:
+    """Keys of a rank's inputs."""
+    return [value.content.keys[rank if isinstance(value, PerRank) else 0] for value in values]
+
+
+def _name_of(function: Callable) -> str:
+    return getattr(function, "__name__", type(function).__name__).strip("_<>").replace(" ", "-")
+
+
+def _checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
+    if getattr(client, "asynchronous", False):
+        raise InputError(
+            "The graph transport needs a synchronous client: Client(asynchronous=False)."
+        )
+    if placement is None:
+        return place_ranks(client, n_ranks)
+    known = client.scheduler_info()["workers"]
+    unknown = sorted({str(address) for address in placement if address not in known})
+    if len(placement) != n_ranks or unknown:
+        raise InputError(
+            f"placement must name a worker of the cluster for each of the {n_ranks} ranks; got "
+            f"{len(placement)} names, unknown: {unknown or 'none'}; workers: {sorted(known)}."
+        )
+    return placement
