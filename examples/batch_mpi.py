@@ -55,7 +55,7 @@ def main() -> None:
     print(model.comm_report_)
     chosen.out.mkdir(parents=True, exist_ok=True)
     model.history_.to_csv(chosen.out / "history.csv", index=False)
-    model.save(chosen.out / "model.npz")
+    model.save(chosen.out / "model")
     print(f"written to {chosen.out}")
 
 

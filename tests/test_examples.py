@@ -59,7 +59,7 @@ def test_batch_job_prints_its_reports_and_learns(batch_job: tuple[str, Path]) ->
 @pytest.mark.timeout(300)
 def test_batch_job_gives_the_bits_of_a_run_in_one_process(batch_job: tuple[str, Path]) -> None:
     _, folder = batch_job
-    far = daskpart.MatrixFactorization.load(folder / "model.npz")
+    far = daskpart.MatrixFactorization.load(folder / "model")
     near = daskpart.MatrixFactorization(
         n_components=8, n_ranks=4, eta=4, max_epochs=3, validation_fraction=0.1, random_state=0
     )
