@@ -31,8 +31,9 @@ _CERTAIN_SUFFIXES = {
     ".svm": "libsvm", ".svmlight": "libsvm", ".parquet": "parquet", ".pq": "parquet",
     ".edges": "edges", ".edgelist": "edges", ".el": "edges", ".adjacency": "adjacency",
 }  # fmt: skip
+_TABLE_SUFFIXES = {".csv", ".tsv", ".dat"}
 _FOREIGN_SUFFIXES = {".hgr", ".graph", ".u", ".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
-_RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$|\.(csv|tsv|dat)$")
+_RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$")
 _LIBSVM_LINE = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE)
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
@@ -84,7 +85,10 @@ def _look_at(lines: list[str], name: str) -> str | None:
         return "libsvm"
     parts = [re.split(r"[\s,;]+", line.strip('"')) for line in numeric]
     widths = {len(part) for part in parts}
-    if widths <= {2, 3, 4} and len(widths) == 1 and _RATING_NAME.search(name):
+    may_be_ratings = 2 <= len(parts[0]) <= 4
+    if may_be_ratings and _RATING_NAME.search(name):
+        return "ratings"
+    if may_be_ratings and len(widths) == 1 and Path(name).suffix in _TABLE_SUFFIXES:
         return "ratings"
     if not all(is_number(token) for part in parts for token in part) or len(widths) != 1:
         return None

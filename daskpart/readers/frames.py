@@ -19,7 +19,7 @@ from daskpart.errors import InputError, ReadError
 
 from .assembly import labelled
 from .ratings import DIMS, Dialect, choose_columns
-from .streams import opened
+from .streams import head, opened
 
 if TYPE_CHECKING:
     import pandas
@@ -63,6 +63,7 @@ def read_parquet(
 def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
     """Read a ratings file whose ids are text."""
     pandas = _pandas(f"{path}: ids that are text: reading them")
+    n_before = _lines_before_data(path, dialect.header)
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
@@ -73,14 +74,23 @@ def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.D
                 sep={"::": "\t", None: r"\s+"}.get(dialect.delimiter, dialect.delimiter),
                 header=None,
                 names=list(range(dialect.n_columns)),
-                skiprows=int(dialect.header),
+                skiprows=n_before,
                 dtype={position: str for position in dialect.columns[:2]},
                 index_col=False,
                 keep_default_na=False,
             )
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
             raise ReadError(f"{path}: {error}") from error
-    return _from_frame(frame, dialect.columns, dtype, path, first_line=1 + dialect.header)
+    return _from_frame(frame, dialect.columns, dtype, path, first_line=n_before + 1)
+
+
+def _lines_before_data(path: Path, header: bool) -> int:
+    """How many lines hold comments, nothing, or the header before the first rating."""
+    for number, line in enumerate(head(path).splitlines()):
+        content = line.strip()
+        if content and content[:1] not in (b"#", b"%"):
+            return number + header
+    return 0
 
 
 def _from_frame(
@@ -94,7 +104,11 @@ def _from_frame(
     pandas = _pandas("reading ratings")
 
     def place(row: int) -> str:
-        return f"{path}, row {row}" if first_line is None else f"{path}, line {row + first_line}"
+        return (
+            f"{path}, row {row}"
+            if first_line is None
+            else (f"{path}, line {row + first_line} (blank lines not counted)")
+        )
 
     if not len(frame):
         raise ReadError(f"{path}: there are no ratings in it")

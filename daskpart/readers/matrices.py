@@ -87,7 +87,7 @@ def read_npz(path: Path) -> sp.csr_array | sparse.COO | xarray.Dataset:
             content.seek(0)
             if "adj_indptr" in keys:
                 return _graph(archive, path)
-            if "format" in keys:
+            if "format" in keys and "fill_value" not in keys:
                 return _finite(sp.csr_array(sp.load_npz(content)), path)
             if "fill_value" in keys:
                 return _finite(_tensor(content, path), path)

@@ -23,7 +23,7 @@ import numpy as np
 from daskpart._jit import kernel
 from daskpart.errors import ReadError
 
-from .streams import opened, text_chunks
+from .streams import CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
 _SEPARATOR, _LINE_END, _COMMENT = 1, 2, 3
@@ -187,12 +187,14 @@ class Rows:
             first = int(np.argmin(good))
             self.fail(
                 first if rows is None else int(rows[first]),
-                f"expected a finite {what} that {dtype} can hold, found {values[first]:.16g}",
+                f"expected a finite {what} that {dtype} can hold, found {float(values[first])}",
             )
         return cast
 
 
-def read_rows(path: Path, separators: str, *, skip_header: bool = False) -> Iterator[Rows]:
+def read_rows(
+    path: Path, separators: str, *, skip_header: bool = False, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[Rows]:
     """Read a text file of numbers chunk by chunk.
 
     Parameters
@@ -203,6 +205,8 @@ def read_rows(path: Path, separators: str, *, skip_header: bool = False) -> Iter
         as one.
     skip_header : bool
         Leave out the first line with content.
+    chunk_bytes : int
+        About how much is held at a time.
 
     Yields
     ------
@@ -220,7 +224,7 @@ def read_rows(path: Path, separators: str, *, skip_header: bool = False) -> Iter
     kind[[ord("#"), ord("%")]] = _COMMENT
     with opened(path) as stream:
         lines_before = 0
-        for text in text_chunks(stream):
+        for text in text_chunks(stream, chunk_bytes):
             n_lines = text.count(b"\n")
             if skip_header:
                 text, skip_header = _without_header(text)

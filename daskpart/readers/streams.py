@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 from daskpart.errors import ReadError
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 4 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -59,7 +59,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise ReadError(f"{path}: cannot be read: {error}") from error
 
 
-def text_chunks(stream: IO[bytes], chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Cut a stream into pieces of about `chunk_bytes` bytes that end with a line.
 
     Parameters

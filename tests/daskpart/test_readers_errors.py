@@ -1,0 +1,185 @@
+"""What `daskpart.read` says to bad files: path, line, what was found, what was expected."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sparse
+
+import daskpart
+from daskpart.errors import InputError, ReadError
+
+GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item in range(20))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad_line", "message"),
+    [
+        ("u.data", "5\t7\tnan\t1", "expected a finite rating that float32 can hold, found nan"),
+        ("u.data", "5\t7\t-inf\t1", "expected a finite rating that float32 can hold, found -inf"),
+        ("u.data", "5\t7\t1e39\t1", "expected a finite rating that float32 can hold, found 1e+39"),
+        ("u.data", "5\t7\t3", "expected 4 columns as in the first line, found 3"),
+        ("u.data", "5\t7\t\t1", "expected 4 columns as in the first line, found 3"),
+        ("u.data", "-5\t7\t3\t1", "expected a whole user id from 0 to 2^53 - 1, found -5"),
+        ("u.data", "5\t7.5\t3\t1", "expected a whole item id from 0 to 2^53 - 1, found 7.5"),
+        ("u.data", f"{2**53}\t7\t3\t1", f"from 0 to 2^53 - 1, found {2**53}"),
+        ("u.data", "5\tseven\t3\t1", "expected a number, found 'seven'"),
+        ("u.data", "5\t7\tgood\t1", "expected a number, found 'good'"),
+        ("x.tns", "5\t-7\t3\t1", "expected a whole index of mode 2 from 0 to 2^53 - 1, found -7"),
+        ("x.tns", "5\t7\t3", "expected 4 columns as in the first line, found 3"),
+        ("x.tns", "5\t7\t3\tinf", "expected a finite value that float64 can hold, found inf"),
+    ],
+)
+@pytest.mark.parametrize("compression", ["", ".gz"])
+def test_a_bad_line_is_named(
+    tmp_path: Path, name: str, bad_line: str, message: str, compression: str
+) -> None:
+    text = GOOD + bad_line + "\n" + GOOD
+    path = tmp_path / (name + compression)
+    path.write_bytes(gzip.compress(text.encode()) if compression else text.encode())
+    with pytest.raises(ReadError) as caught:
+        daskpart.read(path)
+    assert str(caught.value).startswith(f"{path}, line 601: ")
+    assert message in str(caught.value)
+    assert repr(bad_line) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.libsvm", "1 3:1\n1 3\n", "line 2: expected a label and then index:value pairs"),
+        ("a.libsvm", "1 3:1\n1 3 4:1\n", "line 2: expected a label and then index:value pairs"),
+        ("a.libsvm", "1 3:1\n3:1 4:1\n", "line 2: expected a label and then index:value pairs"),
+        ("a.libsvm", "1 3:1\n1 qid:4 3:1\n", "line 2: expected a number, found 'qid'"),
+        ("a.libsvm", "1 3:1\n1 -3:1\n", "line 2: expected a whole feature index"),
+        ("a.libsvm", "1 3:1\n1 2:1 3:nan\n", "line 2: expected a finite feature value"),
+        ("a.libsvm", "1 3:1\nnan 3:1\n", "line 2: expected a finite label"),
+        ("a.libsvm", "1 3:1\n1 3:1 2:1 3:2\n", "line 2: expected each feature once, found 3 twice"),
+        ("a.libsvm", "# only this\n", "there are no examples in it"),
+        ("a.edges", "1 2\n1 -2\n", "line 2: expected a whole node id"),
+        ("a.edges", "1 2 3 4\n", "found 4 columns"),
+        ("a.edges", "# only this\n", "there are no edges"),
+        ("a.adjacency", "1 2\n1 -2\n", "line 2: expected a whole item id"),
+        ("a.adjacency", "1\n2\n", "there are no items"),
+        ("a.tns", "# only this\n", "there are no entries"),
+        ("a.tns", "7\n", "expected at least one index and a value"),
+        ("u.data", "# only this\n", "neither the name nor the first lines"),
+        ("ratings.csv", "userId,movieId,rating\n", "only a header"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 3\n", "line 3: "),
+        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 5 3\n", "line 3: "),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n1 2 nan\n",
+            "line 4: expected a finite value, found nan",
+        ),
+        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n", "a.mtx"),
+        ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n3\n", "a dense Matrix Market"),
+        ("a.mtx", "1 1 3\n", "expected a Matrix Market file"),
+        ("a.npz", "no zip", "not an archive that can be read"),
+    ],
+)
+def test_what_each_format_refuses(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ReadError, match=re.escape(message)) as caught:
+        daskpart.read(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["u.data", "x.csv", "x.tns", "x.libsvm", "x.mtx", "x.npz", "x.edges", "x", "x.parquet"],
+)
+def test_empty_and_missing_files(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with pytest.raises(ReadError, match="there is no such file"):
+        daskpart.read(path)
+    path.touch()
+    with pytest.raises(ReadError, match=r"is empty|there are no examples"):
+        daskpart.read(path)
+    with pytest.raises(ReadError, match="this is a folder"):
+        daskpart.read(tmp_path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("name", ["u.data", "x.tns", "x.libsvm", "x.mtx", "x.npz"])
+def test_a_compressed_file_cut_short(tmp_path: Path, pack: Any, name: str) -> None:
+    numbers = np.random.default_rng(0).integers(0, 10**6, 40_000)
+    text = {
+        "x.libsvm": "".join(f"1 3:{number}\n" for number in numbers),
+        "x.mtx": "%%MatrixMarket matrix coordinate real general\n40000 1 40000\n"
+        + "".join(f"{row + 1} 1 {number}\n" for row, number in enumerate(numbers)),
+    }.get(name, "".join(f"{number}\t7\t3\t1\n" for number in numbers))
+    suffix = {gzip.compress: ".gz", lzma.compress: ".xz", bz2.compress: ".bz2"}[pack]
+    path = tmp_path / (name + suffix)
+    packed = pack(text.encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ReadError, match=r"ends early|cannot be read") as caught:
+        daskpart.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_name_that_lies_about_its_compression(tmp_path: Path) -> None:
+    path = tmp_path / "u.data.gz"
+    path.write_text(GOOD)
+    with pytest.raises(ReadError, match="cannot be read: Not a gzipped file"):
+        daskpart.read(path)
+
+
+def test_unknown_formats_and_options(tmp_path: Path) -> None:
+    path = tmp_path / "u.data"
+    path.write_text(GOOD)
+    with pytest.raises(InputError, match="format='excel' is not known; it can be one of"):
+        daskpart.read(path, format="excel")
+    with pytest.raises(InputError, match=r"'ratings' has no options \['shape'\]; it takes"):
+        daskpart.read(path, shape=(3, 3))
+
+
+def test_archives_that_are_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, weights=np.ones(3))
+    with pytest.raises(ReadError, match=r"expected the keys of .* found \['weights'\]"):
+        daskpart.read(path)
+    np.savez(path, adj_indptr=np.array([{}], dtype=object))
+    with pytest.raises(ReadError, match="not an archive that can be read"):
+        daskpart.read(path)
+    sparse.save_npz(path, sparse.COO(np.array([[0]]), np.ones(1), shape=(2,), fill_value=1.0))
+    with pytest.raises(ReadError, match="expected the fill value 0"):
+        daskpart.read(path)
+    sp.save_npz(path, sp.csr_array(np.array([[1.0, np.nan]])))
+    with pytest.raises(ReadError, match="expected finite values, found 1"):
+        daskpart.read(path)
+
+
+def test_extents_that_are_too_small(tmp_path: Path) -> None:
+    tensor, examples = tmp_path / "x.tns", tmp_path / "x.libsvm"
+    tensor.write_text("2 3 1.5\n")
+    examples.write_text("1 7:1\n")
+    with pytest.raises(InputError, match=r"shape=\(2, 2\) cannot hold .* need \(2, 3\)"):
+        daskpart.read(tensor, shape=(2, 2))
+    with pytest.raises(InputError, match="cannot hold"):
+        daskpart.read(tensor, shape=(2, 3, 4))
+    with pytest.raises(InputError, match="n_features=6, but the file needs 7"):
+        daskpart.read(examples, n_features=6)
+    examples.write_text("1 0:1\n")
+    with pytest.raises(InputError, match="the feature index 0 occurs"):
+        daskpart.read(examples, zero_based=False)
+
+
+def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
+    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating, found 'great'"):
+        daskpart.read(path)
+    path.write_text("user,item,rating\nann,x,5\nbob,y,3,4,5\n")
+    with pytest.raises(ReadError, match="line 3"):
+        daskpart.read(path)

@@ -1,0 +1,217 @@
+"""`daskpart.read` on small files of lines: dialects, labels, detection, arithmetic."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sparse
+import xarray
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.readers.scanning import read_rows
+from daskpart.readers.streams import text_chunks
+
+U_DATA = "196\t242\t3\t881250949\n22\t377\t1\t878887116\n196\t51\t2\t880606923\n"
+RATINGS_DAT = "196::242::3::881250949\n22::377::1::878887116\n196::51::2::880606923\n"
+RATINGS_CSV = (
+    "userId,movieId,rating,timestamp\n196,242,3.0,881250949\n22,377,1.0,8788\n196,51,2.0,8806\n"
+)
+
+
+def write(path: Path, text: str) -> Path:
+    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    with openers.get(path.suffix, open)(path, "wb") as stream:
+        stream.write(text.encode())
+    return path
+
+
+def check_the_three_ratings(ratings: xarray.DataArray) -> None:
+    assert ratings.name == "rating" and ratings.dims == ("user", "item")
+    assert isinstance(ratings.data, sparse.COO) and ratings.dtype == np.float32
+    assert ratings.data.coords.dtype == np.int32
+    assert ratings["user"].values.tolist() == [22, 196]
+    assert ratings["item"].values.tolist() == [51, 242, 377]
+    assert ratings.data.todense().tolist() == [[0, 0, 1], [2, 3, 0]]
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("u.data", U_DATA),
+        ("ratings.dat", RATINGS_DAT),
+        ("ratings.csv", RATINGS_CSV),
+        ("ratings.csv", RATINGS_CSV.replace("\n", "\r\n")),
+        ("ratings.csv", "\ufeff" + RATINGS_CSV),
+        ("ratings.dat", "196::242::3\n22::377::1\n196::51::2"),
+        ("mine.dat", "user item weight\n196 242 3\n\n22 377 1\n  196 51 2\n"),
+        ("mine.tsv", "# by hand\n" + U_DATA),
+        ("ratings.csv", '"user";"item";"rating"\n"196";"242";"3"\n"22";"377";"1"\n196;51;2\n'),
+        ("ratings.csv", "rating,item,user\n3,242,196\n1,377,22\n2,51,196\n"),
+    ],
+)
+def test_the_dialects_of_ratings(tmp_path: Path, name: str, text: str, compression: str) -> None:
+    check_the_three_ratings(daskpart.read(write(tmp_path / (name + compression), text)))
+
+
+def test_columns_and_header_can_be_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.txt", "a,b,c,d\n881,3,242,196\n878,1,377,22\n880,2,51,196\n")
+    check_the_three_ratings(daskpart.read(path, "ratings", columns=("d", "c", "b")))
+    check_the_three_ratings(daskpart.read(path, "ratings", columns=(3, 2, 1), header=True))
+    implicit = daskpart.read(path, "ratings", columns=("d", "c"))
+    assert implicit.data.data.tolist() == [1, 1, 1]
+    with pytest.raises(InputError, match="no column 'e'; the columns are"):
+        daskpart.read(path, "ratings", columns=("d", "e"))
+    with pytest.raises(InputError, match="positions 0 to 3"):
+        daskpart.read(path, "ratings", columns=(0, 4), header=False)
+    with pytest.raises(InputError, match="columns names user, item"):
+        daskpart.read(path, "ratings", columns=("d",))
+
+
+@pytest.mark.parametrize("delimiter", ["::", ",", " "])
+def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
+    pytest.importorskip("pandas")
+    lines = ["# hand-made", "ann|0007|5|1", "bob|x9|2|1", "ann|x9|4|1"]
+    text = "\n".join(lines).replace("|", delimiter)
+    ratings = daskpart.read(write(tmp_path / "shop.ratings.csv", text))
+    assert ratings["user"].values.tolist() == ["ann", "bob"]
+    assert ratings["item"].values.tolist() == ["0007", "x9"]
+    assert ratings.data.todense().tolist() == [[5, 4], [0, 2]]
+    assert ratings.dtype == np.float32
+
+
+def test_without_pandas_text_ids_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    path = write(tmp_path / "ratings.csv", "user,item,rating\nann,x,5\n")
+    with pytest.raises(InputError, match=r"pip install 'daskpart\[io\]'"):
+        daskpart.read(path)
+
+
+def test_of_a_repeated_cell_the_last_value_is_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "u.data", U_DATA + "196\t242\t5\t9\n196\t242\t4\t10\n")
+    with pytest.warns(DaskpartWarning, match="2 entries repeat a cell given before; the last"):
+        ratings = daskpart.read(path)
+    assert ratings.data.todense().tolist() == [[0, 0, 1], [2, 4, 0]]
+
+
+def test_ids_far_apart_are_labels_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "ratings.csv", f"{2**53 - 1},7,0\n5,7,1\n")
+    ratings = daskpart.read(path)
+    assert ratings["user"].values.tolist() == [5, 2**53 - 1]
+    assert ratings.data.nnz == 2  # a rating of 0 is a rating
+
+
+def test_edges_are_square_and_labelled(tmp_path: Path) -> None:
+    text = "# SNAP\n# FromNodeId\tToNodeId\n30\t10\n10\t20\n"
+    graph = daskpart.read(write(tmp_path / "web.txt", text))
+    assert graph.dims == ("source", "target") and graph.name == "weight"
+    assert graph["source"].values.tolist() == graph["target"].values.tolist() == [10, 20, 30]
+    assert graph.data.todense().tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0]]
+    weighted = daskpart.read(write(tmp_path / "web.edges.gz", "30 10 2.5\n10 20 -1\n"))
+    assert weighted.data.todense().tolist() == [[0, -1, 0], [0, 0, 0], [2.5, 0, 0]]
+
+
+def test_adjacency_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.txt", "0 4 8 15\n3\n1 4\n")
+    ratings = daskpart.read(path, format="adjacency")
+    assert ratings["user"].values.tolist() == [0, 1]
+    assert ratings["item"].values.tolist() == [4, 8, 15]
+    assert ratings.data.todense().tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("x", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n", sp.csr_array),
+        ("x.tns", "1 1 1 2.5\n", sparse.COO),
+        ("x.txt", "-1 3:1 7:0.5\n+1\n", daskpart.readers.Examples),
+        ("x.txt", "1::2::3\n", xarray.DataArray),
+        ("x.txt", "1\t2\t3\t881\n", xarray.DataArray),
+        ("x.txt", "1 2\n3 4\n", xarray.DataArray),
+    ],
+)
+def test_the_format_is_told_from_the_content(
+    tmp_path: Path, name: str, text: str, kind: type
+) -> None:
+    assert isinstance(daskpart.read(write(tmp_path / name, text)), kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.hgr", "2 3\n"), ("x.txt", "once upon\n")],
+)
+def test_what_cannot_be_told_is_asked(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(ReadError, match=r"give format= one of 'ratings'.*'adjacency'.*'libsvm'"):
+        daskpart.read(write(tmp_path / name, text))
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(
+                st.floats(allow_nan=False, allow_infinity=False),
+                st.integers(-(10**20), 10**20),
+                st.decimals(-1000, 1000, allow_nan=False, places=6),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 200),
+)
+def test_the_scanner_reads_what_float_reads(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list], chunk_bytes: int
+) -> None:
+    """Each token is the nearest double, wherever chunks are cut."""
+    path = tmp_path_factory.mktemp("scan") / "numbers.txt"
+    path.write_text("\n".join(" ".join(map(str, row)) for row in table))
+    chunks = list(read_rows(path, "", chunk_bytes=chunk_bytes))
+    found = [
+        rows.tokens[begin:end].tolist()
+        for rows in chunks
+        for begin, end in zip(rows.pointer[:-1], rows.pointer[1:], strict=True)
+    ]
+    assert found == [[float(str(value)) for value in row] for row in table]
+
+
+@pytest.mark.parametrize(
+    "token", ["7", "-0.5", "+.5", "5.", "1e3", "1E-3", "0.1e+2", "-1.5e22", "1e300", "0007", "1e-9"]
+)
+def test_the_ways_to_write_a_number(tmp_path: Path, token: str) -> None:
+    path = write(tmp_path / "x", f"{token} # rest of line\n% all of it\n{token}\n")
+    (rows,) = read_rows(path, "")
+    assert rows.tokens.tolist() == [float(token)] * 2
+
+
+@pytest.mark.parametrize("token", ["1.2.3", "e5", "-", "1e", "0x10", "1_000", "12a", "."])
+def test_what_is_no_number_is_refused_with_its_line(tmp_path: Path, token: str) -> None:
+    path = write(tmp_path / "x", f"1\n\n2 {token}\n")
+    with pytest.raises(ReadError, match="line 3: expected a number, found "):
+        list(read_rows(path, ""))
+
+
+@given(st.binary(max_size=200), st.integers(1, 50))
+def test_chunks_are_whole_lines(data: bytes, chunk_bytes: int) -> None:
+    chunks = list(text_chunks(io.BytesIO(data), chunk_bytes))
+    assert b"".join(chunks) == data.removeprefix(b"\xef\xbb\xbf") or chunk_bytes < 3
+    assert all(chunk.endswith(b"\n") for chunk in chunks[:-1])
+
+
+def test_line_numbers_count_through_chunks(tmp_path: Path) -> None:
+    path = write(tmp_path / "x", "1 2\n" * 1000 + "1 x\n" + "1 2\n" * 10)
+    with pytest.raises(ReadError, match=r"line 1001: expected a number, found 'x'"):
+        list(read_rows(path, "", chunk_bytes=64))

@@ -1,0 +1,211 @@
+"""Write, read, compare: ratings, tensors, examples, matrices, archives, compressed or not."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from pathlib import Path
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+import sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.errors import DaskpartWarning
+
+OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+COMPRESSIONS = st.sampled_from(sorted(OPENERS))
+FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+FLOAT64 = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("round-trips")
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    return write_bytes(path, "".join(line + "\n" for line in lines).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    with OPENERS[path.suffix if path.suffix in OPENERS else ""](path, "wb") as stream:
+        stream.write(content)
+    return path
+
+
+IDS = st.one_of(st.integers(0, 20), st.integers(0, 2**53 - 1))
+
+
+@given(
+    st.dictionaries(st.tuples(IDS, IDS), FLOAT32, min_size=1, max_size=30),
+    st.sampled_from([("u.data", "\t"), ("ratings.dat", "::"), ("ratings.csv", ",")]),
+    st.booleans(),
+    COMPRESSIONS,
+)
+def test_ratings(
+    folder: Path, cells: dict, dialect: tuple[str, str], stamped: bool, compression: str
+) -> None:
+    name, delimiter = dialect
+    stamp = [881250949] if stamped else []
+    lines = [delimiter.join(map(str, [*cell, value, *stamp])) for cell, value in cells.items()]
+    path = write(folder / (name + compression), lines)
+    ratings = daskpart.read(path, format="ratings")
+    where = zip(*ratings.data.coords, strict=True)
+    users, items = ratings["user"].values, ratings["item"].values
+    found = [(int(users[row]), int(items[column])) for row, column in where]
+    assert dict(zip(found, ratings.data.data.tolist(), strict=True)) == cells
+    assert found == sorted(found)  # labels are sorted, entries row-major
+
+
+@given(st.data(), COMPRESSIONS)
+def test_tensors(folder: Path, data: st.DataObject, compression: str) -> None:
+    order = data.draw(st.integers(1, 5))
+    shape = data.draw(st.tuples(*[st.integers(1, 60_000)] * order))
+    where = st.tuples(*[st.integers(0, extent - 1) for extent in shape])
+    cells = data.draw(st.dictionaries(where, FLOAT64, min_size=1, max_size=30))
+    lines = ["# a comment"] + [
+        " ".join(str(index + 1) for index in cell) + f" {value}" for cell, value in cells.items()
+    ]
+    path = write(folder / f"x.tns{compression}", lines)
+    tensor = daskpart.read(path, shape=shape)
+    assert tensor.shape == shape and tensor.coords.dtype == np.int32
+    found = [tuple(map(int, cell)) for cell in tensor.coords.T]
+    assert dict(zip(found, tensor.data.tolist(), strict=True)) == cells
+    assert found == sorted(found)
+    assert daskpart.read(path).shape == tuple(max(mode) + 1 for mode in zip(*cells, strict=True))
+
+
+@given(
+    st.lists(
+        st.tuples(FLOAT64, st.dictionaries(st.integers(1, 10_000), FLOAT64, max_size=8)),
+        min_size=1,
+        max_size=12,
+    ),
+    COMPRESSIONS,
+    st.booleans(),
+)
+def test_examples(folder: Path, examples: list, compression: str, zero_based: bool) -> None:
+    lines = [
+        " ".join([str(label), *(f"{i - zero_based}:{value}" for i, value in features.items())])
+        for label, features in examples
+    ]
+    path = write(folder / f"x.libsvm{compression}", lines)
+    data, target = daskpart.read(path, n_features=10_000, zero_based=zero_based)
+    assert target.tolist() == [label for label, _ in examples]
+    assert data.shape == (len(examples), 10_000) and data.has_canonical_format
+    for row, (_, features) in enumerate(examples):
+        held = slice(data.indptr[row], data.indptr[row + 1])
+        found = zip((data.indices[held] + 1).tolist(), data.data[held].tolist(), strict=True)
+        assert dict(found) == features
+
+
+MATRICES = hnp.arrays(
+    np.float64,
+    hnp.array_shapes(min_dims=2, max_dims=2, max_side=8),
+    elements=st.one_of(st.just(0.0), st.floats(-1e6, 1e6)),
+)
+
+
+@given(MATRICES, COMPRESSIONS, st.booleans())
+def test_matrix_market(folder: Path, dense: np.ndarray, compression: str, symmetric: bool) -> None:
+    if symmetric:
+        side = min(dense.shape)
+        dense = dense[:side, :side] + dense[:side, :side].T
+    path = folder / f"x.mtx{compression}"
+    content = io.BytesIO()
+    symmetry = "symmetric" if symmetric else "general"
+    scipy.io.mmwrite(content, sp.coo_array(dense), symmetry=symmetry)
+    write_bytes(path, content.getvalue())
+    matrix = daskpart.read(path)
+    assert isinstance(matrix, sp.csr_array)
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+
+
+@given(MATRICES, st.sampled_from(["csr", "csc", "coo"]), COMPRESSIONS)
+def test_archives(folder: Path, dense: np.ndarray, layout: str, compression: str) -> None:
+    path = folder / f"x.npz{compression}"
+    content = io.BytesIO()
+    sp.save_npz(content, sp.coo_array(dense).asformat(layout))
+    write_bytes(path, content.getvalue())
+    matrix = daskpart.read(path)
+    assert isinstance(matrix, sp.csr_array)
+    np.testing.assert_array_equal(matrix.toarray(), dense)
+
+
+@pytest.mark.parametrize("kind", [sparse.COO, sparse.GCXS])
+def test_archives_of_pydata_sparse(folder: Path, kind: type) -> None:
+    dense = np.arange(24.0).reshape(2, 3, 4) * (np.arange(24).reshape(2, 3, 4) % 5 == 0)
+    path = folder / f"{kind.__name__}.npz"
+    sparse.save_npz(path, kind.from_numpy(dense))
+    tensor = daskpart.read(path)
+    assert isinstance(tensor, sparse.COO)
+    np.testing.assert_array_equal(tensor.todense(), dense)
+
+
+def test_explicit_zeros_stay(folder: Path) -> None:
+    header = "%%MatrixMarket matrix coordinate real general"
+    assert daskpart.read(write(folder / "z.mtx", [header, "2 2 2", "1 1 0", "2 1 4"])).nnz == 2
+    assert daskpart.read(write(folder / "z.tns", ["1 1 0", "2 1 4"])).nnz == 2
+    assert daskpart.read(write(folder / "z.libsvm", ["1 1:0 2:4"])).data.nnz == 2
+
+
+def test_a_mode_with_an_index_0_is_0_based(folder: Path) -> None:
+    path = write(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
+    with pytest.warns(DaskpartWarning, match="mode 2 holds the index 0, so this mode is read as 0"):
+        tensor = daskpart.read(path)
+    assert tensor.shape == (2, 4, 2)
+    assert tensor.todense()[0, 0, 1] == 5 and tensor.todense()[1, 3, 0] == 6
+
+
+def test_repeated_cells_of_a_tensor_beyond_2_to_the_62(folder: Path) -> None:
+    far = "60000 80000 20000 1000 100"
+    path = write(folder / "far.tns", [f"{far} 1", "1 1 1 1 1 2", f"{far} 3"])
+    with pytest.warns(DaskpartWarning, match="1 entries repeat"):
+        tensor = daskpart.read(path)
+    assert tensor.data.tolist() == [2, 3]
+
+
+def test_parquet(folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        {"ts": [1, 2, 3], "user_id": [7, 3, 7], "movieId": ["b", "b", "a"], "rating": [1.5, 2, 3]}
+    )
+    frame.to_parquet(folder / "r.parquet")
+    ratings = daskpart.read(folder / "r.parquet")
+    assert ratings["user"].values.tolist() == [3, 7]
+    assert ratings["item"].values.tolist() == ["a", "b"]
+    assert ratings.data.todense().tolist() == [[0, 2], [3, 1.5]]
+    assert ratings.dtype == np.float32
+
+
+def test_a_graph_archive(folder: Path) -> None:
+    path = folder / "graph.npz"
+    np.savez(
+        path,
+        n_nodes=3,
+        adj_indptr=[0, 1, 3, 4],
+        adj_indices=[1, 0, 2, 1],
+        feat_indptr=[0, 1, 1, 2],
+        feat_indices=[4, 0],
+        feat_shape=[3, 5],
+        feat_data=[0.5, 2.0],
+        labels=[1, 0, -1],
+        train_idx=[1],
+        val_idx=[0],
+    )
+    graph = daskpart.read(path)
+    assert graph["adjacency"].dims == ("node", "neighbour")
+    assert graph["adjacency"].data.todense().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert graph["features"].data.todense()[[0, 2], [4, 0]].tolist() == [0.5, 2]
+    assert graph["label"].values.tolist() == [1, 0, -1]
+    assert graph["train"].values.tolist() == [False, True, False]
+    assert "test" not in graph
