@@ -28,9 +28,8 @@ def _measures(row: dict[str, Any], unit: str) -> list[str]:
         value = row.get(f"{name}_rmse")
         if value is not None and value == value:
             words.append(f"{name}{unit} {value:.4f}")
-    seconds = [row.get(f"seconds_{part}") for part in ("computing", "communicating")]
-    if any(second is not None for second in seconds):
-        words.append(f"{sum(second or 0.0 for second in seconds):.1f} s")
+    if row.get("seconds") is not None:
+        words.append(f"{row['seconds']:.1f} s")
     return words
 
 

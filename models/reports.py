@@ -238,7 +238,8 @@ class CommunicationReport(_Printable):
     @property
     def matches(self) -> bool:
         """Whether volume, words, staleness and messages are exactly what was expected."""
-        return all(measured == expected for _, measured, expected in self._pairs())
+        trained = self.n_epochs > 0  # a resumed fit may have nothing left to train
+        return all(measured == expected for _, measured, expected in self._pairs() if trained)
 
     def _pairs(self) -> list[tuple[str, float, int]]:
         return [
@@ -257,6 +258,8 @@ class CommunicationReport(_Printable):
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
+        if not self.n_epochs:
+            return {"measured": "nothing, no epoch was trained"}
         words = {
             f"{name} an epoch": f"{_number(measured)} measured, {expected:,} expected"
             + ("" if measured == expected else "  ← differs")

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray as xr
+from dask import delayed
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
@@ -169,7 +170,9 @@ def test_predict_the_pattern_of_other_containers(model):
     predicted = model.predict(X)
     assert isinstance(predicted, xr.DataArray) and predicted.dims == X.dims
     np.testing.assert_allclose(predicted.data.todense(), expected, rtol=1e-5)
-    for other in (X.data, sparse.GCXS(X.data), da.from_array(X.data, chunks=(3, 4))):
+    empty = sparse.COO.from_numpy(np.zeros((0, 0), np.float32))
+    one_chunk = da.from_delayed(delayed(X.data), X.shape, X.dtype, meta=empty)
+    for other in (X.data, sparse.GCXS(X.data), one_chunk):
         result = model.predict(other)
         assert isinstance(result, sparse.COO)
         np.testing.assert_allclose(result.todense(), expected, rtol=1e-5)
@@ -177,7 +180,9 @@ def test_predict_the_pattern_of_other_containers(model):
 
 def test_labels_are_matched_and_not_positions(model):
     X = labelled_ratings(seed=1)
-    turned = X.isel(person=[3, 0, 4], film=[6, 1])
+    part = as_coo(ratings(seed=1)[[3, 0, 4]][:, [6, 1]]).to_coo()
+    coords = {"person": USERS[[3, 0, 4]], "film": ITEMS[[6, 1]]}
+    turned = xr.DataArray(part, coords=coords, dims=X.dims)
     expected = full_predictions(model)[np.ix_([3, 0, 4], [6, 1])]
     predicted = model.predict(turned)
     mask = turned.data.todense() != 0
@@ -431,7 +436,7 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     class Other(Model):
         pass
 
-    with pytest.raises(ReadError, match="holds a Model, not a Other: load it with Model.load"):
+    with pytest.raises(ReadError, match=r"holds a Model, not a Other: load it with Model\.load"):
         Other.load(tmp_path / "model")
     for change, message in (
         ({"parts": {"x_": "os:system"}}, "not of daskpart"),

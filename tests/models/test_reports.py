@@ -111,6 +111,11 @@ def test_one_difference_is_seen(change):
     assert repr(report).count("← differs") == 1 and "NO" in repr(report)
 
 
+def test_a_fit_with_nothing_left_to_train_is_no_difference():
+    report = communication(n_epochs=0, measured_volume=0.0, measured_words=0.0)
+    assert report.matches and "no epoch was trained" in repr(report)
+
+
 def test_one_rank_alone_sends_nothing():
     report = communication(
         n_ranks=1,
