@@ -1,0 +1,68 @@
+"""Learning rates over epochs: constant, 1/t decay, bold driver, and AdaGrad's fixed base rate.
+
+A rate's memory is a small dict of floats (`start`, `advance`), so that a checkpoint holds it and
+every rank of a run computes the same next rate from the same summed error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from daskpart.errors import InputError
+
+DEFAULT_RATES = {"adagrad": 0.1, "constant": 0.01, "decay": 0.02, "bold-driver": 0.01}
+_DECAY = 0.1
+_GROWTH, _CUT = 1.05, 0.5
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """How the rate moves from epoch to epoch.
+
+    Parameters
+    ----------
+    name : {"adagrad", "constant", "decay", "bold-driver"}
+        "adagrad": the base rate stays, each row divides it by the root of its summed squared
+        gradients. "decay": initial / (1 + 0.1 · epoch). "bold-driver": 5 % up after an epoch whose
+        training error fell, halved after one whose error rose (Gemulla et al. 2011, §5.1).
+    initial : float
+        Rate of the first epoch, above 0.
+    """
+
+    name: str
+    initial: float
+
+    @property
+    def per_row(self) -> bool:
+        """Whether rows keep a sum of squared gradients."""
+        return self.name == "adagrad"
+
+    def start(self) -> dict[str, float]:
+        """The memory before the first epoch."""
+        return {"rate": self.initial, "error": float("inf")}
+
+    def advance(self, memory: dict[str, float], epoch: int, error: float) -> dict[str, float]:
+        """The memory after `epoch` (from 1), which ended with the summed squared `error`."""
+        rate = memory["rate"]
+        if self.name == "decay":
+            rate = self.initial / (1 + _DECAY * epoch)
+        elif self.name == "bold-driver":
+            rate *= _GROWTH if error < memory["error"] else _CUT
+        return {"rate": rate, "error": error}
+
+
+def learning_rate(name: str, initial: float | None) -> LearningRate:
+    """The named learning rate; `initial` None takes the name's default.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or a rate that is not above 0.
+    """
+    if name not in DEFAULT_RATES:
+        known = ", ".join(map(repr, DEFAULT_RATES))
+        raise InputError(f"learning_rate={name!r} is unknown; choose one of {known}")
+    value = DEFAULT_RATES[name] if initial is None else float(initial)
+    if not 0 < value < float("inf"):
+        raise InputError(f"initial_learning_rate={initial!r} must be a finite number above 0")
+    return LearningRate(name, value)

@@ -1,0 +1,212 @@
+"""When each rank works on which item: the sub-epochs of η-PASGD.
+
+An epoch is cut into η sub-epochs. All nonzeros of column j on rank k are processed in exactly one
+of them (eq. 6), and h_j is touched in min(η, λ_j) of them (eq. 7), its λ_j ranks spread as evenly
+as possible:
+
+            t = 0      t = 1      t = 2      t = 3
+    h_j     p2         p3 p5      p1 p7      p4 p6          λ_j = 7, η = 4  (Fig. 2 of the paper)
+            └─expand──►└reduce,expand─►… ──────────►(next epoch)
+
+Among the assignments that satisfy both, we look for one that balances the nonzeros over the
+(rank, sub-epoch) cells, since the slowest cell of a sub-epoch sets the pace: items in falling order
+of their nonzeros, each rank into its least loaded sub-epoch that the item may still use; local
+columns (λ = 1) come last and fill the gaps.
+
+The ranks that share an item in one sub-epoch are a *group*. Groups are all that the messages depend
+on:
+
+    reduce(t)   the members of a group send their copies to the group's owner
+    expand(t)   the owner sends the mean to the members of the item's *next* group,
+                around the end of the epoch too
+
+Source: Abubaker et al., "Minimizing Staleness and Communication Overhead in Distributed SGD for
+Collaborative Filtering", §3.3–3.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskpart._jit import kernel
+from daskpart.collectives.plan import Plan
+from daskpart.collectives.point_to_point import expand_plan, reduce_plan
+
+
+@kernel
+def _assign_sub_epochs(pointer, parts, counts, item_order, load, sub_epoch):
+    """Fill `sub_epoch` for each (item, rank) pair; `load` holds nonzeros per (rank, sub-epoch)."""
+    n_sub_epochs = load.shape[1]
+    room = np.empty(n_sub_epochs, np.int64)
+    for item in item_order:
+        begin, end = pointer[item], pointer[item + 1]
+        connectivity = end - begin
+        base = connectivity // n_sub_epochs
+        larger = connectivity - base * n_sub_epochs  # so many sub-epochs take one rank more
+        room[:] = base
+        by_weight = begin + np.argsort(-counts[begin:end], kind="mergesort")
+        for pair in by_weight:
+            rank = parts[pair]
+            best = -1
+            for t in range(n_sub_epochs):
+                open_ = room[t] > 0 or (room[t] == 0 and larger > 0)
+                if open_ and (best < 0 or load[rank, t] < load[rank, best]):
+                    best = t
+            if room[best] == 0:
+                larger -= 1
+            room[best] -= 1
+            sub_epoch[pair] = best
+            load[rank, best] += counts[pair]
+
+
+@dataclass(frozen=True)
+class _Sharing:
+    """The incidence a plan is made from: item → parts, with owners."""
+
+    pointer: np.ndarray
+    parts: np.ndarray
+    owners: np.ndarray
+    n_parts: int
+
+
+@dataclass(frozen=True)
+class SubEpochSchedule:
+    """Who works on which item when, and who averages it.
+
+    Attributes
+    ----------
+    n_ranks, n_sub_epochs, n_items : int
+    sub_epoch : ndarray of int32, shape (n_pairs,)
+        Sub-epoch of each (item, rank) pair, in the order of the connectivity it was made from.
+    cell_nonzeros : ndarray of int64, shape (n_ranks, n_sub_epochs)
+        Nonzeros that a rank processes in a sub-epoch.
+    group_item, group_sub_epoch, group_owner : ndarray of int32, shape (n_groups,)
+        The groups, sorted by item, then sub-epoch.
+    group_pointer : ndarray of int64, shape (n_groups + 1,)
+    group_ranks : ndarray of int32, shape (n_pairs,)
+        Members of group g: ``group_ranks[group_pointer[g]:group_pointer[g + 1]]``, rising.
+    """
+
+    n_ranks: int
+    n_sub_epochs: int
+    n_items: int
+    sub_epoch: np.ndarray
+    cell_nonzeros: np.ndarray
+    group_item: np.ndarray
+    group_sub_epoch: np.ndarray
+    group_owner: np.ndarray
+    group_pointer: np.ndarray
+    group_ranks: np.ndarray
+
+    @property
+    def cell_imbalance(self) -> float:
+        """Σ_t max_k cell(k, t) over Σ_t mean_k cell(k, t), less one: the cost of waiting."""
+        mean = self.cell_nonzeros.mean(axis=0).sum()
+        return float(self.cell_nonzeros.max(axis=0).sum() / mean - 1) if mean else 0.0
+
+    @property
+    def group_size(self) -> np.ndarray:
+        """λ^t of each group: how many ranks update the item at once, int64 of shape (n_groups,)."""
+        return np.diff(self.group_pointer)
+
+    @property
+    def staleness(self) -> int:
+        """Rows per epoch updated from a stale copy, Σ (λ^t − 1): equals eq. 9 with F = 1."""
+        return int((self.group_size - 1).sum())
+
+    @cached_property
+    def next_group(self) -> np.ndarray:
+        """The item's following group, around the end of the epoch; int64 of shape (n_groups,)."""
+        n_groups = self.group_item.size
+        following = np.arange(1, n_groups + 1)
+        starts = np.flatnonzero(np.diff(self.group_item, prepend=-1))
+        last = np.append(starts[1:], n_groups) - 1 if n_groups else starts
+        following[last] = starts
+        return following
+
+    @cached_property
+    def home(self) -> np.ndarray:
+        """The rank that holds an item's final row between epochs, −1 for unused items.
+
+        It is the owner in the item's first group: the last expand of an epoch leads there.
+        """
+        home = np.full(self.n_items, -1, np.int32)
+        starts = np.flatnonzero(np.diff(self.group_item, prepend=-1))
+        home[self.group_item[starts]] = self.group_owner[starts]
+        return home
+
+    def reduce_plan(self, sub_epoch: int) -> Plan:
+        """Messages that carry the copies of a sub-epoch's shared items to their owners."""
+        return reduce_plan(self._sharing(np.flatnonzero(self.group_sub_epoch == sub_epoch)))
+
+    def expand_plan(self, sub_epoch: int) -> Plan:
+        """Messages that carry a sub-epoch's items from their owners to the next users."""
+        return expand_plan(
+            self._sharing(np.flatnonzero(self.group_sub_epoch == sub_epoch), next_=True)
+        )
+
+    def _sharing(self, groups: np.ndarray, next_: bool = False) -> _Sharing:
+        """The members of some groups, or of their items' next groups, with the groups' owners."""
+        members = self.next_group[groups] if next_ else groups
+        size = self.group_size[members]
+        items = self.group_item[groups]
+        pointer = np.zeros(self.n_items + 1, np.int64)
+        pointer[items + 1] = size
+        np.cumsum(pointer, out=pointer)
+        offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        parts = self.group_ranks[np.repeat(self.group_pointer[members], size) + offset]
+        owners = np.full(self.n_items, -1, np.int32)
+        owners[items] = self.group_owner[groups]
+        return _Sharing(pointer, parts, owners, self.n_ranks)
+
+
+def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -> SubEpochSchedule:
+    """Assign each (item, rank) pair to a sub-epoch and choose owners.
+
+    Parameters
+    ----------
+    connectivity : Connectivity
+        Item → ranks, with the nonzeros of the item on each rank in `counts`.
+    n_sub_epochs : int
+        η, at least 1. Beyond λ_max it changes nothing but the balance of the cells.
+    random_state : int
+        Seeds the owners: any member of a group, at random, as in the paper (§5.1.1).
+
+    Returns
+    -------
+    SubEpochSchedule
+    """
+    pointer, parts = connectivity.pointer, connectivity.parts
+    n_items, n_ranks = pointer.size - 1, connectivity.n_parts
+    degree = np.diff(pointer)
+    item_of_pair = np.repeat(np.arange(n_items, dtype=np.int32), degree)
+    weight = np.bincount(item_of_pair, weights=connectivity.counts, minlength=n_items)
+    used = np.flatnonzero(degree)
+    item_order = used[np.lexsort((-weight[used], degree[used] == 1))]
+    cell_nonzeros = np.zeros((n_ranks, n_sub_epochs), np.int64)
+    sub_epoch = np.zeros(parts.size, np.int32)
+    _assign_sub_epochs(pointer, parts, connectivity.counts, item_order, cell_nonzeros, sub_epoch)
+
+    by_group = np.lexsort((parts, sub_epoch, item_of_pair))
+    key = item_of_pair[by_group].astype(np.int64) * n_sub_epochs + sub_epoch[by_group]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    group_pointer = np.append(starts, key.size).astype(np.int64)
+    generator = np.random.default_rng(random_state)
+    chosen = starts + (generator.random(starts.size) * np.diff(group_pointer)).astype(np.int64)
+    group_ranks = parts[by_group]
+    return SubEpochSchedule(
+        n_ranks=n_ranks,
+        n_sub_epochs=n_sub_epochs,
+        n_items=n_items,
+        sub_epoch=sub_epoch,
+        cell_nonzeros=cell_nonzeros,
+        group_item=(key[starts] // n_sub_epochs).astype(np.int32),
+        group_sub_epoch=(key[starts] % n_sub_epochs).astype(np.int32),
+        group_owner=group_ranks[chosen],
+        group_pointer=group_pointer,
+        group_ranks=group_ranks,
+    )
