@@ -82,13 +82,15 @@ def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
     raise InputError(f"against is {against!r}; it may be 'epoch' or 'seconds'")
 
 
-def connectivity_histogram(histogram: ArrayLike, *, ax: Axes | None = None) -> Axes:
+def connectivity_histogram(histogram: Any, *, item: str = "column", ax: Axes | None = None) -> Axes:
     """How many columns are shared by how many parts.
 
     Parameters
     ----------
     histogram : int[K + 1], or a Connectivity
         Entry λ counts the items that λ parts touch; entry 0 (items nobody touches) is not drawn.
+    item : str
+        What parts share, for the labels.
     ax : matplotlib Axes, optional
 
     Returns
@@ -118,8 +120,8 @@ def connectivity_histogram(histogram: ArrayLike, *, ax: Axes | None = None) -> A
                     fontsize=8,
                 )
     whole_numbers(ax.xaxis)
-    ax.set_xlabel("connectivity λ (parts that touch the column)")
-    ax.set_ylabel("number of columns")
+    ax.set_xlabel(f"connectivity λ (parts that touch the {item})")
+    ax.set_ylabel(f"number of {item}s")
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax

@@ -159,6 +159,7 @@ def _label(
                 )
         ax.set_title("owner of the linking column", loc="right", fontsize=8, pad=14)
     border = int(form.local_pointer[-1])
-    ax.set_xticks(sorted({0, border, n_columns}))
+    is_clear = 0.08 * n_columns < border < 0.92 * n_columns  # of the labels at both ends
+    ax.set_xticks([0, border, n_columns] if is_clear else [0, n_columns])
     ax.xaxis.set_major_formatter(lambda value, _: f"{int(value):,}")
     ax.set_xlabel(f"{names[1]}s: {border:,} local to one rank | {form.n_linking:,} linking several")

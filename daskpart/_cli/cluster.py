@@ -1,0 +1,119 @@
+"""Where the ranks run: in this process, on a cluster of this machine, or under mpiexec.
+
+none       one process, no Dask client           transport local
+threads    LocalCluster in this process          transport graph
+processes  LocalCluster, one process a worker    transport graph
+mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others workers
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+
+from daskpart.errors import InputError
+
+from .terminal import MpiPlace
+
+KINDS = ("none", "threads", "processes", "mpi")
+_LOST_AFTER = "60s"
+
+
+def check_kind(kind: str, place: MpiPlace) -> None:
+    """Refuse a cluster that does not go with how the command was started.
+
+    Raises
+    ------
+    InputError
+        `mpi` outside mpiexec or with fewer than three processes; anything else inside mpiexec.
+    """
+    command = " ".join(["daskpart", *sys.argv[1:]])
+    if kind == "mpi" and place.size < 3:
+        started = "was not started by mpiexec" if place.size == 1 else f"has {place.size} processes"
+        raise InputError(
+            f"--cluster mpi {started}: it needs at least 3 (scheduler, client, one worker). "
+            f"For 4 workers: mpiexec -n 6 {command}"
+        )
+    if kind != "mpi" and place.size > 1:
+        raise InputError(
+            f"mpiexec started {place.size} copies of this command, and each would do all the work: "
+            f"add --cluster mpi, or leave mpiexec away"
+        )
+
+
+def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], None]) -> None:
+    """Call ``work(client)`` where it belongs; `client` is None without a cluster.
+
+    Under mpiexec only the client's process calls it; the others serve until it has ended.
+    """
+    if kind == "mpi":
+        _run_under_mpi(place, work)
+    elif kind == "none":
+        work(None)
+    else:
+        with _local_cluster(kind, n_workers) as client:
+            work(client)
+
+
+def _let_lost_work_fail() -> None:
+    """Work pinned to a worker that died fails after a minute; Dask's default waits for ever."""
+    setting = "distributed.scheduler.no-workers-timeout"
+    if dask.config.get(setting, None) is None:
+        dask.config.set({setting: _LOST_AFTER})
+
+
+@contextlib.contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C, which a terminal sends to the whole group."""
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+@contextlib.contextmanager
+def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    _let_lost_work_fail()
+    with _ctrl_c_ignored():
+        cluster = LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=kind == "processes",
+            dashboard_address=None,
+            silence_logs="error",
+        )
+    with cluster, Client(cluster) as client:
+        yield client
+
+
+def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
+    try:
+        import dask_mpi
+    except ImportError as missing:
+        raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'") from missing
+    from distributed import Client
+
+    _let_lost_work_fail()
+    if place.rank != 1:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client alone ends the run
+    with warnings.catch_warnings():
+        # dask-mpi 2026.3 has a harmless one about the dashboard's port
+        warnings.simplefilter("ignore", UserWarning)
+        is_client = dask_mpi.initialize(nthreads=1, exit=False, dashboard=False)
+    if not is_client:
+        return
+    try:
+        with Client() as client:
+            client.wait_for_workers(place.size - 2, timeout=60)
+            work(client)
+    finally:
+        dask_mpi.send_close_signal()

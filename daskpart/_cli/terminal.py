@@ -1,0 +1,106 @@
+"""What a person at a terminal sees: plain lines, one clean line for an error.
+
+exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from daskpart.errors import DaskpartError, DaskpartWarning, InputError
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class MpiPlace:
+    """Which of how many MPI processes this is; (0, 1) where there is no `mpiexec`."""
+
+    rank: int
+    size: int
+
+    @classmethod
+    def from_environment(cls) -> MpiPlace:
+        """Read what `mpiexec` (MPICH, Intel, Open MPI) tells its children, without loading MPI."""
+        for rank, size in (
+            ("PMI_RANK", "PMI_SIZE"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ):
+            if rank in os.environ and size in os.environ:
+                return cls(int(os.environ[rank]), int(os.environ[size]))
+        return cls(0, 1)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process may print: the client (rank 1), so that nothing is said P times."""
+        return self.rank == min(1, self.size - 1)
+
+
+def say(words: str = "") -> None:
+    """Print one line on standard output, at once."""
+    click.echo(words)
+
+
+class OneLineError(click.ClickException):
+    """An error as one line, with the exit code that fits it."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def errors_as_one_line() -> Iterator[None]:
+    """Turn the errors that a user can mend into one line without a traceback."""
+    try:
+        yield
+    except InputError as error:
+        raise OneLineError(str(error), 2) from error
+    except (DaskpartError, ImportError) as error:
+        if isinstance(error, ImportError) and "pip install" not in str(error):
+            raise
+        raise OneLineError(str(error), 1) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise OneLineError(f"{error.filename}: {error.strerror}", 1) from error
+
+
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Print daskpart's own warnings as a plain line; others keep Python's form."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, DaskpartWarning):
+            click.echo(f"note: {message}", err=True)
+        else:
+            usual(message, category, *rest)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DaskpartWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+@contextlib.contextmanager
+def silence_unless_speaking(place: MpiPlace) -> Iterator[None]:
+    """Under `mpiexec` let one process print; the others would say the same."""
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    if place.speaks:
+        yield
+        return
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        yield

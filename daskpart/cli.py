@@ -1,0 +1,219 @@
+"""The command `daskpart`: options here, what they do in `_cli`.
+
+    daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
+    daskpart partition DATA --parts 8 --out DIR
+    mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
+
+Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, after
+the last whole epoch was written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ._cli.cluster import KINDS
+from ._cli.terminal import (
+    INTERRUPTED,
+    MpiPlace,
+    errors_as_one_line,
+    silence_unless_speaking,
+    warnings_as_lines,
+)
+
+_FORMATS = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
+_METHODS = ("auto", "random", "block", "metis", "direct", "recursive")
+_OBJECTIVES = ("connectivity", "cut-net", "power")
+_PARTITIONERS = ("power", "connectivity", "cut-net", "metis", "random", "block")
+
+
+class _Commands(click.Group):
+    """A group that keeps the order of declaration in `--help`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="daskpart", message="daskpart %(version)s")
+def cli() -> None:
+    """Cut sparse data so that the parts share little, and learn from it in parallel.
+
+    \b
+    Try it, no data needed:
+      daskpart fit mf python-source --ranks 4 --out first-run
+    """
+
+
+@cli.group(cls=_Commands)
+def fit() -> None:
+    """Learn a model and write it, with a report, to a folder."""
+
+
+def _options(*options: Any) -> Any:
+    """Several click options as one decorator, in the order in which `--help` lists them."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _number(name: str, default: Any, words: str, kind: Any) -> Any:
+    letter = "N" if isinstance(kind, click.IntRange) else "X"
+    return click.option(name, type=kind, default=default, show_default=default is not None,
+                        metavar=letter, help=words)  # fmt: skip
+
+
+def _choice(name: str, values: tuple[str, ...], default: str | None, words: str) -> Any:
+    return click.option(name, type=click.Choice(values), default=default,
+                        show_default=default is not None, help=words)  # fmt: skip
+
+
+_COUNT = click.IntRange(min=1)
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_SHARE = click.FloatRange(min=0, max=1, max_open=True)
+_SEED = click.IntRange(min=0)
+
+_input = _choice("--format", _FORMATS, None, "Format of the file.  [default: told from the file]")
+_pictures = click.option(
+    "--plots/--no-plots", default=True, show_default=True, help="Draw pictures."
+)
+
+
+def _output(default: str) -> Any:
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", type=folder, default=Path(default), show_default=True,
+                        help="Folder for all results; made if absent.")  # fmt: skip
+
+
+_cutting = (
+    _number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
+    _number("--epsilon", 0.03, "Share of the mean by which a part may be too heavy.",
+            click.FloatRange(min=0)),
+    _choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),
+)  # fmt: skip
+_ratings_options = _options(
+    _input,
+    _number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", _SHARE),
+    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
+)
+_parallel_options = _options(
+    _number("--ranks", 4, "Ranks that train side by side, each with its own rows.", _COUNT),
+    _number("--eta", None, "Synchronisations an epoch.  [default: as many as ranks]", _COUNT),
+    click.option(
+        "--partitioner",
+        default="power",
+        show_default=True,
+        metavar=f"[{'|'.join(_PARTITIONERS)}|FILE]",
+        help="How rows are dealt to ranks, or a partition.npz of 'daskpart partition'.",
+    ),
+    *_cutting,
+    _choice("--axis", ("rows", "columns", "auto"), "rows", "What is dealt to ranks."),
+    _choice("--transport", ("auto", "local", "graph"), "auto", "How rows travel between ranks."),
+    _choice("--cluster", KINDS, "none", "Where the ranks run; mpi: start it with mpiexec."),
+    _number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", _COUNT),
+)
+_training_options = _options(
+    _number("--components", 32, "Length of a factor row.", _COUNT),
+    _number("--epochs", 20, "Passes over the ratings.", _COUNT),
+    _choice(
+        "--learning-rate", ("adagrad", "constant", "decay", "bold-driver"), "adagrad",
+        "How the step size goes on from the first.",
+    ),
+    _number("--initial-learning-rate", None, "First step size.  [default: fits the schedule]",
+            _POSITIVE),
+    _number("--regularization", 0.05, "Pull of the factors towards 0.", click.FloatRange(min=0)),
+    click.option("--biases/--no-biases", default=True, show_default=True,
+                 help="Mean, user and item biases beside the factors."),
+    _choice("--averaging", ("mean", "ratings"), "mean", "Weights when copies of a row meet."),
+    _number("--validation-fraction", 0.0, "Share of the training ratings watched in training.",
+            _SHARE),
+    _number("--patience", None, "Stop after so many epochs without a lower validation RMSE.",
+            _COUNT),
+)  # fmt: skip
+_keeping_options = _options(
+    click.option("--checkpoint", type=click.Path(path_type=Path), metavar="PATH",
+                 help="Keep the state while training: a folder, or a name ending .npz or .zarr."),
+    _number("--checkpoint-every", 1, "Epochs between two checkpoints.", _COUNT),
+    click.option("--resume", is_flag=True, help="Go on from the newest state at --checkpoint."),
+    _output("daskpart-output"),
+    _choice("--model-format", ("npz", "zarr"), "npz", "One file, or a zarr folder."),
+    _pictures,
+)  # fmt: skip
+
+
+@fit.command("mf", short_help="Matrix factorization of ratings.")
+@click.argument("ratings")
+@_ratings_options
+@_parallel_options
+@_training_options
+@_keeping_options
+@click.pass_context
+def fit_mf(ctx: click.Context, **options: Any) -> None:
+    """Factorize RATINGS: predict what is not in a sparse matrix from what is.
+
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
+    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
+    how often each module of Python's standard library uses each name.
+
+    \b
+    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
+    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
+
+    More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
+    many as ranks no rank ever works on a stale row.
+    """
+    from ._cli.fit_mf import FitSettings, run
+
+    ctx.exit(run(FitSettings(**options), ctx.obj))
+
+
+@cli.command("partition", short_help="Cut a matrix into parts.")
+@click.argument("data")
+@_options(
+    _number("--parts", 8, "Number of parts.", _COUNT),
+    _choice("--method", _METHODS, "auto", "How to cut; auto fits the objective."),
+    _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
+    _choice("--model", ("column-net", "row-net"), "column-net", "Cut the rows, or the columns."),
+    *_cutting,
+    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
+    _input,
+    _output("daskpart-partition"),
+    _pictures,
+)  # fmt: skip
+def partition_command(**options: Any) -> None:
+    """Cut DATA, any sparse matrix, into parts that share few columns.
+
+    DATA is a file (Matrix Market, .npz, ratings, edges, libsvm; also .gz, .xz, .bz2) or
+    python-source, the built-in data. Writes the partition, its metrics, pictures and a report.
+    """
+    from ._cli.cut import CutSettings, run
+
+    run(CutSettings(**options))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    place = MpiPlace.from_environment()
+    with silence_unless_speaking(place), warnings_as_lines():
+        try:
+            with errors_as_one_line():
+                code = cli.main(arguments, "daskpart", standalone_mode=False, obj=place)
+        except click.exceptions.Abort:
+            click.echo("interrupted: nothing was written", err=True)
+            code = INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+    raise SystemExit(code or 0)
+
+
+if __name__ == "__main__":
+    main()
