@@ -59,7 +59,7 @@ def cached_arrays(
         The file cannot be written; the arrays are made anew next time.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             if str(archive["key"]) == key:
                 return {name: archive[name] for name in archive.files if name != "key"}
     except _UNREADABLE:
@@ -67,9 +67,9 @@ def cached_arrays(
     arrays = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_or_nothing(path) as stream:
+        with whole_or_nothing(path) as part:
             content: dict[str, Any] = {"key": np.array(key), **arrays}
-            np.savez_compressed(stream, **content)
+            np.savez_compressed(part, **content)
     except OSError as error:
         warnings.warn(
             f"the cache file {path} cannot be written ({error}); the data is made anew next time. "

@@ -135,11 +135,9 @@ def _extract(archive: Path, member: str, target: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with whole_or_nothing(target) as stream:
                 shutil.copyfileobj(source, stream, 1 << 20)
-    except KeyError:
-        raise ReadError(f"{archive}: there is no {member} in it; is it the right file?") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        archive.unlink()  # else the next call would trip over it again
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        archive.unlink(missing_ok=True)  # else the next call would trip over it again
+        problem = f"no {member} in it" if isinstance(error, KeyError) else f"no whole zip: {error}"
         raise ReadError(
-            f"{archive}: not a whole zip ({error}); it was removed, so the next call fetches it "
-            "anew"
+            f"{archive}: {problem}; removed, so that the next call fetches it anew. Check base_url"
         ) from error
