@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..engine import check_bipartition, check_epsilon, check_n_parts, warn_if_unbalanced
+from daskpart.partitioners.engine import (
+    check_bipartition,
+    check_epsilon,
+    check_n_parts,
+    warn_if_unbalanced,
+)
+
 from .bipartition import bipartition_level, side_limits
 from .direct import partition_level
 from .level import level_of

@@ -54,7 +54,7 @@ def _offer(level, parts, vertex, gain):
 
 @kernel
 def _offer_neighbours(level, parts, vertex, here, there, widest):
-    """Offer the pins that gained by the move of `vertex`: its nets' new part, or a lone pin left."""
+    """Offer the pins that gain by the move of `vertex`: a net's new part, or a lone pin left."""
     n_parts = parts.weight.size
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         net = np.int64(level.nets[i])
