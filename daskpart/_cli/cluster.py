@@ -9,9 +9,9 @@ mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -61,8 +61,13 @@ def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], Non
             work(client)
 
 
-def _let_lost_work_fail() -> None:
-    """Work pinned to a worker that died fails after a minute; Dask's default waits for ever."""
+def _configure_dask() -> None:
+    """Log errors only; and let work fail that is pinned to a worker that died.
+
+    Dask's default for the latter is to wait for ever.
+    """
+    dask.config.set({"logging.distributed": "error"})
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     setting = "distributed.scheduler.no-workers-timeout"
     if dask.config.get(setting, None) is None:
         dask.config.set({setting: _LOST_AFTER})
@@ -80,37 +85,33 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
+    _configure_dask()
     from distributed import Client, LocalCluster
 
-    _let_lost_work_fail()
     with _ctrl_c_ignored():
         cluster = LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             processes=kind == "processes",
             dashboard_address=None,
-            silence_logs="error",
+            silence_logs=logging.ERROR,
         )
     with cluster, Client(cluster) as client:
         yield client
 
 
 def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
+    _configure_dask()
     try:
         import dask_mpi
     except ImportError as missing:
         raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'") from missing
     from distributed import Client
 
-    _let_lost_work_fail()
     if place.rank != 1:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client alone ends the run
-    with warnings.catch_warnings():
-        # dask-mpi 2026.3 has a harmless one about the dashboard's port
-        warnings.simplefilter("ignore", UserWarning)
-        is_client = dask_mpi.initialize(nthreads=1, exit=False, dashboard=False)
-    if not is_client:
-        return
+    if not dask_mpi.initialize(nthreads=1, exit=False, dashboard=False):
+        return  # the scheduler or a worker, and the job is over
     try:
         with Client() as client:
             client.wait_for_workers(place.size - 2, timeout=60)

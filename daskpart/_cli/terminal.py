@@ -6,7 +6,6 @@ exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -94,7 +93,6 @@ def warnings_as_lines() -> Iterator[None]:
 @contextlib.contextmanager
 def silence_unless_speaking(place: MpiPlace) -> Iterator[None]:
     """Under `mpiexec` let one process print; the others would say the same."""
-    logging.getLogger("distributed").setLevel(logging.ERROR)
     if place.speaks:
         yield
         return

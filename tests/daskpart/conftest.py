@@ -1,0 +1,36 @@
+"""What the tests of the command share: ratings in a file, and the command in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daskpart.containers import as_coo
+from daskpart.datasets import power_law_ratings
+
+
+@pytest.fixture(scope="session")
+def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """4,000 ratings as lines of user, item, rating, timestamp."""
+    path = tmp_path_factory.mktemp("data") / "u.data"
+    matrix = as_coo(power_law_ratings(150, 100, 4000, random_state=0))
+    lines = zip(matrix.rows + 1, matrix.columns + 1, matrix.values, strict=True)
+    path.write_text("".join(f"{i}\t{j}\t{value:.3f}\t0\n" for i, j, value in lines))
+    return path
+
+
+@pytest.fixture
+def run_cli() -> Callable[..., int]:
+    """Run `daskpart` with these arguments in this process; gives its exit code."""
+    from daskpart import cli
+
+    def run(*arguments: object) -> int:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(argument) for argument in arguments])
+        code = stopped.value.code
+        assert isinstance(code, int)
+        return code
+
+    return run

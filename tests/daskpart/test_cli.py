@@ -1,0 +1,171 @@
+"""The command: help, errors, where it runs, what it reads, and `daskpart partition`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskpart
+from daskpart._cli import cluster, ratings, terminal
+from daskpart.containers import as_coo
+from daskpart.datasets import power_law_ratings, train_test_split_ratings
+from daskpart.errors import DaskpartWarning, InputError
+
+# help, version, errors
+
+
+def test_help_names_the_commands_and_a_first_line_to_type(capsys, run_cli):
+    assert run_cli("--help") == 0
+    out = capsys.readouterr().out
+    assert "daskpart fit mf python-source" in out
+    assert out.index("  fit") < out.index("  partition")
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (("fit", "mf"), ("--ranks", "--eta", "--cluster", "--checkpoint", "--resume", "--out")),
+        (("partition",), ("--parts", "--method", "--objective", "--epsilon", "--out")),
+    ],
+)
+def test_help_of_a_command_lists_its_options_with_defaults(command, options, capsys, run_cli):
+    assert run_cli(*command, "-h") == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in options) and "[default: " in out
+
+
+def test_version(capsys, run_cli):
+    assert run_cli("--version") == 0
+    assert capsys.readouterr().out == f"daskpart {daskpart.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("partition", "absent.mtx"), "absent.mtx: no such file"),
+        (("fit", "mf", "absent.data"), "'python-source'"),
+        (("fit", "mf", "x", "--resume"), "--resume needs --checkpoint"),
+        (("fit", "mf", "x", "--patience", "2"), "--patience needs --validation-fraction"),
+        (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
+        (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
+        (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use graph"),
+        (("fit", "mf"), "Missing argument 'RATINGS'"),
+        (("fit", "mf", "x", "--ranks", "0"), "not in the range x>=1"),
+        (("fit", "mf", "x", "--test-fraction", "1"), "not in the range 0<=x<1"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(arguments, words, capsys, run_cli):
+    assert run_cli(*arguments) == 2
+    told = capsys.readouterr().err
+    assert words in told and "Traceback" not in told
+
+
+def test_an_unwritable_folder_is_one_line_and_exit_code_1(rating_file, capsys, tmp_path, run_cli):
+    (tmp_path / "file").write_text("in the way")
+    outcome = run_cli(
+        "partition", rating_file, "--method", "block", "--out", tmp_path / "file" / "out"
+    )
+    assert outcome == 1
+    assert "file" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):
+    with terminal.warnings_as_lines():
+        warnings.warn("eta is clipped", DaskpartWarning, stacklevel=1)
+        with pytest.warns(RuntimeWarning):
+            warnings.warn("not ours", RuntimeWarning, stacklevel=1)
+    assert capsys.readouterr().err == "note: eta is clipped\n"
+
+
+# where it runs
+
+
+@pytest.mark.parametrize(
+    ("variables", "place", "speaks"),
+    [
+        ({}, (0, 1), True),
+        ({"PMI_RANK": "0", "PMI_SIZE": "6"}, (0, 6), False),
+        ({"PMI_RANK": "1", "PMI_SIZE": "6"}, (1, 6), True),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}, (5, 6), False),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, (0, 1), True),
+    ],
+)
+def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypatch):
+    for name in ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = terminal.MpiPlace.from_environment()
+    assert (found.rank, found.size) == place
+    assert found.speaks is speaks
+
+
+def test_mpi_needs_three_processes_and_mpiexec_needs_mpi():
+    with pytest.raises(InputError, match="has 2 processes: it needs at least 3"):
+        cluster.check_kind("mpi", terminal.MpiPlace(0, 2))
+    with pytest.raises(InputError, match="started 6 copies of this command"):
+        cluster.check_kind("none", terminal.MpiPlace(3, 6))
+    cluster.check_kind("mpi", terminal.MpiPlace(3, 6))
+
+
+def test_silence_hides_what_the_other_processes_say(capsys):
+    with terminal.silence_unless_speaking(terminal.MpiPlace(4, 6)):
+        print("said six times")
+    assert capsys.readouterr().out == ""
+
+
+# the input
+
+
+def test_held_out_ratings_are_those_of_the_python_function():
+    data = power_law_ratings(40, 30, 300, random_state=1)
+    split = ratings.hold_out(as_coo(data), 0.2, 0.25, seed=5)
+    train, test = train_test_split_ratings(data, 0.2, 5)
+    assert np.array_equal(split.test.values, as_coo(test).values)
+    assert split.train.nnz + split.validation.nnz == as_coo(train).nnz
+    assert split.validation.nnz == 60
+    assert ratings.hold_out(as_coo(data), 0, 0, seed=5).test is None
+
+
+def test_a_tensor_is_refused_with_its_number_of_modes(tmp_path):
+    path = tmp_path / "small.tns"
+    path.write_text("1 1 1 2.0\n2 2 2 3.0\n")
+    with pytest.raises(InputError, match="tensor of 3 modes"):
+        ratings.load(str(path))
+
+
+# daskpart partition
+
+
+@pytest.mark.parametrize("model", ["column-net", "row-net"])
+def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run_cli):
+    matrix = scipy.sparse.random_array((60, 40), density=0.08, rng=np.random.default_rng(0))
+    scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix.tocsr())
+    out = tmp_path / "out"
+    arguments = ("--parts", 3, "--model", model, "--seed", 7, "--out", out)
+    assert run_cli("partition", tmp_path / "matrix.npz", *arguments) == 0
+
+    expected = daskpart.partition(matrix, 3, model=model, random_state=7)
+    assert daskpart.Partition.load(out / "partition.npz") == expected
+    with (out / "assignment.csv").open() as file:
+        header, *lines = csv.reader(file)
+    assert header == ["row" if model == "column-net" else "column", "part"]
+    assert [int(part) for _, part in lines] == expected.assignment.tolist()
+    assert json.loads((out / "metrics.json").read_text())["metrics"]["parts"] == 3
+    page = (out / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 2 and "http" not in page.split("<body>")[1]
+    told = capsys.readouterr().out
+    assert "60 rows × 40 columns" in told and str(out / "report.html") in told
+
+
+def test_partition_without_pictures(tmp_path, rating_file, run_cli):
+    out = tmp_path / "out"
+    assert run_cli("partition", rating_file, "--method", "block", "--no-plots", "--out", out) == 0
+    assert not list(out.glob("*.png")) and (out / "report.html").exists()
+    with (out / "assignment.csv").open() as file:
+        assert next(csv.reader(file)) == ["user", "part"]
