@@ -17,7 +17,7 @@ import numpy as np
 import sparse
 import xarray
 
-from daskpart.errors import DaskpartWarning
+from daskpart.errors import DaskpartWarning, InputError
 
 
 def factorize(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -44,6 +44,23 @@ def factorize(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     code_of = np.zeros(highest + 1, index_dtype(len(labels)))
     code_of[labels] = np.arange(len(labels))
     return code_of[ids], labels
+
+
+def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """`values` (float64) in another type, and which of them are finite and fit it.
+
+    Raises
+    ------
+    InputError
+        The type is not one of real numbers.
+    """
+    if dtype.kind not in "fiu":
+        raise InputError(f"dtype={dtype}; values can be of a float or an integer type")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = values.astype(dtype)
+    good = np.isfinite(values)
+    good &= np.isfinite(cast) if dtype.kind == "f" else cast == values
+    return cast, good
 
 
 def index_dtype(extent: int) -> type[np.signedinteger]:

@@ -17,7 +17,7 @@ import xarray
 
 from daskpart.errors import InputError, ReadError
 
-from .assembly import labelled
+from .assembly import cast_values, labelled
 from .ratings import DIMS, Dialect, choose_columns
 from .streams import head, opened
 
@@ -125,9 +125,12 @@ def _from_frame(
         values = np.ones(len(frame), dtype)
     else:
         given = frame.iloc[:, columns[2]]
-        values = pandas.to_numeric(given, errors="coerce").to_numpy(dtype=dtype)
-        bad = np.flatnonzero(~np.isfinite(values))
-        if len(bad):
-            found = given.iloc[int(bad[0])]
-            raise ReadError(f"{place(int(bad[0]))}: expected a finite rating, found {found!r}")
+        numbers = pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
+        values, good = cast_values(numbers, dtype)
+        if not good.all():
+            first = int(np.argmin(good))
+            raise ReadError(
+                f"{place(first)}: expected a finite rating that {dtype} can hold, "
+                f"found {given.iloc[first]!r}"
+            )
     return labelled(codes[0], codes[1], values, (labels[0], labels[1]), DIMS, "rating", str(path))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,17 @@ from daskpart.errors import ReadError
 from .scanning import read_rows
 from .streams import head, opened
 
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _SPLITS = {"train": "train_idx", "validation": "val_idx", "test": "test_idx"}
 
 
@@ -81,6 +93,9 @@ def read_npz(path: Path) -> sp.csr_array | sparse.COO | xarray.Dataset:
         content = io.BytesIO(stream.read())
     if not content.getbuffer().nbytes:
         raise ReadError(f"{path}: the file is empty")
+    if not zipfile.is_zipfile(content):
+        raise ReadError(f"{path}: not an archive that can be read: it is no zip")
+    content.seek(0)
     try:
         with np.load(content, allow_pickle=False) as archive:
             keys = set(archive.files)
@@ -91,7 +106,7 @@ def read_npz(path: Path) -> sp.csr_array | sparse.COO | xarray.Dataset:
                 return _finite(sp.csr_array(sp.load_npz(content)), path)
             if "fill_value" in keys:
                 return _finite(_tensor(content, path), path)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, ReadError):
             raise
         raise ReadError(f"{path}: not an archive that can be read: {error}") from error

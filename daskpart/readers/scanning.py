@@ -23,11 +23,26 @@ import numpy as np
 from daskpart._jit import kernel
 from daskpart.errors import ReadError
 
+from .assembly import cast_values
 from .streams import CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
 _SEPARATOR, _LINE_END, _COMMENT = 1, 2, 3
 _POWERS_OF_TEN = 10.0 ** np.arange(23)
+
+
+@kernel
+def _power(text, position):
+    """The power of ten written at `position`, where it ends, and whether there is one."""
+    minus = position < len(text) and text[position] == 45
+    if position < len(text) and (minus or text[position] == 43):
+        position += 1
+    power, digits = 0, 0
+    while position < len(text) and 48 <= text[position] <= 57 and digits < 4:
+        power = power * 10 + (text[position] - 48)
+        digits += 1
+        position += 1
+    return (-power if minus else power), position, digits > 0
 
 
 @kernel
@@ -52,18 +67,9 @@ def _number(text, start, kind):
             break
         position += 1
     plain = 0 < digits <= 18
-    if plain and position < len(text) and (text[position] | 32) == 101:
-        position += 1
-        minus = position < len(text) and text[position] == 45
-        if position < len(text) and (minus or text[position] == 43):
-            position += 1
-        power, power_digits = 0, 0
-        while position < len(text) and 48 <= text[position] <= 57 and power_digits < 4:
-            power = power * 10 + (text[position] - 48)
-            power_digits += 1
-            position += 1
-        plain = power_digits > 0
-        exponent += -power if minus else power
+    if plain and position < len(text) and (text[position] | 32) == 101:  # e or E
+        power, position, plain = _power(text, position + 1)
+        exponent += power
     while position < len(text) and kind[text[position]] == 0:
         plain = False
         position += 1
@@ -137,6 +143,7 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
+        """How many rows there are."""
         return len(self.starts)
 
     def fail(self, row: int, problem: str) -> NoReturn:
@@ -144,6 +151,7 @@ class Rows:
         self.fail_at(int(self.starts[row]), problem)
 
     def fail_at(self, position: int, problem: str) -> NoReturn:
+        """As `fail`, for the line that holds byte `position` of the chunk."""
         line = self.lines_before + self.text.count(b"\n", 0, position) + 1
         begin = self.text.rfind(b"\n", 0, position) + 1
         end = self.text.find(b"\n", position)
@@ -180,9 +188,7 @@ class Rows:
         self, values: np.ndarray, what: str, dtype: np.dtype, rows: np.ndarray | None = None
     ) -> np.ndarray:
         """`values` as finite numbers of `dtype`; `rows` as in `ids`."""
-        with np.errstate(over="ignore"):
-            cast = values.astype(dtype)
-        good = np.isfinite(cast)
+        cast, good = cast_values(values, dtype)
         if not good.all():
             first = int(np.argmin(good))
             self.fail(

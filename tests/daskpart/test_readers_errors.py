@@ -148,6 +148,13 @@ def test_archives_that_are_something_else(tmp_path: Path) -> None:
     np.savez(path, weights=np.ones(3))
     with pytest.raises(ReadError, match=r"expected the keys of .* found \['weights'\]"):
         daskpart.read(path)
+    np.savez(path, adj_indptr=[0, 1, 5], adj_indices=[1])
+    with pytest.raises(ReadError, match="not an archive that can be read"):
+        daskpart.read(path)
+    with path.open("wb") as stream:
+        np.save(stream, np.ones(3))
+    with pytest.raises(ReadError, match="it is no zip"):
+        daskpart.read(path)
     np.savez(path, adj_indptr=np.array([{}], dtype=object))
     with pytest.raises(ReadError, match="not an archive that can be read"):
         daskpart.read(path)
@@ -157,6 +164,20 @@ def test_archives_that_are_something_else(tmp_path: Path) -> None:
     sp.save_npz(path, sp.csr_array(np.array([[1.0, np.nan]])))
     with pytest.raises(ReadError, match="expected finite values, found 1"):
         daskpart.read(path)
+
+
+def test_values_must_fit_the_type_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "u.data"
+    path.write_text("1\t2\t3\t9\n1\t3\t3.5\t9\n")
+    with pytest.raises(ReadError, match=r"line 2: .* that int8 can hold, found 3\.5"):
+        daskpart.read(path, dtype=np.int8)
+    with pytest.raises(InputError, match="dtype=object; values can be"):
+        daskpart.read(path, dtype=object)
+    path.write_text("1\t2\t3\t9\n1\t3\tnan\t9\n")
+    with pytest.raises(ReadError, match=r"line 2: .* that int8 can hold, found nan"):
+        daskpart.read(path, dtype=np.int8)
+    path.write_text("1\t2\t3\t9\n1\t3\t4\t9\n")
+    assert daskpart.read(path, dtype=np.int8).dtype == np.int8
 
 
 def test_extents_that_are_too_small(tmp_path: Path) -> None:
@@ -178,7 +199,7 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     path = tmp_path / "ratings.csv"
     path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
-    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating, found 'great'"):
+    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found 'great'"):
         daskpart.read(path)
     path.write_text("user,item,rating\nann,x,5\nbob,y,3,4,5\n")
     with pytest.raises(ReadError, match="line 3"):
