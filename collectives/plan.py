@@ -113,8 +113,9 @@ class Round:
             order = np.lexsort((item, destination, source))
             pair, item = (source * n_ranks + destination)[order], item[order]
         first = np.flatnonzero(np.diff(pair, prepend=-1))
-        sender, receiver = np.divmod(pair[first], n_ranks)
-        return cls(n_ranks, sender, receiver, np.append(first, len(item)), item)
+        sender, receiver = (ranks.astype(np.int32) for ranks in np.divmod(pair[first], n_ranks))
+        pointer = np.append(first, len(item))
+        return cls(n_ranks, sender, receiver, pointer, item.astype(np.int32))
 
     @property
     def n_messages(self) -> int:

@@ -13,17 +13,21 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from time import monotonic
+from functools import partial
+from time import monotonic, sleep
 from typing import Any
 
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future
+from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
+from distributed.scheduler import NoValidWorkerError
 
 from daskpart.errors import InputError, WorkerLostError
 
 _POLL_SECONDS = 0.5
+_LOOKS_AFTER_ERROR = 4
+_EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
 _ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for gone
 
 
@@ -60,7 +64,7 @@ class Cluster:
             self._watched(lambda: _all_finished(futures))
         for future in futures:
             if future.status == "error":
-                self.require_workers()  # a lost worker is the cause, the task's error its effect
+                self._require_workers_after(future.exception())
                 future.result()
             if future.status in ("cancelled", "lost"):
                 self.require_workers()
@@ -79,14 +83,13 @@ class Cluster:
         futures: list[Any] = [None] * len(values)
         for address in dict.fromkeys(self.placement):
             ranks = [r for r, place in enumerate(self.placement) if place == address]
-            held = self._watched(
-                lambda ranks=ranks, address=address: self.client.scatter(
-                    [values[r] for r in ranks], workers=[address], hash=False, asynchronous=True
-                )
-            )
+            held = self._watched(partial(self._scatter_to, address, [values[r] for r in ranks]))
             for rank, future in zip(ranks, held, strict=True):
                 futures[rank] = future
         return futures
+
+    def _scatter_to(self, address: str, values: list[Any]) -> Awaitable[list[Future]]:
+        return self.client.scatter(values, workers=[address], hash=False, asynchronous=True)
 
     def persist(self, collection: Any) -> list[Future]:
         """Compute a Dask collection on the cluster and keep it there; its keys in order."""
@@ -107,15 +110,20 @@ class Cluster:
         return list(answers.values())
 
     def close_run(self, futures: Sequence[Future], end: Callable[[], None]) -> None:
-        """Cancel what a run holds and end it on the workers, as far as the cluster answers."""
+        """Let go of what a run holds and end it on the workers, as far as the cluster answers."""
+        self.release(futures)
         with suppress(WorkerLostError):
-            self.cancel(futures)
             end()
 
-    def cancel(self, futures: Sequence[Future]) -> None:
-        """Let go of futures and of what they wait for, as far as the cluster still answers."""
-        if futures and self.client.status == "running":
-            self._answered(lambda: self.client.cancel(list(futures), asynchronous=True, force=True))
+    @staticmethod
+    def release(futures: Sequence[Future]) -> None:
+        """Let go of futures: what nobody else wants is forgotten, and does not begin any more.
+
+        Not `Client.cancel`: where a task on the way is wanted by no client (all but the last step
+        of an epoch), the scheduler fails an assertion in it and drops the whole client.
+        """
+        for future in futures:
+            future.release()
 
     def require_workers(self) -> None:
         """Raise WorkerLostError if a worker that holds ranks is gone."""
@@ -134,7 +142,22 @@ class Cluster:
 
     def _watched(self, begin: Callable[[], Awaitable[Any]]) -> Any:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
-        return self._polled(begin, _POLL_SECONDS, self.require_workers)
+        try:
+            return self._polled(begin, _POLL_SECONDS, self.require_workers)
+        except Exception as error:
+            self._require_workers_after(error)
+            raise
+
+    def _require_workers_after(self, error: Exception) -> None:
+        """Raise WorkerLostError instead where a lost worker is the cause and the error its effect.
+
+        The scheduler may notice the loss a moment after its effects, so look for a little while.
+        """
+        looks = _LOOKS_AFTER_ERROR if isinstance(error, _EFFECTS_OF_LOSS) else 1
+        for look in range(looks):
+            if look:
+                sleep(_POLL_SECONDS)
+            self.require_workers()
 
     def _answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
         """Result of a coroutine that must answer in a bounded time."""

@@ -270,7 +270,7 @@ class GraphCommunicator(Communicator):
             try:
                 self._cluster.wait(results)
             except BaseException:
-                self._cluster.cancel(results)
+                self._cluster.release(results)
                 raise
         position = 0
         for node in nodes:

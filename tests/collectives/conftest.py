@@ -1,0 +1,61 @@
+"""The transports as one fixture, and a small cluster of processes that the tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daskpart.collectives import Communicator, GraphCommunicator, LocalCommunicator
+
+# tests, worker processes (which inherit this path) and mpi_job.py import `exchange_text`
+sys.path.insert(0, str(Path(__file__).parent))
+
+TRANSPORTS = [
+    "local-threads",
+    "local-sequential",
+    "graph-threads",
+    "graph-synchronous",
+    pytest.param("graph-processes", marks=pytest.mark.cluster),
+]
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Any]:
+    """A client of two single-threaded worker processes; lost workers come back under a nanny."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture(params=TRANSPORTS)
+def make_communicator(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Communicator]]:
+    """Makes communicators of one transport; closes them at the end."""
+    made: list[Communicator] = []
+
+    def make(n_ranks: int) -> Communicator:
+        made.append(_make(request, n_ranks))
+        return made[-1]
+
+    yield make
+    for communicator in made:
+        communicator.close()
+
+
+def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
+    if request.param == "local-threads":
+        return LocalCommunicator(n_ranks)
+    if request.param == "local-sequential":
+        return LocalCommunicator(n_ranks, sequential=True)
+    if request.param == "graph-processes":
+        return GraphCommunicator(n_ranks, request.getfixturevalue("client"))
+    return GraphCommunicator(n_ranks, scheduler=request.param.removeprefix("graph-"))

@@ -1,0 +1,266 @@
+"""One text on every transport: the same bits, the plan's own counts, the same errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exchange_text import (
+    EPOCHS,
+    N_ITEMS,
+    QUANTITIES,
+    RANK_COUNTS,
+    assert_same_bits,
+    expected_counts,
+    first_rows,
+    random_connectivity,
+    run_exchange,
+    run_reference,
+)
+
+from daskpart.collectives import (
+    ANY,
+    MAX,
+    MIN,
+    SUM,
+    LocalCommunicator,
+    allreduce,
+    barrier,
+    expand,
+    expand_plan,
+    pack_rows,
+    place_rows,
+    reduce_plan,
+)
+from daskpart.errors import DivergenceError, InputError
+
+
+def add(left, right, *, factor=1):
+    return left + factor * right
+
+
+def identity(value):
+    return value.copy()
+
+
+def increment(value):
+    value += 1
+    return value
+
+
+def diverge_on_odd(value):
+    if value % 2:
+        raise DivergenceError(f"not finite: {value}")
+    return value
+
+
+@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
+def test_same_bits_and_counts_as_the_reference(make_communicator, n_ranks):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    found = run_exchange(make_communicator(n_ranks), connectivity)
+    assert_same_bits(run_reference(connectivity), found)
+    for name, count in expected_counts(connectivity).items():
+        np.testing.assert_array_equal(found["counts"][name], count, err_msg=name)
+    epoch = [("reduce", 0), ("reduce", 0), ("expand", 0), ("allreduce", 0), ("allreduce", 1)]
+    assert sorted(found["labels"]) == sorted(EPOCHS * epoch)
+
+
+def test_another_order_of_ranks_gives_other_bits():
+    """The rows are unequal enough for the test above to see a wrong order."""
+    rows = [first_rows(np.arange(N_ITEMS), rank) for rank in range(5)]
+    assert SUM.fold(rows).tobytes() != SUM.fold(rows[::-1]).tobytes()
+
+
+def test_allreduce_and_barrier(make_communicator):
+    communicator = make_communicator(3)
+    numbers = communicator.values([3, 5, 4])
+    assert allreduce(communicator, numbers).result() == 12
+    assert allreduce(communicator, numbers, MAX).result() == 5
+    assert allreduce(communicator, numbers, MIN).result() == 3
+    flags = communicator.values([np.array([r == 1, False]) for r in range(3)])
+    assert allreduce(communicator, flags, ANY).result().tolist() == [True, False]
+    result = allreduce(communicator, numbers)
+    assert type(result.result()) is int
+    summed = communicator.map(add, numbers, result, factor=2)
+    assert communicator.gather(summed) == [27, 29, 28]
+    barrier(communicator)
+    assert communicator.counters.of("barrier")["messages_sent"].tolist() == [2, 1, 1]
+    assert communicator.counters.rows_sent.sum() == 0
+
+
+def test_counters_see_what_was_packed(make_communicator):
+    """Bytes are those of the arrays that travelled, not of the state."""
+    communicator = make_communicator(3)
+    connectivity = random_connectivity(20, 3, seed=0)
+    plan = expand_plan(connectivity)
+    items = communicator.values([np.arange(20)] * 3)
+    prepared = communicator.prepare(plan, items, label="halves")
+    rows = communicator.values([np.zeros((20, 4)) for _ in range(3)])
+    rows = expand(communicator, prepared, rows, _pack_halves, _ignore)
+    communicator.settle(rows)
+    counts = communicator.counters.of("halves")
+    statistics = plan.statistics()
+    assert counts["bytes_sent"].tolist() == (8 * statistics.per_rank("rows_sent")).tolist()
+    assert counts["bytes_received"].tolist() == (8 * statistics.per_rank("rows_received")).tolist()
+    np.testing.assert_array_equal(communicator.counters.traffic("halves"), plan.traffic())
+    assert (communicator.counters.seconds_computing > 0).all()
+    communicator.counters.reset()
+    assert all(getattr(communicator.counters, name).sum() == 0 for name in QUANTITIES)
+
+
+def _pack_halves(rows, positions):
+    return rows[positions, :2].astype(np.float32)
+
+
+def _ignore(rows, inbox):
+    return rows
+
+
+def test_what_the_caller_holds_is_never_overwritten(make_communicator):
+    communicator = make_communicator(2)
+    given = [np.zeros(3), np.zeros(3)]
+    state = communicator.update(increment, communicator.values(given))
+    assert [array.sum() for array in given] == [0, 0]
+    before = communicator.gather(state)
+    state = communicator.update(increment, state)
+    after = communicator.gather(state)
+    assert [array.tolist() for array in before] == [[1, 1, 1]] * 2
+    assert [array.tolist() for array in after] == [[2, 2, 2]] * 2
+
+
+def test_local_update_works_in_place():
+    with LocalCommunicator(2) as communicator:
+        state = communicator.map(identity, communicator.values([np.zeros(3), np.zeros(3)]))
+        arrays = state.content
+        assert all(
+            new is old
+            for new, old in zip(communicator.update(increment, state).content, arrays, strict=True)
+        )
+
+
+def test_messages_keep_what_was_posted(make_communicator):
+    """A state may be overwritten between post and collect, even if `pack` gives a view."""
+    communicator = make_communicator(2)
+    connectivity = _one_item_of_two_ranks()
+    items = communicator.values([np.array([0]), np.array([0])])
+    prepared = communicator.prepare(expand_plan(connectivity), items)
+    state = communicator.map(
+        identity, communicator.values([np.full((1, 1), 5.0), np.zeros((1, 1))])
+    )
+    pending = communicator.post(prepared.rounds[0], state, _pack_all_as_view)
+    state = communicator.update(increment, state)
+    state = communicator.collect(pending, state, place_rows)
+    assert [float(rows[0, 0]) for rows in communicator.gather(state)] == [6.0, 5.0]
+
+
+def _pack_all_as_view(rows, positions):
+    return rows[:]
+
+
+def _one_item_of_two_ranks():
+    connectivity = random_connectivity(1, 2, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 2]), np.array([0, 1], dtype=np.int32)
+    connectivity.owners = np.array([0], dtype=np.int32)
+    return connectivity
+
+
+def test_errors_name_the_rank_and_keep_their_type(make_communicator):
+    communicator = make_communicator(4)
+    numbers = communicator.values([0, 2, 3, 4])
+    with pytest.raises(DivergenceError, match="not finite: 3") as caught:
+        communicator.gather(communicator.map(diverge_on_odd, numbers))
+    assert any("on rank 2" in note for note in caught.value.__notes__)
+    assert communicator.gather(numbers) == [0, 2, 3, 4]  # it goes on
+
+
+def test_ranks_that_disagree(make_communicator):
+    communicator = make_communicator(3)
+    shapes = communicator.values([np.zeros(2), np.zeros(3), np.zeros(2)])
+    with pytest.raises(InputError, match=r"Ranks 0 and 1 disagree.*\(2,\).*\(3,\)"):
+        allreduce(communicator, shapes).result()
+    dtypes = communicator.values([np.zeros(2), np.zeros(2), np.zeros(2, dtype=np.float32)])
+    with pytest.raises(InputError, match=r"Ranks 0 and 2 disagree.*float64.*float32"):
+        allreduce(communicator, dtypes).result()
+
+    connectivity = random_connectivity(1, 3, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 3]), np.arange(3, dtype=np.int32)
+    connectivity.owners = np.array([0], dtype=np.int32)
+    items = communicator.values([np.array([0])] * 3)
+    prepared = communicator.prepare(reduce_plan(connectivity), items)
+    rows = communicator.values([np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 3))])
+    with pytest.raises(InputError, match=r"Ranks 1 and 2 disagree.*to rank 0.*\(2,\).*\(3,\)"):
+        pending = communicator.post(prepared.rounds[0], rows, pack_rows)
+        communicator.gather(communicator.collect(pending, rows, place_rows))
+    with pytest.raises(InputError, match=r"Rank [12] packed an array of shape"):
+        rows = communicator.values([np.zeros((1, 2))] * 3)
+        pending = communicator.post(prepared.rounds[0], rows, _pack_nothing)
+        communicator.gather(communicator.collect(pending, rows, place_rows))
+
+
+def _pack_nothing(rows, positions):
+    return rows[:0]
+
+
+def test_plans_that_do_not_fit(make_communicator):
+    communicator = make_communicator(3)
+    items = communicator.values([np.arange(N_ITEMS)] * 3)
+    with pytest.raises(InputError, match="for 4 ranks, the communicator has 3"):
+        communicator.prepare(expand_plan(random_connectivity(N_ITEMS, 4, seed=0)), items)
+    plan = expand_plan(random_connectivity(N_ITEMS, 3, seed=0))
+    lacking = communicator.values([np.arange(N_ITEMS), np.arange(N_ITEMS), np.arange(2)])
+    with pytest.raises(InputError, match=r"Rank 2 .* item .* its numbering lacks it"):
+        communicator.settle(communicator.prepare(plan, lacking).rounds[0].messages)
+    twice = communicator.values([np.array([0, 1, 1])] * 3)
+    with pytest.raises(InputError, match="names item 1 twice"):
+        communicator.settle(communicator.prepare(plan, twice).rounds[0].messages)
+
+
+def test_misuse_is_told_at_once(make_communicator):
+    communicator, other = make_communicator(2), make_communicator(2)
+    values = communicator.values([np.zeros(1), np.ones(1)])
+    with pytest.raises(InputError, match="2 ranks need as many values, got 3"):
+        communicator.values([1, 2, 3])
+    with pytest.raises(InputError, match="not a per-rank value"):
+        communicator.map(add, values, 3)
+    with pytest.raises(InputError, match="pass those by position"):
+        communicator.map(add, values, right=values)
+    with pytest.raises(InputError, match="another communicator"):
+        other.map(identity, values)
+    state = communicator.update(increment, values)
+    with pytest.raises(InputError, match="given to update or collect before"):
+        communicator.map(identity, values)
+    items = communicator.values([np.array([0]), np.array([0])])
+    prepared = communicator.prepare(expand_plan(_one_item_of_two_ranks()), items)
+    pending = communicator.post(prepared.rounds[0], state, pack_rows)
+    state = communicator.collect(pending, state, place_rows)
+    with pytest.raises(InputError, match="collected before"):
+        communicator.collect(pending, state, place_rows)
+    communicator.close()
+    with pytest.raises(InputError, match="closed"):
+        communicator.map(identity, state)
+
+
+@pytest.mark.parametrize("n_ranks", [0, -1, 1.5, True, "4"])
+def test_bad_numbers_of_ranks(n_ranks):
+    with pytest.raises(InputError, match="positive integer"):
+        LocalCommunicator(n_ranks)
+
+
+def test_many_ranks_in_the_simulator():
+    """512 ranks one after another: the plan's counts, and a clock that knows who waits."""
+    connectivity = random_connectivity(60, 512, seed=1)
+    plan = reduce_plan(connectivity)
+    with LocalCommunicator(512, sequential=True) as communicator:
+        items = communicator.values([np.arange(60)] * 512)
+        rows = communicator.map(_ones, items)
+        prepared = communicator.prepare(plan, items)
+        pending = communicator.post(prepared.rounds[0], rows, pack_rows)
+        communicator.collect(pending, rows, _ignore)
+        counters = communicator.counters
+        np.testing.assert_array_equal(counters.traffic(), plan.traffic())
+        owners = np.unique(plan.rounds[0].destination)
+        assert (counters.seconds_blocked[owners] >= 0).all()
+        assert counters.seconds_blocked.sum() > 0
+
+
+def _ones(items):
+    return np.ones((len(items), 1))

@@ -1,0 +1,63 @@
+"""Counters, and the measures of many processes that fill them exactly once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart.collectives import Counters
+from daskpart.collectives.transports.measures import Measures
+
+
+def filled():
+    counters = Counters(3)
+    counters.record_round("reduce", 0, np.array([1, 2]), np.array([0, 0]), [4, 5], [40, 50])
+    counters.record_round("expand", 0, np.array([0]), np.array([2]), [7], [70])
+    return counters
+
+
+def test_totals_labels_and_traffic():
+    counters = filled()
+    assert counters.messages_sent.tolist() == [1, 1, 1]
+    assert counters.messages_received.tolist() == [2, 0, 1]
+    assert counters.rows_sent.tolist() == [7, 4, 5]
+    assert counters.bytes_received.tolist() == [90, 0, 70]
+    assert counters.labels == ["reduce", "expand"]
+    assert counters.of("reduce")["bytes_sent"].tolist() == [0, 40, 50]
+    assert counters.of("reduce")["rows_received"].tolist() == [9, 0, 0]
+    assert counters.of("nothing")["rows_sent"].tolist() == [0, 0, 0]
+    assert counters.traffic().tolist() == [[0, 0, 7], [4, 0, 0], [5, 0, 0]]
+    assert counters.traffic("expand").tolist() == [[0, 0, 7], [0, 0, 0], [0, 0, 0]]
+    assert counters.traffic("nothing").sum() == 0
+    record = counters.rounds[0]
+    assert (record.label, record.index) == ("reduce", 0)
+    assert record.messages_received.tolist() == [2, 0, 0]
+
+
+def test_printing_and_reset():
+    counters = filled()
+    text = repr(counters)
+    assert "3 ranks, 2 rounds" in text and "bytes sent" in text
+    assert text.splitlines()[-1].split()[:7] == ["all", "3", "3", "16", "16", "160", "160"]
+    assert "<table>" in counters._repr_html_()
+    assert counters.to_dict()["rows_sent"] == [7, 4, 5]
+    counters.reset()
+    assert counters.to_dict()["rows_sent"] == [0, 0, 0]
+    assert counters.rounds == [] and counters.labels == []
+
+
+def test_measures_arrive_in_pieces_and_twice():
+    measures = Measures(Counters(3))
+    measures.expect(4, "reduce", 0, np.array([1, 2]), np.array([0, 0]))
+    measures.expect_star(5, "allreduce")
+    measures.add({(4, 1, 0): (4, 40), (3, 1): 0.5})
+    assert measures.counters.rounds == []
+    measures.add({(4, 2, 0): (5, 50), (3, 1): 0.5, (4, 1, 0): (4, 40)})
+    measures.add({(4, 2, 0): (5, 50), (4, 1, 0): (4, 40)})
+    assert measures.counters.bytes_sent.tolist() == [0, 40, 50]
+    assert measures.counters.seconds_computing.tolist() == [0.0, 0.5, 0.0]
+    measures.add_wait(2.0)
+    measures.add_wait(1.0)
+    assert measures.counters.seconds_blocked.tolist() == [3.0, 2.5, 3.0]
+    measures.add({(5, 1, 0): (0, 8), (5, 2, 0): (0, 8), (6, 0, 1): (0, 8), (6, 0, 2): (0, 8)})
+    assert measures.counters.messages_sent.tolist() == [2, 2, 2]
+    assert measures.counters.labels == ["reduce", "allreduce"]

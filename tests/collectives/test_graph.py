@@ -1,0 +1,311 @@
+"""The graph transport: lazy, as many tasks as the plan says, pinned, cut when settled, leaving nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+
+import dask
+import numpy as np
+import pytest
+from exchange_text import N_ITEMS, items_of_ranks, random_connectivity
+
+from daskpart.collectives import (
+    GraphCommunicator,
+    LocalCommunicator,
+    allreduce,
+    communicator_for,
+    expand,
+    expand_plan,
+    pack_rows,
+    place_rows,
+    reduce,
+    reduce_plan,
+)
+from daskpart.collectives.transports import ledger
+from daskpart.collectives.transports.cluster import place_ranks
+from daskpart.errors import InputError, WorkerLostError
+
+ran: list[str] = []
+
+
+def noted(value):
+    ran.append("noted")
+    return value + 1
+
+
+def doubled(value):
+    return 2 * value
+
+
+def ones(items):
+    return np.ones((len(items), 2))
+
+
+def process_of(value):
+    return os.getpid()
+
+
+def asleep(value, seconds):
+    time.sleep(seconds)
+    return value
+
+
+def tasks_on_scheduler(dask_scheduler):
+    return sorted(map(str, dask_scheduler.tasks))
+
+
+@pytest.fixture
+def threads():
+    with GraphCommunicator(3, scheduler="threads") as communicator:
+        yield communicator
+
+
+def prepared_exchange(communicator, seed=3):
+    connectivity = random_connectivity(N_ITEMS, communicator.n_ranks, seed)
+    items = communicator.values(items_of_ranks(connectivity))
+    plans = [expand_plan(connectivity), reduce_plan(connectivity)]
+    return plans, communicator.prepare_all(plans, items), communicator.map(ones, items)
+
+
+def n_tasks(communicator, values):
+    return len(communicator.collection(values).__dask_graph__())
+
+
+def test_nothing_runs_until_asked(threads):
+    ran.clear()
+    state = threads.map(noted, threads.values([1, 2, 3]))
+    total = allreduce(threads, state)
+    assert ran == []
+    assert total.result() == 9
+    assert ran == ["noted"] * 3
+    assert threads.gather(state) == [2, 3, 4]
+    assert (
+        ran == ["noted"] * 3
+    )  # the state was still in use, so it was kept when the sum was asked for
+
+
+def test_as_many_tasks_as_the_plan_says(threads):
+    (expand_given, reduce_given), (prepared_expand, prepared_reduce), rows = prepared_exchange(
+        threads
+    )
+    threads.settle(rows, prepared_expand.rounds[0].messages)
+    settled = 2 * threads.n_ranks
+    rows = reduce(threads, prepared_reduce, rows)
+    steps = reduce_given.total_messages + threads.n_ranks
+    assert n_tasks(threads, rows) == steps + settled
+    rows = expand(threads, prepared_expand, rows)
+    steps += expand_given.total_messages + threads.n_ranks
+    assert n_tasks(threads, rows) == steps + settled
+    threads.settle(rows)
+    assert n_tasks(threads, rows) == threads.n_ranks
+
+
+def test_epochs_keep_the_graph_small(threads):
+    _, (prepared_expand, prepared_reduce), rows = prepared_exchange(threads)
+    sizes = []
+    for _ in range(3):
+        rows = expand(threads, prepared_expand, reduce(threads, prepared_reduce, rows))
+        sizes.append(n_tasks(threads, rows))
+        rows = threads.settle(rows)
+    assert sizes[1] == sizes[2] < sizes[0]
+    gc.collect()
+    assert len(threads._settled) == 3  # items are not: rows, messages, and what values gave out
+
+
+def test_work_in_flight_is_kept_when_something_else_is_asked(threads):
+    """A posted message and a state are not computed twice because a sum was wanted in between."""
+    _, (prepared_expand, _), rows = prepared_exchange(threads)
+    ran.clear()
+    rows = threads.map(noted, rows)
+    pending = threads.post(prepared_expand.rounds[0], rows, pack_rows)
+    allreduce(threads, threads.map(np.sum, rows)).result()
+    rows = threads.collect(pending, rows, place_rows)
+    threads.gather(rows)
+    assert ran == ["noted"] * 3
+
+
+def test_a_task_that_runs_twice_counts_once(threads):
+    plans, (prepared_expand, _), rows = prepared_exchange(threads)
+    rows = expand(threads, prepared_expand, rows)
+    first = dask.compute(threads.collection(rows), scheduler="threads")[0]
+    again = threads.gather(rows)
+    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+    dask.compute(threads.collection(threads.map(doubled, rows)))
+    sent = threads.counters.messages_sent
+    assert sent.tolist() == plans[0].statistics().per_rank("messages_sent").tolist()
+    assert [record.label for record in threads.counters.rounds] == ["expand"]
+
+
+def test_values_from_a_dask_collection(threads):
+    import dask.array as da
+
+    blocks = da.arange(6, chunks=2)
+    for communicator in (threads, LocalCommunicator(3)):
+        values = communicator.map(doubled, communicator.values(blocks))
+        assert [block.tolist() for block in communicator.gather(values)] == [
+            [0, 2],
+            [4, 6],
+            [8, 10],
+        ]
+        with pytest.raises(InputError, match="3 ranks need as many values, got 2"):
+            communicator.values(da.arange(4, chunks=2))
+
+
+def test_a_closed_run_keeps_nothing(threads):
+    state = threads.settle(threads.map(noted, threads.values([1, 2, 3])))
+    threads.map(noted, state)
+    threads.close()
+    assert threads.run_id not in ledger.open_runs()
+    ledger.record(threads.run_id, (9, 0), 1.0)  # a straggler
+    assert threads.run_id not in ledger.open_runs()
+    assert (threads.counters.seconds_computing > 0).all()
+
+
+def test_what_cannot_be_placed():
+    with pytest.raises(InputError, match="allowed are 'threads'"):
+        GraphCommunicator(2, scheduler="sideways")
+    with pytest.raises(InputError, match="needs a Dask client"):
+        GraphCommunicator(2, scheduler="threads", placement=["a", "b"])
+    with (
+        GraphCommunicator(2, scheduler="threads") as communicator,
+        pytest.raises(InputError, match="no workers to replace"),
+    ):
+        communicator.replaced()
+
+
+def test_workers_in_order_of_their_names():
+    class Client:
+        def __init__(self, names):
+            self.names = names
+
+        def scheduler_info(self):
+            return {"workers": {f"tcp://{i}": {"name": n} for i, n in enumerate(self.names)}}
+
+    assert place_ranks(Client([10, 2, 3]), 4) == ["tcp://1", "tcp://2", "tcp://0", "tcp://1"]
+    assert place_ranks(Client(["w10", "w9"]), 2) == ["tcp://1", "tcp://0"]
+    with pytest.raises(InputError, match="no workers"):
+        place_ranks(Client([]), 2)
+
+
+def test_transports_by_name():
+    assert isinstance(communicator_for("auto", 2), LocalCommunicator)
+    assert isinstance(communicator_for("local", 2), LocalCommunicator)
+    graph = communicator_for("graph", 2)
+    assert isinstance(graph, GraphCommunicator) and graph.scheduler == "threads"
+    with pytest.raises(InputError, match="'pigeon'; allowed are auto, local, graph"):
+        communicator_for("pigeon", 2)
+
+
+@pytest.mark.cluster
+def test_ranks_stay_where_they_are_placed(client):
+    pids = client.run(os.getpid)
+    with GraphCommunicator(5, client) as communicator:
+        expected = [pids[address] for address in communicator.placement]
+        assert len(set(expected)) == 2  # more ranks than workers
+        state = communicator.map(process_of, communicator.values(list(range(5))))
+        collection = communicator.collection(state)
+        assert client.compute(collection, sync=True) == expected
+        assert communicator.gather(state) == expected
+        assert communicator.gather(communicator.map(process_of, state)) == expected
+        turned = communicator.placement[::-1]
+    with GraphCommunicator(5, client, placement=turned) as communicator:
+        state = communicator.map(process_of, communicator.values(list(range(5))))
+        assert communicator.gather(state) == expected[::-1]
+    with pytest.raises(InputError, match="unknown"):
+        GraphCommunicator(2, client, placement=["tcp://nowhere:1", turned[0]])
+    with pytest.raises(InputError, match="4 names"):
+        GraphCommunicator(5, client, placement=turned[:4])
+
+
+@pytest.mark.cluster
+def test_the_current_client_is_taken(client):
+    with communicator_for("auto", 2) as communicator:
+        assert isinstance(communicator, GraphCommunicator)
+        assert communicator.placement is not None
+
+
+@pytest.mark.cluster
+def test_collections_on_a_cluster(client):
+    import dask.array as da
+
+    blocks = client.persist(da.arange(6, chunks=2))
+    with GraphCommunicator(3, client) as communicator:
+        values = communicator.map(doubled, communicator.values(blocks))
+        assert [block.tolist() for block in communicator.gather(values)] == [
+            [0, 2],
+            [4, 6],
+            [8, 10],
+        ]
+
+
+@pytest.mark.cluster
+def test_nothing_is_left_on_the_cluster(client):
+    with GraphCommunicator(3, client) as communicator:
+        _, (prepared_expand, prepared_reduce), rows = prepared_exchange(communicator)
+        rows = communicator.settle(reduce(communicator, prepared_reduce, rows))
+        rows = expand(communicator, prepared_expand, rows)
+        communicator.gather(rows)
+        run = communicator.run_id
+    assert all(run not in key for key in _left_over(client, run))
+    assert all(run not in runs for runs in client.run(ledger.open_runs).values())
+
+
+def _left_over(client, run):
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:  # futures are released by messages
+        left = client.run_on_scheduler(tasks_on_scheduler)
+        if not any(run in key for key in left):
+            break
+        time.sleep(0.05)
+    return left
+
+
+@pytest.mark.cluster
+def test_ctrl_c_leaves_nothing(client):
+    with GraphCommunicator(3, client) as communicator:
+        state = communicator.map(asleep, communicator.values([1, 2, 3]), seconds=0.4)
+        timer = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            communicator.settle(state)
+        timer.join()
+        run = communicator.run_id
+    assert all(run not in key for key in _left_over(client, run))
+
+
+@pytest.mark.cluster
+def test_a_lost_worker_is_an_error_and_the_run_goes_on(client):
+    """A worker dies in mid-step; from the last state kept the result is what it would have been."""
+    client.wait_for_workers(2)
+    communicator = GraphCommunicator(3, client)
+    kept = communicator.gather(communicator.map(doubled, communicator.values([1, 2, 3])))
+    asked = communicator.map(asleep, communicator.values(kept), seconds=1.5)
+    victim = communicator.placement[1]
+    pid = client.run(os.getpid)[victim]
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    begin = time.monotonic()
+    with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1\."):
+        communicator.settle(asked)
+    assert time.monotonic() - begin < 10
+    with communicator.replaced() as successor:
+        assert communicator.closed
+        assert victim not in successor.placement
+        state = successor.map(doubled, successor.values(kept))
+        assert allreduce(successor, state).result() == 24
+        assert successor.counters.messages_sent.sum() == 4
+    client.wait_for_workers(2)
+
+
+@pytest.mark.cluster
+def test_values_that_the_cluster_forgot(client):
+    client.wait_for_workers(2)
+    with GraphCommunicator(3, client) as communicator:
+        state = communicator.settle(communicator.map(doubled, communicator.values([1, 2, 3])))
+        client.restart()
+        with pytest.raises(WorkerLostError):
+            communicator.gather(communicator.map(doubled, state))
+    client.wait_for_workers(2)

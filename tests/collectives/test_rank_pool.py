@@ -1,0 +1,99 @@
+"""The thread pool of the local transport: which error is raised, and that no thread runs on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from daskpart.collectives import LocalCommunicator
+from daskpart.collectives.transports.rank_pool import RankPool
+from daskpart.errors import InputError
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_results_stand_in_rank_order(n_threads):
+    pool = RankPool(9, n_threads)
+    assert pool.run(lambda rank: rank * rank) == [rank * rank for rank in range(9)]
+    assert pool.seconds.shape == (9,)
+    pool.close()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_the_lowest_failing_rank_is_told(n_threads):
+    pool = RankPool(8, n_threads)
+
+    def fail_late_and_early(rank):
+        if rank == 2:
+            time.sleep(0.02)  # the higher rank fails first
+        if rank >= 2:
+            raise ValueError(f"rank {rank} is unwell")
+        return rank
+
+    for _ in range(5):
+        with pytest.raises(ValueError, match="rank 2 is unwell") as caught:
+            pool.run(fail_late_and_early)
+        assert caught.value.__notes__[0].startswith("on rank 2")
+    assert pool.run(lambda rank: rank) == list(range(8))
+    pool.close()
+
+
+def test_an_interrupt_waits_for_the_threads():
+    """Ctrl-C: when it reaches the caller, no helper is at work and no further rank begins."""
+    pool = RankPool(40, 2)
+    at_work: set[int] = set()
+    begun: list[int] = []
+
+    def step(rank):
+        begun.append(rank)
+        at_work.add(rank)
+        time.sleep(0.05)
+        at_work.discard(rank)
+
+    timer = threading.Timer(0.12, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(step)
+    helpers_at_work = len(at_work) - 1  # the interrupted rank is the caller's own
+    n_begun = len(begun)
+    time.sleep(0.15)
+    assert helpers_at_work <= 0
+    assert len(begun) == n_begun < 40
+    timer.join()
+    pool.close()
+
+
+def test_an_interrupt_while_waiting_for_a_helper():
+    pool = RankPool(2, 2)
+    main, finished = threading.main_thread(), []
+
+    def step(rank):
+        if threading.current_thread() is not main:
+            time.sleep(0.4)
+            finished.append(rank)
+        else:
+            time.sleep(0.05)  # lets a helper take the other rank
+
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(step)
+    assert len(finished) == 1
+    timer.join()
+    pool.close()
+
+
+def test_threads_are_bounded_and_end():
+    before = threading.active_count()
+    with LocalCommunicator(64) as communicator:
+        assert communicator.n_threads <= (os.cpu_count() or 1)
+        communicator.map(time.sleep, communicator.values([0.001] * 64))
+        assert threading.active_count() - before < communicator.n_threads + 1
+    assert threading.active_count() <= before
+    assert LocalCommunicator(4, sequential=True).n_threads == 1
+    assert LocalCommunicator(4, n_threads=1).n_threads == 1
+    with pytest.raises(InputError, match="n_threads must be at least 1"):
+        LocalCommunicator(4, n_threads=0)
