@@ -194,9 +194,10 @@ def _searched(
         assignment = _checked_answer(answer, hypergraph.n_vertices, n_parts, cutter.name)
     if not polish or n_parts == 1:
         return assignment
-    allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
+    most = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
+    least = math.floor((1 - epsilon) * hypergraph.total_weight / n_parts)
     return polish_parts(
-        hypergraph, assignment, tolls, allowed, random_state=random_state, fixed=fixed
+        hypergraph, assignment, tolls, (least, most), random_state=random_state, fixed=fixed
     )
 
 

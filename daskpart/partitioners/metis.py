@@ -6,8 +6,8 @@
 
 On edges METIS minimises its communication volume: connectivity - 1 came out 4 to 15 % lower than
 with its edge cut. On stars it minimises the edge cut: the volume of stars with thousands of rays
-took 25 times as long (ml-1m, K = 64) for 0.8 %. Where pymetis has no wheel, the same graph goes to a
-hypergraph engine as nets of two pins.
+took 25 times as long (ml-1m, K = 64) for 0.8 %. Where pymetis has no wheel, the same graph goes to
+a hypergraph engine as nets of two pins.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ def _call_metis(
         vweights=(graph.vertex_weights // scale).astype(np.int32),
         eweights=np.clip(graph.net_costs[edges], 1, 2**20).astype(np.int32),
         options=options,
-        recursive=False,
+        recursive=not on_edges and n_parts <= 8,  # volume is for METIS's k-way only
     )
     return np.asarray(parts, np.int32)

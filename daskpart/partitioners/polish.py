@@ -110,7 +110,8 @@ def _one_round(
     tolls: NDArray,
     assignment: NDArray,
     load: NDArray,
-    allowed: int,
+    least: int,
+    most: int,
     slot_pointer: NDArray,
     slot_parts: NDArray,
     slot_counts: NDArray,
@@ -123,6 +124,8 @@ def _one_round(
     fallen = 0
     for vertex in order:
         own = assignment[vertex]
+        if load[own] - weights[vertex] < least:
+            continue
         vertex_nets = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
         base, n_seen = _gains(
             vertex_nets, own, costs, tolls, slot_pointer, slot_parts, slot_counts, used, bonus, seen
@@ -132,7 +135,7 @@ def _one_round(
             part = seen[place]
             gain = base + bonus[part]
             bonus[part] = -1
-            if part == own or load[part] + weights[vertex] > allowed or gain <= 0:
+            if part == own or load[part] + weights[vertex] > most or gain <= 0:
                 continue
             if gain > best_gain or (gain == best_gain and load[part] < load[best]):
                 best, best_gain = part, gain
@@ -166,7 +169,7 @@ def polish(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
     tolls: NDArray[np.int64],
-    allowed: int,
+    bounds: tuple[int, int],
     *,
     random_state: int = 0,
     fixed: NDArray[np.int32] | None = None,
@@ -181,8 +184,9 @@ def polish(
         Where to start; it is not changed.
     tolls : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
-    allowed : int
-        No part grows past this weight. A part that starts heavier only shrinks.
+    bounds : (int, int)
+        No part shrinks below the first weight or grows past the second. Without the first, light
+        parts are emptied: λ falls where there are fewer parts, but a rank would idle.
     fixed : int32[n_vertices], optional
         Vertices with a part here (not -1) stay where they are.
     max_rounds : int
@@ -213,7 +217,7 @@ def polish(
             tolls,
             polished,
             load,
-            allowed,
+            *bounds,
             slot_pointer,
             *slots,
         )

@@ -1,0 +1,105 @@
+"""METIS: the graph it is given, what it gives back, and the engine that stands in for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daskpart.connectivity import Connectivity
+from daskpart.errors import EngineError, InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners import metis, partition
+from daskpart.partitions import Partition
+
+needs_pymetis = pytest.mark.skipif(not metis.is_installed(), reason="pymetis has no wheel here")
+
+
+def ring(n_vertices: int) -> Hypergraph:
+    ends = np.stack([np.arange(n_vertices), (np.arange(n_vertices) + 1) % n_vertices], axis=1)
+    return Hypergraph.from_nets(np.arange(0, 2 * n_vertices + 1, 2), ends.ravel(), n_vertices)
+
+
+def clusters(n_clusters: int = 4, size: int = 25) -> Hypergraph:
+    """Dense nets inside clusters, one large net across, an empty net, an isolated vertex."""
+    rng = np.random.default_rng(0)
+    nets = [
+        cluster * size + rng.choice(size, 6, replace=False)
+        for cluster in range(n_clusters)
+        for _ in range(60)
+    ]
+    nets += [np.arange(0, n_clusters * size, 7), np.array([], int)]
+    pointer = np.concatenate([[0], np.cumsum([len(net) for net in nets])])
+    return Hypergraph.from_nets(pointer, np.concatenate(nets), n_clusters * size + 1)
+
+
+def test_nets_of_two_pins_are_edges_and_larger_ones_stars():
+    edges = Hypergraph.from_nets([0, 2, 3, 5], [0, 1, 2, 1, 2], 4, net_costs=[5, 6, 7])
+    graph = metis.two_pin_graph(edges)
+    assert (graph.n_vertices, graph.pins.tolist()) == (4, [0, 1, 1, 2])
+    assert graph.net_costs.tolist() == [5, 7]
+    star = metis.two_pin_graph(
+        Hypergraph.from_nets([0, 3, 5], [0, 1, 2, 1, 3], 4, [9, 8, 7, 6], net_costs=[2, 3])
+    )
+    assert star.pins.reshape(-1, 2).tolist() == [[0, 4], [1, 4], [2, 4], [1, 5], [3, 5]]
+    assert star.vertex_weights.tolist() == [9, 8, 7, 6, 0, 0]
+    assert star.net_costs.tolist() == [2, 2, 2, 3, 3]
+
+
+@needs_pymetis
+def test_a_ring_is_cut_in_as_few_places_as_parts():
+    hypergraph = ring(40)
+    parts = metis.metis_parts(hypergraph, 4)
+    partition_found = Partition(parts, 4)
+    assert Connectivity.from_partition(hypergraph, partition_found).cut_net() == 4
+    assert partition_found.imbalance <= 0.1
+
+
+@needs_pymetis
+def test_stars_find_the_clusters_of_a_hypergraph():
+    hypergraph = clusters()
+    result = partition(hypergraph, 4, method="metis", epsilon=0.05)
+    assert Connectivity.from_partition(hypergraph, result).cut_net() == 1
+    assert result.info["engine"] == "metis"
+
+
+@needs_pymetis
+def test_same_seed_same_parts():
+    hypergraph = clusters()
+    first, again = (metis.metis_parts(hypergraph, 5, random_state=seed) for seed in (3, 3))
+    assert np.array_equal(first, again) and first.dtype == np.int32
+
+
+@needs_pymetis
+def test_weights_beyond_32_bits_are_scaled():
+    hypergraph = Hypergraph.from_nets(
+        [0, 2, 4, 6], [0, 1, 1, 2, 2, 3], 4, vertex_weights=[2**40] * 4
+    )
+    assert np.bincount(metis.metis_parts(hypergraph, 2)).tolist() == [2, 2]
+
+
+@needs_pymetis
+def test_a_graph_too_large_for_metis_is_refused(monkeypatch):
+    monkeypatch.setattr(metis, "_INT32", 50)
+    with pytest.raises(InputError, match="the graph has 40 edges, METIS takes at most 25"):
+        metis.metis_parts(ring(40), 2)
+
+
+def test_without_pymetis_the_engine_cuts_the_same_graph(monkeypatch):
+    monkeypatch.setattr(metis, "pymetis", None)
+    hypergraph = clusters()
+    result = partition(hypergraph, 4, method="metis", epsilon=0.05)
+    assert result.info["engine"] == "multilevel"
+    assert result.imbalance <= 0.05
+    assert Connectivity.from_partition(hypergraph, result).cut_net() <= 20
+
+
+def test_without_pymetis_and_engine_it_is_an_error(monkeypatch):
+    monkeypatch.setattr(metis, "pymetis", None)
+    with pytest.raises(EngineError, match="pymetis is not installed here and no engine was given"):
+        metis.metis_parts(ring(10), 2)
+
+
+@needs_pymetis
+def test_empty_nets_and_isolated_vertices_are_normal_data():
+    sparse = Hypergraph.from_nets([0, 2, 2, 3], [0, 1, 3], 30, vertex_weights=[1] * 30)
+    assert np.bincount(metis.metis_parts(sparse, 3)).tolist() == [10, 10, 10]
