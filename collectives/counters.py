@@ -121,8 +121,11 @@ class Counters:
 
     def traffic(self, label: str | None = None) -> NDArray[np.int64]:
         """Rows from each rank to each rank, shape (n_ranks, n_ranks); of one label, or of all."""
-        chosen = list(self._traffic.values()) if label is None else [self._traffic[label]]
-        return sum(chosen, np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64))
+        total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+        for name, rows in self._traffic.items():
+            if label in (None, name):
+                total += rows
+        return total
 
     def to_dict(self) -> dict[str, Any]:
         """All counts as lists, and the number of rounds."""

@@ -29,6 +29,7 @@ from daskpart.collectives.prepared import PreparedRound
 from daskpart.collectives.transports import graph_tasks as tasks
 from daskpart.collectives.transports import ledger
 from daskpart.collectives.transports.cluster import Cluster, current_client, place_ranks
+from daskpart.collectives.transports.from_dask import collection_keys, computed_values
 from daskpart.collectives.transports.measures import Measures
 from daskpart.errors import InputError
 
@@ -347,14 +348,10 @@ class GraphCommunicator(Communicator):
         return self._handle(PerRank, node)
 
     def _from_collection(self, collection: Any) -> PerRank:
-        keys = list(dask.core.flatten(collection.__dask_keys__()))
-        if len(keys) != self.n_ranks:
-            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(keys)}.")
+        keys = collection_keys(collection, self.n_ranks)
         if self._cluster:
-            held = self._cluster.persist(collection)
-        else:
-            held = list(dask.get(dict(dask.persist(collection)[0].__dask_graph__()), keys))
-        return self._known(keys, held)
+            return self._known(keys, self._cluster.persist(collection))
+        return self._known(keys, computed_values(collection, self.n_ranks))
 
 
 def _hold(value: Any) -> Any:

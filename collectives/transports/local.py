@@ -18,11 +18,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import dask
 import numpy as np
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
+from daskpart.collectives.transports.from_dask import computed_values
 from daskpart.collectives.transports.rank_pool import RankPool
 from daskpart.errors import InputError
 
@@ -67,7 +69,9 @@ class LocalCommunicator(Communicator):
         return self._counters
 
     def _values(self, values: Any) -> PerRank:
-        given = _from_collection(values) if hasattr(values, "__dask_graph__") else list(values)
+        if dask.is_dask_collection(values):
+            return PerRank(self, computed_values(values, self.n_ranks), borrowed=True)
+        given = list(values)
         if len(given) != self.n_ranks:
             raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
         return PerRank(self, given, borrowed=True)
@@ -187,17 +191,6 @@ def _overwritable(state: PerRank) -> Callable[[int], Any]:
     if state.borrowed:
         return lambda rank: duplicate(held[rank])
     return lambda rank: held[rank]
-
-
-def _from_collection(collection: Any) -> list[Any]:
-    """Values of a Dask collection, one a key, computed here."""
-    import dask
-    from dask.core import flatten
-
-    keys = list(flatten(collection.__dask_keys__()))
-    (persisted,) = dask.persist(collection)
-    graph = dict(persisted.__dask_graph__())
-    return list(dask.get(graph, keys))
 
 
 def _available_cores() -> int:

@@ -23,7 +23,7 @@ TRANSPORTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A client of two single-threaded worker processes; lost workers come back under a nanny."""
     from distributed import Client, LocalCluster
@@ -32,7 +32,8 @@ def client() -> Iterator[Any]:
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
-        Client(cluster) as connected,
+        # not the default client: other tests mean it when they have none
+        Client(cluster, set_as_default=False) as connected,
     ):
         yield connected
 

@@ -1,0 +1,32 @@
+"""Values of a Dask collection, one a key, for ranks that live in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+from dask.core import flatten
+
+from daskpart.errors import InputError
+
+
+def collection_keys(collection: Any, n_ranks: int) -> list[Any]:
+    """Keys of a collection in order; InputError unless there is one a rank."""
+    keys = list(flatten(collection.__dask_keys__()))
+    if len(keys) != n_ranks:
+        raise InputError(
+            f"{n_ranks} ranks need as many values, got {len(keys)} (the keys of a "
+            f"{type(collection).__name__}); cut it into one chunk a rank."
+        )
+    return keys
+
+
+def computed_values(collection: Any, n_ranks: int) -> list[Any]:
+    """What the keys hold, computed on the current scheduler and brought to this process."""
+    keys = collection_keys(collection, n_ranks)
+    (persisted,) = dask.persist(collection)
+    held = dict(persisted.__dask_graph__())
+    clients = {getattr(held[key], "client", None) for key in keys}
+    if clients == {None}:
+        return list(dask.get(held, keys))
+    return clients.pop().gather([held[key] for key in keys])  # futures, where there is a client
