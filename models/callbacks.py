@@ -159,6 +159,11 @@ class Checkpoint(EpochCallback):
         self.path, self.every, self.keep = path, every, keep
         self._writer = CheckpointWriter(path, every, keep)
 
+    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
+        """Refuse a path with checkpoints of another fit before hours of training, not after."""
+        self._writer.check_free(first_epoch)
+        return False
+
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
         """Write when it is due."""
         if self._writer.due(int(row["epoch"])):

@@ -314,17 +314,27 @@ class CheckpointWriter:
         OSError
             When the disk refuses; earlier checkpoints are kept.
         """
-        later = [epoch for epoch in self.epochs() if epoch > factors.epoch]
-        if later:
-            raise InputError(
-                f"{self.path_of(later[-1])} is of a later epoch than {factors.epoch}, so of "
-                "another fit. Resume from it, remove it, or give another checkpoint_path."
-            )
+        self.check_free(factors.epoch)
         target = self.path_of(factors.epoch)
         factors.save(target)
         for epoch in self.epochs()[: -self.keep]:
             remove(self.path_of(epoch))
         return target
+
+    def check_free(self, epoch: int) -> None:
+        """Check that a fit that has done `epoch` epochs may write here.
+
+        Raises
+        ------
+        InputError
+            When later epochs lie there: they belong to another fit.
+        """
+        later = [each for each in self.epochs() if each > epoch]
+        if later:
+            raise InputError(
+                f"{self.path_of(later[-1])} is of a later epoch than {epoch}, so of another fit. "
+                "Resume from it (resume=True), remove it, or give another checkpoint_path."
+            )
 
     def latest(self) -> Factors | None:
         """The newest checkpoint that is whole; None when there is none.

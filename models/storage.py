@@ -65,7 +65,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     Raises
     ------
     InputError
-        For another suffix.
+        For another suffix, or arrays of objects.
     ImportError
         For ``.zarr`` where zarr is not installed.
     OSError
@@ -77,6 +77,9 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": plain(header)}
     text = np.frombuffer(json.dumps(full_header).encode(), dtype=np.uint8)
     everything = {_HEADER: text, **arrays}
+    objects = [name for name, array in everything.items() if array.dtype.hasobject]
+    if objects:
+        raise InputError(f"{', '.join(objects)} hold objects, which would have to be pickled.")
     n_bytes = sum(array.nbytes for array in everything.values())
     if suffix == ".npz":
         replace_file(target, lambda partial: _write_npz(partial, everything), n_bytes)
@@ -168,11 +171,13 @@ def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) ->
 def _or_untouched(target: Path, partial: Path, n_bytes: int) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except BaseException as error:
         remove(partial)
-        raise OSError(error.errno, _refusal(target, n_bytes, error)) from error
-    except BaseException:
-        remove(partial)
+        previous = _beside(target, "previous")
+        if previous.exists() and not target.exists():  # stopped between the two renames
+            os.replace(previous, target)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, _refusal(target, n_bytes, error)) from error
         raise
 
 
@@ -211,7 +216,7 @@ def _flush(path: Path) -> None:
 
 def _write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
     with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(file, **arrays)
         file.flush()
         os.fsync(file.fileno())
 

@@ -163,6 +163,14 @@ def test_checkpoint_resumes_to_the_same_bits(tmp_path):
     assert same_bits(Toy(max_epochs=9).fit(start=state).factors_, whole.factors_)
 
 
+def test_checkpoints_of_another_fit_are_refused_before_training(tmp_path):
+    toy = Toy(own=[Checkpoint(tmp_path / "run.npz", every=4)]).fit()
+    assert toy.factors_.epoch == 6
+    with pytest.raises(InputError, match=r"epoch-000004.npz is of a later epoch than 0.*resume"):
+        toy.fit()
+    assert toy.factors_.epoch == 0  # nothing was trained
+
+
 def test_wrong_settings_and_missing_measures_are_refused():
     for wrong in (0, 1.5, -1):
         with pytest.raises(InputError, match="patience must be a whole number of at least 1"):

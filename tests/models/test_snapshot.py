@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import zipfile
 
 import numpy as np
@@ -165,6 +164,7 @@ def test_a_disk_that_refuses_says_how_much_is_needed(tmp_path, suffix):
     path = tmp_path / f"run{suffix}"
     make_factors(seed=1).save(path)
     large = make_factors(n_users=40_000, seed=2)
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
@@ -186,6 +186,24 @@ def test_a_folder_killed_between_the_two_renames_is_still_read(tmp_path):
     assert same_bits(Factors.load(path), make_factors(seed=1))
     make_factors(seed=2).save(path)
     assert same_bits(Factors.load(path), make_factors(seed=2))
+
+
+def test_ctrl_c_between_the_two_renames_puts_the_old_folder_back(tmp_path, monkeypatch):
+    path = tmp_path / "run.zarr"
+    make_factors(seed=1).save(path)
+    rename = os.replace
+
+    def stops_at_the_second(source, target):
+        if str(source).endswith(".partial") and target == path:  # zarr renames in threads too
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(storage.os, "replace", stops_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        make_factors(seed=2).save(path)
+    monkeypatch.undo()
+    assert [found.name for found in tmp_path.iterdir()] == ["run.zarr"]
+    assert same_bits(Factors.load(path), make_factors(seed=1))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -230,6 +248,8 @@ def test_nothing_is_pickled(tmp_path):
         for name in archive.namelist():
             with archive.open(name) as file:
                 np.lib.format.read_array(file, allow_pickle=False)
+    with pytest.raises(InputError, match="a hold objects, which would have to be pickled"):
+        storage.write_arrays(tmp_path / "run.npz", {"a": labels}, {})
     with pytest.raises(InputError, match=r"user_labels hold \(1, 2\) of type tuple"):
         tuples = np.empty(5, dtype=object)
         tuples[:] = [(1, 2)] * 5
