@@ -1,0 +1,66 @@
+"""Data sets for the benchmarks: the real ones where they are, and made ones of the same kind.
+
+A benchmark whose data set is absent raises NotImplementedError in `setup`, which asv takes as
+"skip".
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+Triples = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def data_folder() -> Path:
+    """Folder of the real data sets: $DASKPART_DATA, or `shared/data` beside the checkout.
+
+    Raises
+    ------
+    NotImplementedError
+        Where there is none.
+    """
+    beside_checkout = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("DASKPART_DATA", beside_checkout))
+    if not folder.is_dir():
+        raise NotImplementedError(f"no data sets at {folder}; set DASKPART_DATA")
+    return folder
+
+
+@cache
+def ratings(name: str) -> Triples:
+    """Users, items (int32, from 0, without gaps) and ratings (float32) of a data set.
+
+    Parameters
+    ----------
+    name : str
+        "ml-1m", "ml-100k", "gowalla", or "power-law-10m" (made: 10⁷ ratings of 200,000 users and
+        20,000 items).
+    """
+    import daskpart
+    from daskpart.containers import as_coo
+
+    if name == "power-law-10m":
+        X = daskpart.datasets.power_law_ratings(200_000, 20_000, 10_000_000, random_state=0)
+    else:
+        files = {
+            "ml-1m": ("ml-1m.ratings.dat.xz", {}),
+            "ml-100k": ("ml-100k.u.data.gz", {}),
+            "gowalla": ("gowalla.train.txt.gz", {"format": "adjacency"}),
+        }
+        file, options = files[name]
+        X = daskpart.read(data_folder() / "ratings" / file, **options)
+    matrix = as_coo(X)
+    return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
+
+
+def split(triples: Triples, test_fraction: float = 0.1) -> tuple[Triples, Triples]:
+    """A random training and test part, by numpy's RandomState(0)."""
+    train = np.random.RandomState(0).rand(triples[0].size) >= test_fraction
+    return (
+        tuple(column[train] for column in triples),  # type: ignore[return-value]
+        tuple(column[~train] for column in triples),
+    )
