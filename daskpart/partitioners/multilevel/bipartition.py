@@ -30,7 +30,7 @@ def side_limits(targets: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def _patience(n_vertices: int) -> int:
-    return max(150, n_vertices // 40)
+    return max(500, n_vertices // 20)
 
 
 def _fresh(level: Level, fixed: np.ndarray) -> Sides:

@@ -21,12 +21,14 @@ from .search import propagate, rebalance, search
 
 COARSEST_PER_PART = 100_000  # vertices a part at which the recursion takes over
 TABLE_ENTRIES = 1 << 25  # entries of the bond table (8 bytes each) up to which it is kept
-SEEDS = 8
-PATIENCE = 30
+CYCLE_COARSEST_PER_PART = 100
+CAP = 3  # a cluster weighs at most this many times the mean of the coarsest level
+SEEDS = 10**9
+PATIENCE = 500
 WIDEST = 300
-SEARCH_ROUNDS = 0
+SEARCH_ROUNDS = 3
 PROPAGATION_ROUNDS = 4
-CYCLES = 0  # V-cycles after the first descent
+CYCLES = 1  # V-cycles after the first descent
 
 
 def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
@@ -86,14 +88,14 @@ def _improve(
 
 
 def _cap(level: Level, fewest: int) -> int:
-    return max(int(level.weights.sum()) // fewest, 1)
+    return max(CAP * int(level.weights.sum()) // fewest, 1)
 
 
 def _cycle(
     level: Level, part: np.ndarray, limits: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """One V-cycle: coarsen inside the parts, search on the way down."""
-    fewest = COARSEST_PER_PART * limits.size
+    fewest = CYCLE_COARSEST_PER_PART * limits.size
     steps, coarsest, part = coarsen(level, part, _cap(level, fewest), fewest, rng)
     part = _improve(coarsest, part, limits, rng)
     for step in reversed(steps):
