@@ -39,7 +39,7 @@ _OBJECT_BYTES = 128  # what an array costs beside its buffers, about
 
 
 def apply() -> None:
-    """Apply all cures in this process, and on the workers of its current client. May be repeated."""
+    """Apply all cures here and on the workers of the current client; may be repeated."""
     _count_bytes()
     _ask_new_clients()
     if "distributed.protocol.serialize" in sys.modules:
@@ -150,8 +150,8 @@ def _protect_current_client() -> None:
         client.sync(_protect, client, callback_timeout=_PATIENCE)
     except TimeoutError:
         warnings.warn(
-            f"the scheduler at {client.scheduler.address} did not answer within {_PATIENCE} s; sums "
-            "of sparse arrays can be wrong on its workers. Call "
+            f"the scheduler at {client.scheduler.address} did not answer within {_PATIENCE} s; "
+            "sums of sparse arrays can be wrong on its workers. Call "
             "daskpart._sparse_fixes.protect(client) when it does",
             DaskpartWarning,
             stacklevel=2,

@@ -100,14 +100,19 @@ def _starts(lengths: list[int]) -> list[int]:
 def xarray_triples(array: xarray.DataArray) -> tuple[Any, ...]:
     """Triples and shape of an xarray.DataArray, then its labels and the names of its dimensions."""
     _require_two_dimensions(array)
+    data = array.data
+    triples = dask_triples(data) if is_a(data, "dask.array", "Array") else sparse_triples(data)
+    return (*triples, *xarray_labels(array))
+
+
+def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
+    """Row labels and column labels (or None), and the names of the two dimensions."""
     row_name, column_name = (str(name) for name in array.dims)
     row_labels, column_labels = (
         _as_labels(array.coords[name].values) if name in array.coords else None
         for name in array.dims
     )
-    data = array.data
-    triples = dask_triples(data) if is_a(data, "dask.array", "Array") else sparse_triples(data)
-    return (*triples, row_labels, column_labels, row_name, column_name)
+    return row_labels, column_labels, row_name, column_name
 
 
 def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:

@@ -166,6 +166,8 @@ def from_triples(
     column_labels: npt.NDArray[Any] | None = None,
     row_name: str = "user",
     column_name: str = "item",
+    *,
+    may_be_empty: bool = False,
 ) -> LabelledMatrix:
     """Check triples in any order, sort them, and keep the last of each position.
 
@@ -183,7 +185,7 @@ def from_triples(
         row_name,
         column_name,
     )
-    if matrix.nnz == 0:
+    if matrix.nnz == 0 and not may_be_empty:
         raise InputError(
             f"no ratings: the {n_rows} x {n_columns} matrix stores no value; "
             "give at least one stored value (a stored zero counts)"

@@ -1,0 +1,181 @@
+"""One shard, and the local numbering of what it touches (seed paper 000, section 3.1 and Fig. 1).
+
+    columns that rank k touches, in the order in which it keeps them:
+
+    local | owned | nonlocal
+      │       │        └─ other ranks touch it too, and one of them owns it
+      │       └────────── other ranks touch it too, and this rank owns it
+      └────────────────── no other rank has to do with it
+
+Within each of the three the columns rise by their global id. So what a rank sends (reduce) is its
+last block, what it gathers (reduce) and hands out (expand) its middle one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import sparse
+from numpy.typing import NDArray
+
+from .containers import coo_from_sorted, stable_order
+
+if TYPE_CHECKING:
+    from .connectivity import Connectivity
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The rows of one part and what they touch; plain arrays, so it travels well.
+
+    Attributes
+    ----------
+    rank : int
+        The part, and the rank that holds it.
+    rows : ndarray of int64, shape (n_rows,)
+        Global ids of its rows, rising.
+    items : ndarray of int64, shape (n_items,)
+        Global ids of the columns it touches: local, then owned, then nonlocal, each rising.
+    n_local, n_owned, n_nonlocal : int
+        Lengths of the three blocks of `items`.
+    row_index, column_index : ndarray of int32, shape (nnz,)
+        Local positions: nonzero t lies at row ``rows[row_index[t]]`` and column
+        ``items[column_index[t]]``. Sorted by row, then local column.
+    values : ndarray of float32 or float64, shape (nnz,)
+    """
+
+    rank: int
+    rows: NDArray[np.int64]
+    items: NDArray[np.int64]
+    n_local: int
+    n_owned: int
+    n_nonlocal: int
+    row_index: NDArray[np.int32]
+    column_index: NDArray[np.int32]
+    values: NDArray[Any]
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values."""
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns touched."""
+        return len(self.rows), len(self.items)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (self.rows, self.items, self.row_index, self.column_index, self.values)
+        return sum(array.nbytes for array in arrays)
+
+    def to_coo(self) -> sparse.COO:
+        """Give the shard in its local numbering, as a `sparse.COO` of `shape`."""
+        return coo_from_sorted(self.row_index, self.column_index, self.values, self.shape)
+
+    def to_block(self, n_columns: int) -> sparse.COO:
+        """Give the shard's rows over all `n_columns` columns in their global order."""
+        columns = self.items[self.column_index].astype(np.int32)
+        order = _row_major(self.row_index, columns, len(self.rows), n_columns)
+        shape = (len(self.rows), n_columns)
+        return coo_from_sorted(self.row_index[order], columns[order], self.values[order], shape)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return (type(self).__name__, *vars(self).values())
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(rank={self.rank}, {len(self.rows)} rows, {self.nnz} nonzeros, columns: "
+            f"{self.n_local} local, {self.n_owned} owned, {self.n_nonlocal} nonlocal)"
+        )
+
+
+class Numbering(NamedTuple):
+    """The columns that each rank touches, in its local order.
+
+    Attributes
+    ----------
+    pointer : ndarray of int64, shape (n_parts + 1,)
+    items : ndarray of int64, shape (n_pairs,)
+        Rank k touches ``items[pointer[k]:pointer[k + 1]]``.
+    sizes : ndarray of int64, shape (n_parts, 3)
+        Local, owned and nonlocal columns of each rank.
+    """
+
+    pointer: NDArray[np.int64]
+    items: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def of_rank(self, rank: int) -> NDArray[np.int64]:
+        """Columns of one rank in its local order."""
+        return self.items[self.pointer[rank] : self.pointer[rank + 1]]
+
+
+def number_columns(connectivity: Connectivity) -> Numbering:
+    """Number the columns of every rank: local, owned, nonlocal. Cost: O(columns + pairs).
+
+    A column that one rank touches and another owns is nonlocal, for its row has to travel.
+    """
+    assert connectivity.owners is not None
+    n_sharers = np.diff(connectivity.pointer)
+    items = np.repeat(np.arange(connectivity.n_items), n_sharers)
+    is_owned = connectivity.owners[items] == connectivity.parts
+    is_local = is_owned & (n_sharers[items] == 1)
+    group = np.where(is_local, 0, np.where(is_owned, 1, 2))
+    key = connectivity.parts.astype(np.int64) * 3 + group
+    n_keys = 3 * connectivity.n_parts
+    sizes = np.bincount(key, minlength=n_keys).reshape(-1, 3)
+    pointer = np.concatenate(([0], np.cumsum(sizes.sum(axis=1))))
+    return Numbering(pointer, items[stable_order(key, n_keys)], sizes)
+
+
+def make_shard(
+    rank: int,
+    rows: NDArray[np.int64],
+    items: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    n_columns: int,
+    triples: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]],
+) -> Shard:
+    """Put together one shard from its nonzeros in any order.
+
+    Parameters
+    ----------
+    rank, rows, items : as in `Shard`
+    sizes : ndarray of int64, shape (3,)
+        Local, owned and nonlocal columns.
+    n_columns : int
+        Columns of the whole matrix.
+    triples : (row_index, columns, values)
+        Position of the row within the part, *global* column, and value.
+    """
+    row_index, columns, values = triples
+    position = np.empty(n_columns, np.int32)  # only the touched pages cost anything
+    position[items] = np.arange(len(items), dtype=np.int32)
+    column_index = position[columns]
+    order = _row_major(row_index, column_index, len(rows), len(items))
+    n_local, n_owned, n_nonlocal = (int(size) for size in sizes)
+    return Shard(
+        rank=rank,
+        rows=rows,
+        items=items,
+        n_local=n_local,
+        n_owned=n_owned,
+        n_nonlocal=n_nonlocal,
+        row_index=row_index[order],
+        column_index=column_index[order],
+        values=values[order],
+    )
+
+
+def _row_major(
+    rows: NDArray[np.int32], columns: NDArray[np.int32], n_rows: int, n_columns: int
+) -> NDArray[Any]:
+    by_column = stable_order(columns, n_columns)
+    return by_column[stable_order(rows[by_column], n_rows)]
