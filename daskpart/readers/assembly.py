@@ -9,7 +9,6 @@ that counts them. Summing, what sparse constructors do, would make ratings that 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ import numpy as np
 import sparse
 import xarray
 
+from daskpart._jit import kernel
 from daskpart.errors import DaskpartWarning, InputError
 
 
@@ -107,23 +107,47 @@ def assemble(
 
 
 def _row_major_order(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray | None:
-    """Positions of the entries to keep, in row-major order; None when all stay as they are."""
-    if math.prod(int(extent) for extent in shape) < 2**62:
-        key = indices[0].astype(np.int64)
-        for index, extent in zip(indices[1:], shape[1:], strict=True):
-            key *= int(extent)
-            key += index
-        if (key[1:] > key[:-1]).all():
-            return None
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        changes = key[1:] != key[:-1]
-    else:
-        order = np.lexsort(tuple(reversed(indices)))
-        changes = np.zeros(max(len(order) - 1, 0), bool)
-        for index in indices:
-            changes |= np.diff(index[order]) != 0
-    return order[np.append(changes, True)] if len(order) else order
+    """Positions of the entries to keep, in row-major order; None when all stay as they are.
+
+    A stable sort by each mode, the last first; by counting, unless the mode is far wider than the
+    data is long.
+    """
+    later, _ = _compare(indices)
+    if later.all():
+        return None
+    order = np.arange(len(indices[0]))
+    for index, extent in zip(reversed(indices), reversed(shape), strict=True):
+        if extent <= 4 * len(order) + (1 << 16):
+            sorted_order = np.empty_like(order)
+            _counting_pass(index, order, np.zeros(int(extent) + 1, np.int64), sorted_order)
+            order = sorted_order
+        else:
+            order = order[np.argsort(index[order], kind="stable")]
+    _, same = _compare([index[order] for index in indices])
+    return order[np.append(~same, True)]
+
+
+def _compare(indices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each entry but the first comes after the one before, and whether it is its cell."""
+    later = np.zeros(max(len(indices[0]) - 1, 0), bool)
+    same = ~later
+    for index in indices:
+        later |= same & (index[1:] > index[:-1])
+        same &= index[1:] == index[:-1]
+    return later, same
+
+
+@kernel
+def _counting_pass(index, order, starts, sorted_order):
+    """Reorder `order` by the index that each position has, keeping the order of equals."""
+    for position in range(len(order)):
+        starts[index[order[position]] + 1] += 1
+    for value in range(1, len(starts)):
+        starts[value] += starts[value - 1]
+    for position in range(len(order)):
+        entry = order[position]
+        sorted_order[starts[index[entry]]] = entry
+        starts[index[entry]] += 1
 
 
 def labelled(

@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 import xarray
 
 from daskpart.errors import InputError, ReadError
@@ -20,19 +21,6 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, labelled
 from .ratings import DIMS, Dialect, choose_columns
 from .streams import head, opened
-
-if TYPE_CHECKING:
-    import pandas
-
-
-def _pandas(purpose: str) -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise InputError(
-            f"{purpose} needs pandas; install it with: pip install 'daskpart[io]'"
-        ) from None
-    return pandas
 
 
 def read_parquet(
@@ -42,7 +30,6 @@ def read_parquet(
     dtype: np.typing.DTypeLike = np.float32,
 ) -> xarray.DataArray:
     """Read a ratings frame from a parquet file; options and result as `read_ratings`."""
-    pandas = _pandas("reading parquet")
     with opened(path) as stream:
         content = io.BytesIO(stream.read())
     if not content.getbuffer().nbytes:
@@ -53,7 +40,7 @@ def read_parquet(
         raise InputError(
             "reading parquet needs pyarrow; install it with: pip install 'daskpart[io]'"
         ) from error
-    except Exception as error:
+    except (ValueError, OSError, NotImplementedError) as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
     chosen = choose_columns(names, len(names), columns, path)
@@ -62,7 +49,6 @@ def read_parquet(
 
 def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
     """Read a ratings file whose ids are text."""
-    pandas = _pandas(f"{path}: ids that are text: reading them")
     n_before = _lines_before_data(path, dialect.header)
     with opened(path) as stream:
         content: Any = stream
@@ -84,6 +70,16 @@ def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.D
     return _from_frame(frame, dialect.columns, dtype, path, first_line=n_before + 1)
 
 
+def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids as int64 where they are whole numbers, else as text; and which of them can be ids."""
+    if found.dtype.kind in "iuf":
+        with np.errstate(invalid="ignore"):
+            whole = found.astype(np.int64)
+        return whole, (whole == found) & (found >= 0)
+    text = found.astype(str)
+    return text, text != ""
+
+
 def _lines_before_data(path: Path, header: bool) -> int:
     """How many lines hold comments, nothing, or the header before the first rating."""
     for number, line in enumerate(head(path).splitlines()):
@@ -101,7 +97,6 @@ def _from_frame(
     first_line: int | None,
 ) -> xarray.DataArray:
     """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""
-    pandas = _pandas("reading ratings")
 
     def place(row: int) -> str:
         return (
@@ -114,13 +109,15 @@ def _from_frame(
         raise ReadError(f"{path}: there are no ratings in it")
     codes, labels = [], []
     for what, position in zip(DIMS, columns[:2], strict=True):
-        code, label = pandas.factorize(frame.iloc[:, position], sort=True)
-        missing = np.flatnonzero(code < 0)
-        if len(missing):
-            raise ReadError(f"{place(int(missing[0]))}: expected a {what} id, found none")
+        code, found = pandas.factorize(frame.iloc[:, position], sort=True)
+        label, usable = _as_labels(np.asarray(found))
+        good = np.append(usable, False)[code]  # the code of an absent id is -1, the last place
+        if not good.all():
+            first = int(np.argmin(good))
+            id_given = frame.iloc[first, position]
+            raise ReadError(f"{place(first)}: no usable {what} id, found {id_given!r}")
         codes.append(code)
-        label = np.asarray(label)
-        labels.append(label if label.dtype.kind in "iu" else label.astype(str))
+        labels.append(label)
     if len(columns) == 2:
         values = np.ones(len(frame), dtype)
     else:

@@ -196,10 +196,12 @@ def test_extents_that_are_too_small(tmp_path: Path) -> None:
 
 
 def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
     path = tmp_path / "ratings.csv"
     path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
     with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found 'great'"):
+        daskpart.read(path)
+    path.write_text("user,item,rating\nann,x,5\nbob,,4\n")
+    with pytest.raises(ReadError, match=r"line 3 .*: no usable item id, found ''"):
         daskpart.read(path)
     path.write_text("user,item,rating\nann,x,5\nbob,y,3,4,5\n")
     with pytest.raises(ReadError, match="line 3"):

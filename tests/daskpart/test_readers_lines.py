@@ -80,7 +80,6 @@ def test_columns_and_header_can_be_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delimiter", ["::", ",", " "])
 def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
-    pytest.importorskip("pandas")
     lines = ["# hand-made", "ann|0007|5|1", "bob|x9|2|1", "ann|x9|4|1"]
     text = "\n".join(lines).replace("|", delimiter)
     ratings = daskpart.read(write(tmp_path / "shop.ratings.csv", text))
@@ -88,15 +87,6 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings["item"].values.tolist() == ["0007", "x9"]
     assert ratings.data.todense().tolist() == [[5, 4], [0, 2]]
     assert ratings.dtype == np.float32
-
-
-def test_without_pandas_text_ids_ask_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    path = write(tmp_path / "ratings.csv", "user,item,rating\nann,x,5\n")
-    with pytest.raises(InputError, match=r"pip install 'daskpart\[io\]'"):
-        daskpart.read(path)
 
 
 def test_of_a_repeated_cell_the_last_value_is_kept(tmp_path: Path) -> None:

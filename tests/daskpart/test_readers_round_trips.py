@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
+import pandas
 import pytest
 import scipy.io
 import scipy.sparse as sp
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart.errors import DaskpartWarning
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 
 OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSIONS = st.sampled_from(sorted(OPENERS))
@@ -174,7 +175,6 @@ def test_repeated_cells_of_a_tensor_beyond_2_to_the_62(folder: Path) -> None:
 
 
 def test_parquet(folder: Path) -> None:
-    pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     frame = pandas.DataFrame(
         {"ts": [1, 2, 3], "user_id": [7, 3, 7], "movieId": ["b", "b", "a"], "rating": [1.5, 2, 3]}
@@ -185,6 +185,27 @@ def test_parquet(folder: Path) -> None:
     assert ratings["item"].values.tolist() == ["a", "b"]
     assert ratings.data.todense().tolist() == [[0, 2], [3, 1.5]]
     assert ratings.dtype == np.float32
+    frame.assign(user_id=[7.0, 3.0, 7.0]).to_parquet(folder / "r.parquet")
+    assert daskpart.read(folder / "r.parquet").identical(ratings)
+    frame.assign(user_id=[7, -3, 7]).to_parquet(folder / "r.parquet")
+    with pytest.raises(ReadError, match=r"row 1: no usable user id, found .*-3"):
+        daskpart.read(folder / "r.parquet")
+    frame.assign(user_id=[None] * 3).to_parquet(folder / "r.parquet")
+    with pytest.raises(ReadError, match="row 0: no usable user id, found None"):
+        daskpart.read(folder / "r.parquet")
+    (folder / "r.parquet").write_bytes(b"PAR1 and then nonsense")
+    with pytest.raises(ReadError, match="not a parquet file that can be read"):
+        daskpart.read(folder / "r.parquet")
+
+
+def test_parquet_without_pyarrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pandas, "read_parquet", refuse)
+    path = write(folder / "any.parquet", ["PAR1"])
+    with pytest.raises(InputError, match=r"pip install 'daskpart\[io\]'"):
+        daskpart.read(path)
 
 
 def test_a_graph_archive(folder: Path) -> None:
