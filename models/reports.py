@@ -124,8 +124,9 @@ class PlanReport(_Printable):
 
     @property
     def sum_of_squares(self) -> int:
-        """Σ λ², the power of connectivity with ρ = 2."""
-        return int((self.lambda_histogram * np.arange(self.lambda_histogram.size) ** 2).sum())
+        """Σ λ² over the items with λ > 1: the power of connectivity with ρ = 2, eq. 11."""
+        counts = self.lambda_histogram[2:]
+        return int((counts * np.arange(2, counts.size + 2) ** 2).sum())
 
     @property
     def bytes_per_epoch(self) -> int:
@@ -153,7 +154,7 @@ class PlanReport(_Printable):
             "connectivity λ": self._histogram_words(),
             "λ_max": f"{self.lambda_max}",
             "Σ (λ − 1)": f"{self.connectivity_minus_one:,}",
-            "Σ λ²": f"{self.sum_of_squares:,}",
+            "Σ λ² of shared": f"{self.sum_of_squares:,}",
             "imbalance": f"heaviest rank {self.imbalance:.1%} above the mean, "
             f"(rank, sub-epoch) cells {self.cell_imbalance:.1%}",
             "partitioning took": f"{self.seconds:.2f} s",
@@ -167,7 +168,8 @@ class PlanReport(_Printable):
         words, low, high = [], 1, 1
         while low < self.lambda_histogram.size:
             count = int(self.lambda_histogram[low : high + 1].sum())
-            name = f"{low}" if low == high else f"{low}–{min(high, self.lambda_histogram.size - 1)}"
+            last = min(high, self.lambda_histogram.size - 1)
+            name = f"{low}" if low == last else f"{low}–{last}"
             if count:
                 words.append(f"{name}: {count:,}")
             low, high = high + 1, 2 * high

@@ -137,11 +137,21 @@ class Factors:
 
     def users(self) -> LabelIndex:
         """Look-up from user labels to rows of `user_factors`."""
-        return LabelIndex(self.user_labels, self.n_users, self.user_name)
+        return self._index("users", self.user_labels, self.n_users, self.user_name)
 
     def items(self) -> LabelIndex:
         """Look-up from item labels to rows of `item_factors`."""
-        return LabelIndex(self.item_labels, self.n_items, self.item_name)
+        return self._index("items", self.item_labels, self.n_items, self.item_name)
+
+    def _index(self, axis: str, labels: np.ndarray | None, n: int, name: str) -> LabelIndex:
+        """Build a look-up once: hashing 100 000 labels takes longer than most answers."""
+        kept: dict[str, LabelIndex] = self.__dict__.setdefault("_indexes", {})
+        if axis not in kept or kept[axis].labels is not labels:
+            kept[axis] = LabelIndex(labels, n, name)
+        return kept[axis]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
 
     def is_finite(self) -> bool:
         """Whether factors and biases hold neither NaN nor infinity."""

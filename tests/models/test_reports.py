@@ -61,7 +61,7 @@ def communication(**changes) -> CommunicationReport:
 def test_metrics_follow_from_the_histogram(connectivity):
     report = plan(lambda_histogram=np.bincount(connectivity, minlength=1))
     assert report.lambda_max == max(connectivity, default=0)
-    assert report.sum_of_squares == sum(x * x for x in connectivity)
+    assert report.sum_of_squares == sum(x * x for x in connectivity if x > 1)
     assert report.connectivity_minus_one == sum(x - 1 for x in connectivity if x)
 
 
@@ -85,6 +85,10 @@ def test_the_histogram_line_counts_every_item_once(n_ranks):
     line = plan(lambda_histogram=histogram).rows()["connectivity λ"]
     assert sum(int(piece.split(": ")[1]) for piece in line.split(" | ")) == n_ranks
     assert len(line) < 120
+
+
+def test_a_bin_of_one_connectivity_is_named_by_it():
+    assert plan(lambda_histogram=[0, 1, 3, 116]).rows()["connectivity λ"] == "1: 1 | 2: 3 | 3: 116"
 
 
 def test_communication_says_whether_it_went_as_planned():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import zipfile
 
 import numpy as np
@@ -18,7 +19,7 @@ from daskpart.models.labels import LabelIndex
 from daskpart.models.snapshot import CheckpointWriter, Factors, same_bits
 
 SUFFIXES = [".npz", ".zarr"]
-sharing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+sharing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 
 
 @pytest.fixture(autouse=True)
@@ -309,6 +310,14 @@ def test_writer_settings_are_checked(tmp_path):
         CheckpointWriter(tmp_path, keep=0)
     with pytest.raises(InputError, match=r"got the suffix '\.h5'"):
         CheckpointWriter(tmp_path / "run.h5")
+
+
+def test_look_ups_are_kept_but_do_not_travel():
+    factors = make_factors(user_labels=np.array(list("abcde"), dtype=object))
+    assert factors.users() is factors.users()
+    assert "_indexes" not in vars(pickle.loads(pickle.dumps(factors)))
+    factors.user_labels = np.array(list("vwxyz"), dtype=object)
+    assert factors.users().positions(["z"]).tolist() == [4]
 
 
 def test_labels_are_looked_up():
