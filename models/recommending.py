@@ -351,8 +351,8 @@ def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
         return predicted.to_xarray()
     if not scipy.sparse.issparse(given):
         return predicted.to_coo()
-    array = predicted.to_scipy()
-    return array.asformat(given.format) if given.format in ("coo", "csc") else array
+    format = getattr(given, "format", "csr")
+    return predicted.to_scipy().asformat(format if format in ("coo", "csc") else "csr")
 
 
 def _count(n: Any) -> int:

@@ -214,7 +214,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
     with open(path, "wb") as file:
         np.savez(file, **arrays)
         file.flush()

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models import storage
-from daskpart.models.labels import LabelIndex
 from daskpart.models.snapshot import CheckpointWriter, Factors, same_bits
 
 SUFFIXES = [".npz", ".zarr"]
@@ -318,32 +317,6 @@ def test_look_ups_are_kept_but_do_not_travel():
     assert "_indexes" not in vars(pickle.loads(pickle.dumps(factors)))
     factors.user_labels = np.array(list("vwxyz"), dtype=object)
     assert factors.users().positions(["z"]).tolist() == [4]
-
-
-def test_labels_are_looked_up():
-    names = LabelIndex(np.array(["ann", "bob", "cy"], dtype=object), 3, "user")
-    assert names.positions(["cy", "ann", "cy"]).tolist() == [2, 0, 2]
-    assert names.take(np.array([1])).tolist() == ["bob"]
-    with pytest.raises(InputError, match=r"2 user\(s\) are unknown to the model: 'x', 'y';.*'ann'"):
-        names.positions(["x", "ann", "y", "x"])
-    dates = LabelIndex(np.array(["2020-01-01", "2021-01-01"], "datetime64[ns]"), 2, "day")
-    assert dates.positions(["2021-01-01"]).tolist() == [1]
-    with pytest.raises(InputError, match="day labels occur more than once: 1"):
-        LabelIndex(np.array([1, 1]), 2, "day")
-
-
-def test_positions_stand_in_for_labels():
-    positions = LabelIndex(None, 4, "item")
-    assert positions.positions([3, 0.0]).tolist() == [3, 0]
-    assert positions.take(np.array([2], np.int32)).tolist() == [2]
-    many = r"6 item\(s\) are unknown to the model: 4, 5, 6, 7, 8, …; .* are 0 … 3"
-    with pytest.raises(InputError, match=many):
-        positions.positions(np.arange(10))
-    for wrong in ([-1], [1.5], [float("nan")], [2**40]):
-        with pytest.raises(InputError, match="unknown"):
-            positions.positions(wrong)
-    with pytest.raises(InputError, match="has no item labels: give positions"):
-        positions.positions(["a"])
 
 
 def test_header_takes_numpy_scalars_and_keeps_float_bits():
