@@ -19,9 +19,10 @@ from typing import Any
 
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, secede
 from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
+from distributed.threadpoolexecutor import thread_state
 
 from daskpart.errors import InputError, WorkerLostError
 
@@ -45,6 +46,8 @@ class Cluster:
     def __init__(self, client: Client, placement: Sequence[str]) -> None:
         self.client = client
         self.placement = tuple(placement)
+        self.workers = list(dict.fromkeys(self.placement))
+        _leave_the_worker_pool()
 
     def submit(self, graph: HighLevelGraph, keys: list) -> list[Future]:
         """Begin to compute keys of a graph; the futures hold the results on the workers."""
@@ -81,7 +84,7 @@ class Cluster:
     def scatter(self, values: Sequence[Any]) -> list[Future]:
         """Put each rank's value on its worker, one transfer a worker."""
         futures: list[Any] = [None] * len(values)
-        for address in dict.fromkeys(self.placement):
+        for address in self.workers:
             ranks = [r for r, place in enumerate(self.placement) if place == address]
             held = self._watched(partial(self._scatter_to, address, [values[r] for r in ranks]))
             for rank, future in zip(ranks, held, strict=True):
@@ -99,9 +102,8 @@ class Cluster:
         return futures
 
     def call(self, function: Callable, *arguments: Any) -> list[Any]:
-        """``function(*arguments)`` in the process of every worker that holds ranks and is there."""
-        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
-        workers = [address for address in dict.fromkeys(self.placement) if address in there]
+        """``function(*arguments)`` in the process of every worker that holds ranks."""
+        workers = self.workers
         answers = self._answered(
             lambda: self.client.run(
                 function, *arguments, workers=workers, on_error="ignore", asynchronous=True
@@ -113,6 +115,8 @@ class Cluster:
         """Let go of what a run holds and end it on the workers, as far as the cluster answers."""
         self.release(futures)
         with suppress(WorkerLostError):
+            there = self._answered(lambda: self.client.nthreads(asynchronous=True))
+            self.workers = [address for address in self.workers if address in there]
             end()
 
     @staticmethod
@@ -128,7 +132,7 @@ class Cluster:
     def require_workers(self) -> None:
         """Raise WorkerLostError if a worker that holds ranks is gone."""
         there = self._answered(lambda: self.client.nthreads(asynchronous=True))
-        lost = [address for address in dict.fromkeys(self.placement) if address not in there]
+        lost = [address for address in self.workers if address not in there]
         if lost:
             named = "; ".join(
                 f"{address} with rank(s) "
@@ -144,6 +148,8 @@ class Cluster:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
         try:
             return self._polled(begin, _POLL_SECONDS, self.require_workers)
+        except WorkerLostError:
+            raise
         except Exception as error:
             self._require_workers_after(error)
             raise
@@ -208,6 +214,12 @@ async def _has_failed(future: Future) -> bool:
     with suppress(FutureCancelledError):
         await future.exception()
     return future.status != "finished"
+
+
+def _leave_the_worker_pool() -> None:
+    """In a task: give its thread back, or ranks that are placed on its worker could never run."""
+    if getattr(thread_state, "proceed", False):
+        secede()
 
 
 def current_client() -> Client | None:

@@ -26,7 +26,7 @@ def computed_values(collection: Any, n_ranks: int) -> list[Any]:
     keys = collection_keys(collection, n_ranks)
     (persisted,) = dask.persist(collection)
     held = dict(persisted.__dask_graph__())
-    clients = {getattr(held[key], "client", None) for key in keys}
-    if clients == {None}:
+    client = getattr(held[keys[0]], "client", None)  # with a client they are futures
+    if client is None:
         return list(dask.get(held, keys))
-    return clients.pop().gather([held[key] for key in keys])  # futures, where there is a client
+    return client.gather([held[key] for key in keys])

@@ -122,9 +122,7 @@ class GraphCommunicator(Communicator):
 
     @property
     def counters(self) -> Counters:
-        """What was sent and how long it took, measured where the tasks ran."""
-        if not self.closed:
-            self._fetch_measures(ledger.take)
+        """What was sent and how long it took, measured where the tasks ran; as of the last wait."""
         return self._measures.counters
 
     def collection(self, values: PerRank) -> tasks.RankCollection:

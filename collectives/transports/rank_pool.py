@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.errors import InputError
+
 
 class RankPool:
     """A few threads that run steps rank by rank.
@@ -41,12 +43,19 @@ class RankPool:
 
     def run(self, step: Callable[[int], Any]) -> list[Any]:
         """``[step(0), …, step(n_ranks - 1)]``; fills `seconds` with each rank's time."""
-        with self._one_step_at_a_time:
-            task = _Step(step, self.n_ranks)
+        task = _Step(step, self.n_ranks)
+        if not self._one_step_at_a_time.acquire(blocking=False):
+            raise InputError(
+                "Ranks run one step at a time: a step can't use its own communicator, and a "
+                "communicator serves one thread; give each its own."
+            )
+        try:
             if self.n_threads == 1:
                 task.work()
             else:
                 self._run_shared(task)
+        finally:
+            self._one_step_at_a_time.release()
         self.seconds = np.array(task.seconds)
         if task.errors:
             rank = min(task.errors)

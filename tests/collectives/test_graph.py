@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -177,6 +178,11 @@ def test_what_cannot_be_placed():
         communicator.replaced()
 
 
+def test_an_asynchronous_client_is_refused():
+    with pytest.raises(InputError, match="synchronous client"):
+        GraphCommunicator(2, client=SimpleNamespace(asynchronous=True))
+
+
 def test_workers_in_order_of_their_names():
     class Client:
         def __init__(self, names):
@@ -240,6 +246,29 @@ def test_collections_on_a_cluster(client):
             [4, 6],
             [8, 10],
         ]
+
+
+def run_in_a_task():
+    with communicator_for("graph", 3) as communicator:
+        state = communicator.map(doubled, communicator.values([1, 2, 3]))
+        return allreduce(communicator, state).result(), communicator.placement is not None
+
+
+@pytest.mark.cluster
+def test_a_run_inside_a_task(client):
+    """Its ranks need the very thread that it runs on, so it gives it back."""
+    for address in client.nthreads():
+        future = client.submit(run_in_a_task, workers=[address], pure=False)
+        assert future.result(timeout=30) == (12, True)
+
+
+@pytest.mark.cluster
+def test_local_ranks_fetch_what_a_cluster_holds(client):
+    import dask.array as da
+
+    with client.as_current(), LocalCommunicator(3) as communicator:
+        values = communicator.values(client.persist(da.arange(6, chunks=2)))
+        assert [block.tolist() for block in communicator.gather(values)] == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.cluster

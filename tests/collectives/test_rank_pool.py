@@ -86,6 +86,14 @@ def test_an_interrupt_while_waiting_for_a_helper():
     pool.close()
 
 
+def test_a_step_that_uses_its_own_communicator():
+    with LocalCommunicator(2) as communicator:
+        numbers = communicator.values([1, 2])
+        with pytest.raises(InputError, match="one step at a time"):
+            communicator.map(lambda _: communicator.map(abs, numbers), numbers)
+        assert communicator.gather(communicator.map(abs, numbers)) == [1, 2]
+
+
 def test_threads_are_bounded_and_end():
     before = threading.active_count()
     with LocalCommunicator(64) as communicator:
