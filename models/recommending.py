@@ -351,8 +351,9 @@ def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
         return predicted.to_xarray()
     if not scipy.sparse.issparse(given):
         return predicted.to_coo()
-    format = getattr(given, "format", "csr")
-    return predicted.to_scipy().asformat(format if format in ("coo", "csc") else "csr")
+    array = predicted.to_scipy()
+    convert = {"coo": array.tocoo, "csc": array.tocsc}.get(str(getattr(given, "format", "")))
+    return array if convert is None else convert()
 
 
 def _count(n: Any) -> int:

@@ -28,17 +28,19 @@ class Model(FactorModel, BaseEstimator):
         self.partitioner = partitioner
         self.random_state = random_state
 
+    def fit(self, X=None, y=None):
+        generator = np.random.default_rng(0)
+        shapes = ((5, 3), (7, 3), (5,), (7,))
+        arrays = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
+        self.factors_ = Factors(*arrays, 3.5, user_labels=USERS, item_labels=np.arange(7) * 10)
+        self.seen_ = scipy.sparse.csr_array(generator.random((5, 7)) < 0.5)
+        self.n_features_in_ = np.int64(7)
+        return self
+
 
 @pytest.fixture
 def model() -> Model:
-    generator = np.random.default_rng(0)
-    shapes = ((5, 3), (7, 3), (5,), (7,))
-    arrays = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
-    model = Model()
-    model.factors_ = Factors(*arrays, 3.5, user_labels=USERS, item_labels=np.arange(7) * 10)
-    model.seen_ = scipy.sparse.csr_array(generator.random((5, 7)) < 0.5)
-    model.n_features_in_ = np.int64(7)
-    return model
+    return Model().fit()
 
 
 def test_save_and_load_give_the_same_model(model, tmp_path):
