@@ -104,7 +104,7 @@ _ratings_options = _options(
     _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
 )
 _parallel_options = _options(
-    _number("--ranks", 4, "Ranks that train side by side, each with its own rows.", _COUNT),
+    _number("--ranks", None, "Ranks that train side by side.  [default: 4]", _COUNT),
     _number("--eta", None, "Synchronisations an epoch.  [default: as many as ranks]", _COUNT),
     click.option(
         "--partitioner",
@@ -114,7 +114,7 @@ _parallel_options = _options(
         help="How rows are dealt to ranks, or a partition.npz of 'daskpart partition'.",
     ),
     *_cutting,
-    _choice("--axis", ("rows", "columns", "auto"), "rows", "What is dealt to ranks."),
+    _choice("--axis", ("rows", "columns", "auto"), None, "What is dealt.  [default: rows]"),
     _choice("--transport", ("auto", "local", "graph"), "auto", "How rows travel between ranks."),
     _choice("--cluster", KINDS, "none", "Where the ranks run; mpi: start it with mpiexec."),
     _number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", _COUNT),
@@ -207,7 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
             with errors_as_one_line():
                 code = cli.main(arguments, "daskpart", standalone_mode=False, obj=place)
         except click.exceptions.Abort:
-            click.echo("interrupted: nothing was written", err=True)
+            click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
             code = INTERRUPTED
         except click.ClickException as error:
             error.show()

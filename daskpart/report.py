@@ -30,16 +30,17 @@ _STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: #1f2328;
        background: #fff; max-width: 62rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid #d8dee4; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
 p { margin: .5rem 0; max-width: 46rem; } .lead { color: #57606a; }
 nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1.1rem; }
 a { color: #0a58a6; }
-.numbers { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1.3rem 0; padding: 0; }
-.numbers div { flex: 1 1 9rem; background: #f6f8fa; border-radius: 6px; padding: .6rem .9rem; }
+.numbers { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1.3rem 0; padding: 0; }
+.numbers div { flex: 1 1 8rem; background: #f6f8fa; border-radius: 6px; padding: .6rem .75rem; }
 .numbers dt { font-size: .8rem; color: #57606a; } .numbers dd { margin: 0; font-size: 1.35rem; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; } .halves { display: flex; flex-wrap: wrap; gap: 0 3.5rem; }
+.halves table { align-self: flex-start; }
 table { border-collapse: collapse; font-size: .9rem; margin: .6rem 0; }
 th, td { padding: .28rem .8rem .28rem 0; text-align: left; vertical-align: top;
          border-bottom: 1px solid #eaeef2; }
@@ -53,6 +54,7 @@ details { margin: .6rem 0; } summary { cursor: pointer; color: #0a58a6; font-siz
 footer { margin-top: 3rem; font-size: .85rem; color: #57606a; }
 """.strip()
 
+_LONG_TABLE, _WIDE_VALUE = 9, 30  # rows; characters
 _PACKAGES = ("daskpart", "numpy", "scipy", "numba", "dask", "distributed", "sparse", "scikit-learn")
 
 
@@ -151,12 +153,20 @@ class Report:
         self._add(f"<pre><code>{html.escape(source)}</code></pre>")
 
     def table(self, rows: Mapping[str, Any]) -> None:
-        """Add a table of two columns, name and value."""
+        """Add a table of two columns, name and value; a long one stands in two halves."""
         lines = [
-            f'<tr><th scope="row">{html.escape(str(name))}</th>{_cell(value)}</tr>'
+            f'<tr><th scope="row">{html.escape(str(name).replace("_", " "))}</th>'
+            f"<td>{html.escape(readable(value))}</td></tr>"
             for name, value in rows.items()
         ]
-        self._add(f'<div class="scroll"><table><tbody>{"".join(lines)}</tbody></table></div>')
+        wide = max((len(readable(value)) for value in rows.values()), default=0) > _WIDE_VALUE
+        half = len(lines) if wide or len(lines) < _LONG_TABLE else (len(lines) + 1) // 2
+        halves = "".join(
+            f"<table><tbody>{''.join(part)}</tbody></table>"
+            for part in (lines[:half], lines[half:])
+            if part
+        )
+        self._add(f'<div class="scroll halves">{halves}</div>')
 
     def grid(self, header: Sequence[str], rows: Iterable[Sequence[Any]], fold: str = "") -> None:
         """Add a table with a header; with `fold` it opens on a click on those words."""

@@ -23,6 +23,7 @@ from .terminal import MpiPlace
 
 KINDS = ("none", "threads", "processes", "mpi")
 _LOST_AFTER = "60s"
+_ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
 
 
 def check_kind(kind: str, place: MpiPlace) -> None:
@@ -93,7 +94,8 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
             n_workers=n_workers,
             threads_per_worker=1,
             processes=kind == "processes",
-            dashboard_address=None,
+            dashboard_address=_ANY_PORT,
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.ERROR,
         )
     with cluster, Client(cluster) as client:
@@ -110,7 +112,9 @@ def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
 
     if place.rank != 1:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client alone ends the run
-    if not dask_mpi.initialize(nthreads=1, exit=False, dashboard=False):
+    if not dask_mpi.initialize(
+        nthreads=1, exit=False, dashboard=False, dashboard_address=_ANY_PORT
+    ):
         return  # the scheduler or a worker, and the job is over
     try:
         with Client() as client:

@@ -119,7 +119,7 @@ def _write(cut: Cut, settings: CutSettings) -> list[tuple[Path, str]]:
     _write_assignment(cut, table)
     metrics = settings.out / "metrics.json"
     write_json(metrics, {"settings": vars(settings), "metrics": cut.metrics})
-    title = f"{settings.data} on {settings.parts} parts"
+    title = f"{Path(settings.data).name} in {settings.parts} parts"
     page = Report(title, in_words(cut.matrix, settings.data))
     album = Album(settings.out, page, settings.plots)
     describe_cut(page, album, cut)

@@ -9,30 +9,21 @@ ratings ─┬─ held out ─────────────────�
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import daskpart
-from daskpart.containers import LabelledMatrix
-from daskpart.errors import DivergenceError, InputError
+from daskpart.errors import DivergenceError, InputError, WorkerLostError
 from daskpart.partitions import Partition
 
 from .cluster import check_kind, run_on
-from .cut import Cut, measure, sentences
+from .cut import sentences
+from .dealing import Deal, deal, planned_ranks
 from .judging import judge
 from .ratings import Split, hold_out, in_words, load
 from .terminal import INTERRUPTED, MpiPlace, OneLineError, say
 from .writing import Outcome, write_all
-
-PARTITIONERS: dict[str, dict[str, Any]] = {
-    "power": {"objective": "power"},
-    "connectivity": {"objective": "connectivity"},
-    "cut-net": {"objective": "cut-net"},
-    "metis": {"method": "metis"},
-    "random": {"method": "random"},
-    "block": {"method": "block"},
-}
 
 
 @dataclass(frozen=True)
@@ -43,13 +34,13 @@ class FitSettings:
     format: str | None
     test_fraction: float
     seed: int
-    ranks: int
+    ranks: int | None
     eta: int | None
     partitioner: str
     rho: float
     epsilon: float
     engine: str
-    axis: str
+    axis: str | None
     transport: str
     cluster: str
     workers: int | None
@@ -89,6 +80,11 @@ class FitSettings:
             raise InputError(
                 f"--transport local stays in one process; with --cluster {self.cluster} use graph"
             )
+        model = self.out / "model"
+        if model.exists() and not (model / "model.json").is_file():
+            raise InputError(
+                f"{model} is there and is no saved model, and would be replaced: give another --out"
+            )
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,7 @@ class Prepared:
     """What training starts from: a partition of the training ratings, and what it will cost."""
 
     split: Split
-    cut: Cut
-    axis: str
+    deal: Deal
     plan: Any
 
 
@@ -105,6 +100,8 @@ def run(settings: FitSettings, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
     settings.check()
     check_kind(settings.cluster, place)
+    n_workers = settings.workers or planned_ranks(settings)
+    settings.out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
     prepared = None if settings.cluster == "mpi" else _prepare(settings)
     exit_codes: list[int] = []
 
@@ -112,7 +109,7 @@ def run(settings: FitSettings, place: MpiPlace) -> int:
         ready = _prepare(settings) if prepared is None else prepared
         exit_codes.append(_train_and_write(settings, ready))
 
-    run_on(settings.cluster, settings.workers or settings.ranks, place, work)
+    run_on(settings.cluster, n_workers, place, work)
     return exit_codes[0] if exit_codes else 0
 
 
@@ -122,58 +119,26 @@ def _prepare(settings: FitSettings) -> Prepared:
     say(in_words(ratings, settings.ratings))
     split = hold_out(ratings, settings.test_fraction, settings.validation_fraction, settings.seed)
     say(split.in_words())
-    say(f"cutting for {settings.ranks} rank{'s' * (settings.ranks > 1)} …")
-    axis, cut = _cut(settings, split.train)
-    for sentence in sentences(cut):
+    n_ranks = planned_ranks(settings)
+    say(f"cutting for {n_ranks} rank{'s' * (n_ranks > 1)} …")
+    dealt = deal(settings, split.train)
+    for sentence in sentences(dealt.cut)[:2]:  # what travels is the plan's to say
         say(sentence)
     plan = daskpart.plan_report(
         split.train,
-        settings.ranks,
-        settings.eta,
-        partitioner=cut.partition,
+        n_ranks,
+        dealt.eta,
+        partitioner=dealt.cut.partition,
         random_state=settings.seed,
-        axis=axis,
+        axis=dealt.axis,
         n_components=settings.components,
         biases=settings.biases,
         learning_rate=settings.learning_rate,
     )
+    seconds = dealt.cut.partition.info.get("seconds", 0.0)
+    plan = replace(plan, partitioner=settings.partitioner, seconds=seconds)
     say(f"\n{plan}\n")
-    return Prepared(split, cut, axis, plan)
-
-
-def _cut(settings: FitSettings, train: LabelledMatrix) -> tuple[str, Cut]:
-    """The partition along the asked axis; for "auto" the one that moves fewer rows."""
-    asked = ("rows", "columns") if settings.axis == "auto" else (settings.axis,)
-    cuts = []
-    for axis in asked:
-        matrix = train if axis == "rows" else train.transposed()
-        cuts.append(measure(matrix, _partition(settings, matrix)))
-    eta = min(settings.eta or settings.ranks, settings.ranks)
-    volumes = [cut.connectivity.pasgd_volume(eta) for cut in cuts]
-    best = volumes.index(min(volumes))
-    return asked[best], cuts[best]
-
-
-def _partition(settings: FitSettings, matrix: LabelledMatrix) -> Partition:
-    if settings.partitioner in PARTITIONERS:
-        return daskpart.partition(
-            matrix,
-            settings.ranks,
-            epsilon=settings.epsilon,
-            random_state=settings.seed,
-            rho=settings.rho,
-            engine=settings.engine,
-            **PARTITIONERS[settings.partitioner],
-        )
-    path = Path(settings.partitioner)
-    if not path.is_file():
-        raise InputError(
-            f"--partitioner {settings.partitioner}: neither one of {', '.join(PARTITIONERS)} "
-            "nor a file that 'daskpart partition' wrote"
-        )
-    given = Partition.load(path)
-    given.check_fits(matrix.shape[0], "the ratings")
-    return given
+    return Prepared(split, dealt, plan)
 
 
 def _without_times(partition: Partition) -> Partition:
@@ -189,10 +154,10 @@ def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
         transport = "graph"
     return daskpart.MatrixFactorization(
         settings.components,
-        n_ranks=settings.ranks,
-        eta=settings.eta,
-        partitioner=_without_times(prepared.cut.partition),
-        axis=prepared.axis,
+        n_ranks=prepared.deal.n_ranks,
+        eta=prepared.deal.eta,
+        partitioner=_without_times(prepared.deal.cut.partition),
+        axis=prepared.deal.axis,
         transport=transport,
         learning_rate=settings.learning_rate,
         initial_learning_rate=settings.initial_learning_rate,
@@ -210,32 +175,39 @@ def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
 
 def _train_and_write(settings: FitSettings, prepared: Prepared) -> int:
     """Fit, judge, write, say where; returns the exit code."""
-    from daskpart.models.callbacks import TrainingProgress
-
     model = _estimator(settings, prepared)
-    model.set_callbacks(TrainingProgress(force=True, delay=0.0))
     started = time.perf_counter()
-    ended, exit_code = "done", 0
-    try:
-        model.fit(prepared.split.train, validation=prepared.split.validation)
-        if len(model.history_) < settings.epochs:
-            ended = "stopped early"
-    except KeyboardInterrupt:
-        ended, exit_code = "interrupted", INTERRUPTED
-    except DivergenceError as error:
-        ended, exit_code = "diverged", 1
-        say(str(error))
+    ended, exit_code = _fit(model, prepared.split, settings.epochs)
     seconds = time.perf_counter() - started
-    if not _has_an_epoch(model):
+    if getattr(model, "factors_", None) is None:
         raise OneLineError(f"{ended} before the first epoch was whole: nothing written", exit_code)
-    judgement = judge(model, prepared.split)
-    outcome = Outcome(model, prepared.split, prepared.cut, prepared.plan, judgement, ended, seconds)
+    outcome = Outcome(
+        model,
+        prepared.split,
+        replace(prepared.deal.cut, connectivity=model.connectivity_),  # it knows the owners
+        prepared.plan,
+        judge(model, prepared.split),
+        ended,
+        seconds,
+    )
     _tell(settings, outcome)
     return exit_code
 
 
-def _has_an_epoch(model: Any) -> bool:
-    return getattr(model, "factors_", None) is not None and len(model.history_) > 0
+def _fit(model: Any, split: Split, n_epochs: int) -> tuple[str, int]:
+    """Train; returns how it ended and the exit code. The last whole epoch is kept in any case."""
+    from daskpart.models.callbacks import TrainingProgress
+
+    model.set_callbacks(TrainingProgress(force=True, delay=0.0))
+    try:
+        model.fit(split.train, validation=split.validation)
+    except KeyboardInterrupt:
+        say("\nCtrl-C: keeping the last whole epoch …")
+        return "interrupted", INTERRUPTED
+    except (DivergenceError, WorkerLostError) as error:
+        say(f"\n{error}")
+        return "diverged" if isinstance(error, DivergenceError) else "failed", 1
+    return "done" if len(model.history_) >= n_epochs else "stopped early", 0
 
 
 def _tell(settings: FitSettings, outcome: Outcome) -> None:

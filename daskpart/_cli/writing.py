@@ -26,7 +26,7 @@ class Outcome:
     model : MatrixFactorization
         With the factors after the last whole epoch.
     ended : str
-        "done", "stopped early", "interrupted" or "diverged".
+        "done", "stopped early", "interrupted", "diverged" or "failed".
     seconds : float
         Time of the fit.
     """
@@ -100,7 +100,7 @@ def _page(
     outcome: Outcome, settings: dict[str, Any], out: Path, pictures: bool
 ) -> tuple[Report, Album]:
     page = Report(
-        f"Matrix factorization of {settings['ratings']}",
+        f"Matrix factorization of {Path(settings['ratings']).name}",
         in_words(outcome.split.train, "learned from"),
     )
     album = Album(out, page, pictures)
@@ -127,6 +127,7 @@ def _describe_training(page: Report, album: Album, outcome: Outcome) -> None:
         "done": "All epochs were done.",
         "stopped early": "It stopped early: the validation RMSE no longer fell.",
         "interrupted": "It was interrupted: this is the state after the last whole epoch.",
+        "failed": "Workers were lost: this is the state after the last whole epoch.",
         "diverged": "It diverged: this is the last finite state. Lower the learning rate.",
     }[outcome.ended]
     page.text(f"{outcome.n_epochs} epochs in {outcome.seconds:.1f} s. {words}")

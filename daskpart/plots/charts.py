@@ -31,9 +31,9 @@ def convergence(
     Parameters
     ----------
     history : DataFrame
-        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds_computing`` and
-        ``seconds_communicating`` (seconds of that epoch), and ``validation_rmse`` where there is
-        a validation set: ``MatrixFactorization.history_``.
+        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that epoch
+        (or ``seconds_computing`` and ``seconds_communicating``), and ``validation_rmse`` where
+        there is a validation set: ``MatrixFactorization.history_``.
     against : {"epoch", "seconds"}
         What the horizontal axis counts.
     test_rmse : float, optional
@@ -63,7 +63,7 @@ def convergence(
     if test_rmse is not None:
         label = f"test, after the fit: {test_rmse:.4f}"
         ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
-    ax.set_xlabel("epoch" if against == "epoch" else "time in the epochs (seconds)")
+    ax.set_xlabel("epoch" if against == "epoch" else "training time (seconds)")
     ax.set_ylabel("RMSE (units of the ratings)")
     if against == "epoch":
         whole_numbers(ax.xaxis)
@@ -77,6 +77,8 @@ def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
     if against == "epoch":
         return history["epoch"].to_numpy(dtype=np.float64)
     if against == "seconds":
+        if "seconds" in history:
+            return history["seconds"].cumsum().to_numpy(dtype=np.float64)
         parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
         return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
     raise InputError(f"against is {against!r}; it may be 'epoch' or 'seconds'")

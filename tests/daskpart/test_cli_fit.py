@@ -1,0 +1,122 @@
+"""`daskpart fit mf` in this process: what it writes, resumes, refuses and keeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart.datasets import train_test_split_ratings
+
+SMALL_FIT = ("--ranks", "3", "--components", "4", "--epochs", "3", "--partitioner", "block")
+
+
+def metrics_of(folder: Path) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
+    tmp_path, rating_file, capsys, run_cli
+):
+    out = tmp_path / "out"
+    arguments = ("--validation-fraction", 0.1, "--model-format", "zarr", "--out", out)
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *arguments) == 0
+    told = capsys.readouterr().out
+    metrics = metrics_of(out)
+    assert metrics["ended"] == "done" and metrics["epochs"] == 3
+    assert metrics["test_rmse"] < metrics["mean_rmse"]
+    assert metrics["communication"]["matches"] is True
+    assert metrics["plan"]["volume"] == metrics["communication"]["expected_volume"]
+    assert f"test RMSE {metrics['test_rmse']:.4f}" in told
+
+    model = daskpart.MatrixFactorization.load(out / "model")
+    _, test = train_test_split_ratings(daskpart.read(rating_file), 0.1, 0)
+    assert -model.score(test) == pytest.approx(metrics["test_rmse"], rel=1e-9)
+    with (out / "history.csv").open() as file:
+        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3"]
+    assert (out / "factors.zarr").is_dir()
+    assert daskpart.Partition.load(out / "partition.npz") == model.partition_
+    pictures = {"convergence", "spy", "partition", "traffic"}
+    assert {path.stem for path in out.glob("*.png")} == pictures
+    page = (out / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(pictures)
+    assert str(out / "model") in page
+
+
+def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, capsys, run_cli):
+    cut, out = tmp_path / "cut", tmp_path / "out"
+    assert run_cli("partition", rating_file, "--parts", 3, "--model", "row-net", "--out", cut) == 0
+    given = ("fit", "mf", rating_file, "--partitioner", cut / "partition.npz", "--out", out)
+    small = ("--components", 4, "--epochs", 2)
+    assert run_cli(*given, *small) == 0
+    metrics = metrics_of(out)
+    assert (metrics["plan"]["axis"], metrics["plan"]["n_ranks"]) == ("columns", 3)
+    assert metrics["communication"]["matches"] is True
+    model = daskpart.MatrixFactorization.load(out / "model")
+    loaded = daskpart.Partition.load(cut / "partition.npz")
+    assert np.array_equal(model.partition_.assignment, loaded.assignment)
+
+    assert run_cli(*given, *small, "--axis", "rows") == 2
+    assert "cuts columns" in capsys.readouterr().err
+    assert run_cli(*given, *small, "--ranks", 4) == 2
+    assert "has 3 parts" in capsys.readouterr().err
+    assert run_cli("fit", "mf", rating_file, "--partitioner", "absent.npz") == 2
+    assert "neither one of power, connectivity" in capsys.readouterr().err
+
+
+def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
+    tmp_path, rating_file, capsys, run_cli
+):
+    arguments = (*SMALL_FIT, "--eta", 9, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", rating_file, *arguments) == 0
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count("note: --eta 9 is more than 3 ranks") == 1
+    assert metrics_of(tmp_path / "out")["plan"]["eta"] == 3
+
+
+def test_axis_auto_takes_what_moves_less(tmp_path, rating_file, run_cli):
+    volumes = {}
+    for axis in ("rows", "columns", "auto"):
+        arguments = ("--axis", axis, "--no-plots", "--out", tmp_path / axis)
+        assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *arguments) == 0
+        volumes[axis] = metrics_of(tmp_path / axis)["plan"]["volume"]
+    assert volumes["auto"] == min(volumes["rows"], volumes["columns"])
+
+
+def test_resumed_fit_has_the_bits_of_an_unbroken_one(tmp_path, rating_file, capsys, run_cli):
+    whole, state, parted = tmp_path / "whole", tmp_path / "state", tmp_path / "parted"
+    arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--partitioner", "power", "--no-plots")
+    assert run_cli(*arguments, "--epochs", 4, "--out", whole) == 0
+    checkpoint = ("--checkpoint", state, "--out", parted)
+    assert run_cli(*arguments, "--epochs", 2, *checkpoint) == 0
+    assert run_cli(*arguments, "--epochs", 4, *checkpoint, "--resume") == 0
+    one, other = (daskpart.MatrixFactorization.load(out / "model") for out in (whole, parted))
+    assert np.array_equal(one.user_factors_, other.user_factors_)
+    assert np.array_equal(one.item_factors_, other.item_factors_)
+    assert run_cli(*arguments, "--regularization", 0.5, *checkpoint, "--resume") == 2
+    assert "belongs to another fit" in capsys.readouterr().err
+
+
+def test_divergence_keeps_the_last_finite_state_and_exits_with_1(
+    tmp_path, rating_file, capsys, run_cli
+):
+    out = tmp_path / "out"
+    wild = ("--learning-rate", "constant", "--initial-learning-rate", 0.9, "--epochs", 30)
+    outcome = run_cli("fit", "mf", rating_file, *SMALL_FIT, *wild, "--no-plots", "--out", out)
+    captured = capsys.readouterr()
+    assert outcome == 1
+    assert "diverged" in captured.out + captured.err
+    assert not (out / "model").exists() or metrics_of(out)["ended"] == "diverged"
+
+
+def test_a_folder_that_is_no_model_is_not_replaced(tmp_path, rating_file, capsys, run_cli):
+    out = tmp_path / "out"
+    (out / "model").mkdir(parents=True)
+    (out / "model" / "thesis.txt").write_text("years of work")
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", out) == 2
+    assert "is no saved model" in capsys.readouterr().err
+    assert (out / "model" / "thesis.txt").exists()

@@ -1,0 +1,141 @@
+"""`daskpart fit mf` as real processes: clusters, mpiexec, Ctrl-C, exit codes, who speaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskpart
+
+INTERRUPTED = 130
+SMALL_FIT = ("--ranks", "3", "--components", "4", "--epochs", "3", "--partitioner", "block")
+
+
+def started(*arguments: object, before: tuple[str, ...] = (), **options) -> subprocess.Popen:
+    """The command as a process of its own."""
+    command = [*before, sys.executable, "-m", "daskpart.cli", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def finished(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """The command as a process of its own, run to its end."""
+    process = started(*arguments, **options)
+    out, err = process.communicate(timeout=200)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def metrics_of(folder: Path) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def in_one_process(tmp_path_factory, rating_file) -> Path:
+    """The result that every cluster must reproduce."""
+    out = tmp_path_factory.mktemp("one") / "out"
+    done = finished("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 3/3" in done.stderr
+    return out
+
+
+def same_factors(one: Path, other: Path) -> bool:
+    models = [daskpart.MatrixFactorization.load(out / "model") for out in (one, other)]
+    return np.array_equal(*(model.item_factors_ for model in models))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_cluster_on_this_machine_gives_the_same_bits(kind, tmp_path, rating_file, in_one_process):
+    out = tmp_path / "out"
+    arguments = (*SMALL_FIT, "--cluster", kind, "--workers", "2", "--no-plots", "--out", out)
+    done = finished("fit", "mf", rating_file, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert same_factors(in_one_process, out)
+    unexpected = [line for line in done.stderr.splitlines() if not line.startswith("epoch ")]
+    assert unexpected == []
+
+
+@pytest.fixture(scope="module")
+def mpiexec() -> str:
+    pytest.importorskip("dask_mpi")
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        pytest.skip("no mpiexec")
+    return found
+
+
+@pytest.mark.mpi
+def test_mpiexec_gives_the_same_bits_and_one_voice(mpiexec, tmp_path, rating_file, in_one_process):
+    out = tmp_path / "out"
+    arguments = (*SMALL_FIT, "--cluster", "mpi", "--no-plots", "--out", out)
+    done = finished("fit", "mf", rating_file, *arguments, before=(mpiexec, "-n", "5"))
+    assert done.returncode == 0, done.stderr
+    assert same_factors(in_one_process, out)
+    assert done.stdout.count("held out to judge by") == 1
+    unexpected = [line for line in done.stderr.splitlines() if not line.startswith("epoch ")]
+    assert unexpected == []
+
+
+@pytest.mark.mpi
+def test_mpiexec_ends_with_the_exit_code_and_the_one_line_of_the_error(mpiexec):
+    arguments = ("fit", "mf", "absent.data", "--cluster", "mpi")
+    done = finished(*arguments, before=(mpiexec, "-n", "3"))
+    assert done.returncode == 2
+    assert done.stderr.count("absent.data: no such file") == 1
+    forgotten = finished("fit", "mf", "absent.data", before=(mpiexec, "-n", "3"))
+    assert forgotten.returncode == 2
+    assert forgotten.stderr.count("add --cluster mpi") == 1
+
+
+def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        line = process.stderr.readline()
+        if line.startswith(f"epoch {number}/") or line.startswith(f"epoch   {number}/"):
+            return
+        assert line, process.communicate()
+    raise AssertionError("no epoch within two minutes")
+
+
+@pytest.mark.parametrize("kind", ["none", pytest.param("processes", marks=pytest.mark.cluster)])
+def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(kind, tmp_path, rating_file):
+    out = tmp_path / "out"
+    arguments = (*SMALL_FIT, "--epochs", "100000", "--cluster", kind, "--no-plots", "--out", out)
+    process = started("fit", "mf", rating_file, *arguments, start_new_session=True)
+    wait_for_epoch(process, 3)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    told, complaints = process.communicate(timeout=100)
+    assert process.returncode == INTERRUPTED, complaints
+    assert "Traceback" not in complaints
+    assert "interrupted after" in told
+    metrics = metrics_of(out)
+    assert metrics["ended"] == "interrupted" and metrics["epochs"] >= 3
+    model = daskpart.MatrixFactorization.load(out / "model")
+    assert len(model.history_) == metrics["epochs"]
+
+
+def test_ctrl_c_while_reading_is_one_word_and_130():
+    code = (
+        "import os, signal, sys\n"
+        "from daskpart import cli\n"
+        "from daskpart._cli import ratings\n"
+        "def read(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "import daskpart._cli.fit_mf as job\n"
+        "job.load = read\n"
+        "cli.main(['fit', 'mf', 'x'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == INTERRUPTED
+    assert done.stderr.strip() == "interrupted"
