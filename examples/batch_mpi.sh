@@ -14,6 +14,8 @@ folder="${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")}"
 
 # work that is pinned to a worker that died fails after a minute, and not never
 export DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=60s
+# without this, Dask tells of every worker that comes and goes
+export DASK_LOGGING__DISTRIBUTED=error
 # one thread a rank, in the libraries below too
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
