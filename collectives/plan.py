@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -272,7 +273,8 @@ class Plan:
         for i, entry in enumerate(self.rounds):
             for name in ("source", "destination", "pointer", "items"):
                 arrays[f"{name}_{i}"] = getattr(entry, name)
-        np.savez(path, **arrays)
+        with open(path, "wb") as file:  # given a name, savez would add a suffix to it
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -286,7 +288,7 @@ class Plan:
                     for i in range(n_rounds)
                 ]
                 return cls(str(stored["kind"]), n_items, tuple(rounds))
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise ReadError(f"{path} is not a plan that Plan.save wrote: {error}") from error
 
     def __repr__(self) -> str:

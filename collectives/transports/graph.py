@@ -140,6 +140,17 @@ class GraphCommunicator(Communicator):
         ----------
         timeout : float
             Seconds to wait for at least one worker.
+
+        Examples
+        --------
+        >>> while epoch < n_epochs:  # doctest: +SKIP
+        ...     try:
+        ...         state = one_epoch(communicator, state)
+        ...         kept = communicator.gather(state)
+        ...         epoch += 1
+        ...     except WorkerLostError:
+        ...         communicator = communicator.replaced()
+        ...         state = communicator.values(kept)
         """
         if self._cluster is None:
             raise InputError("Without a Dask client there are no workers to replace.")

@@ -125,6 +125,7 @@ def test_work_in_flight_is_kept_when_something_else_is_asked(threads):
     pending = threads.post(prepared_expand.rounds[0], rows, pack_rows)
     allreduce(threads, threads.map(np.sum, rows)).result()
     rows = threads.collect(pending, rows, place_rows)
+    assert not pending.content.node.in_use  # collected messages are not held on to
     threads.gather(rows)
     assert ran == ["noted"] * 3
 
