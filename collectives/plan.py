@@ -280,7 +280,7 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
                 names = ("source", "destination", "pointer", "items")
                 rounds = [
