@@ -179,7 +179,7 @@ class Trainer:
     ) -> None:
         self.plan, self.settings, self.factors = plan, settings, start
         self._connect, self._blank, self._score = connect, blank, score
-        self._memory = start.learning_rate_state if start else settings.learning_rate.start()
+        self._memory = _rate_memory(settings.learning_rate, start, blank)
         self._traffic = _Traffic(plan, settings.layout.words)
         self._attempt: Attempt | None = None
         self._losses = 0
@@ -269,6 +269,14 @@ class Trainer:
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.comm.close()
+
+
+def _rate_memory(rate: LearningRate, start: Factors | None, blank: Factors) -> dict[str, float]:
+    """Where the rate goes on; from its beginning if the user has changed it since."""
+    chosen = ("learning_rate", "initial_learning_rate")
+    if start is None or any(start.settings.get(n) != blank.settings.get(n) for n in chosen):
+        return rate.start()
+    return start.learning_rate_state
 
 
 _LABELS = ("reduce", "expand")

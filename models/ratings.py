@@ -89,7 +89,7 @@ def blank_factors(ratings: Any, n_components: int, settings: dict[str, Any]) -> 
     """Factors of zeros with the shape, labels and names of some ratings."""
     n_users, n_items = map(int, ratings.shape)
     names = axis_names(ratings)
-    return Factors(
+    factors = Factors(
         user_factors=np.zeros((n_users, n_components), np.float32),
         item_factors=np.zeros((n_items, n_components), np.float32),
         user_bias=np.zeros(n_users, np.float32),
@@ -102,6 +102,8 @@ def blank_factors(ratings: Any, n_components: int, settings: dict[str, Any]) -> 
         item_name=names[1],
         settings=settings,
     )
+    factors.users(), factors.items()  # refuses labels that stand twice, before any work
+    return factors
 
 
 def axis_names(ratings: Any) -> tuple[str, str]:

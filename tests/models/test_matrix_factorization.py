@@ -1,0 +1,345 @@
+"""The estimator as a user meets it: containers, options, resume, interruption, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sparse
+from sklearn.base import clone
+
+import daskpart
+from daskpart.containers import as_coo
+from daskpart.errors import DaskpartWarning, DivergenceError, InputError
+from daskpart.models.callbacks import EpochCallback
+from daskpart.models.snapshot import CheckpointWriter, same_bits
+
+FAST = {"n_ranks": 3, "max_epochs": 3, "partitioner": "random", "transport": "local"}
+
+
+def model(n_components=4, **changes):
+    return daskpart.MatrixFactorization(n_components, **(FAST | changes))
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def triples(ratings):
+    return as_coo(ratings)
+
+
+def factors_of(fitted):
+    return fitted.factors_.user_factors, fitted.factors_.item_factors
+
+
+def assert_same(one, other):
+    for a, b in zip(factors_of(one), factors_of(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_container_gives_the_same_factors(ratings, triples):
+    import dask.array as da
+
+    coo = triples.to_coo()
+    csr = triples.to_scipy()
+    expected = model().fit(ratings)
+    for X in (
+        csr,
+        scipy.sparse.csc_array(csr),
+        scipy.sparse.coo_matrix(csr),
+        coo,
+        sparse.GCXS.from_coo(coo),
+        triples.to_frame(),
+        da.from_array(coo, chunks=(30, 50)),
+        da.from_array(coo, chunks=(30, 20)),
+    ):
+        assert_same(expected, model().fit(X))
+
+
+def test_explicit_zeros_are_ratings_and_absent_entries_are_not():
+    X = scipy.sparse.coo_array(
+        (np.array([0.0, 4.0, 4.0]), (np.array([0, 1, 2]), np.array([0, 1, 1]))), shape=(3, 2)
+    )
+    fitted = model(n_ranks=1, max_epochs=1).fit(X)
+    assert fitted.global_mean_ == pytest.approx(8 / 3)
+
+
+def test_history_and_reports(ratings):
+    fitted = model(eta=2, validation_fraction=0.2).fit(ratings)
+    history = fitted.history_
+    assert history["epoch"].tolist() == [1, 2, 3]
+    assert history["train_rmse"].is_monotonic_decreasing
+    assert (history["validation_rmse"] < 2).all()
+    assert (history["volume"] == fitted.plan_report_.volume).all()
+    assert (history["staleness"] == fitted.plan_report_.staleness).all()
+    assert fitted.comm_report_.matches
+    assert fitted.comm_report_.transport == "local"
+    assert fitted.comm_report_.traffic.sum() == fitted.plan_report_.volume
+    assert fitted.n_iter_ == 3
+    report = daskpart.plan_report(ratings, 3, 2, partitioner="random")
+    assert report.lambda_max <= 3
+
+
+def test_validation_rmse_is_the_score(ratings, triples):
+    fitted = model(max_epochs=2).fit(ratings, validation=ratings)
+    expected = fitted.history_["validation_rmse"].iloc[-1]
+    assert fitted.score(ratings) == pytest.approx(-expected, rel=1e-6)
+
+
+def test_columns_are_the_dual_of_rows(ratings, triples):
+    by_columns = model(axis="columns").fit(ratings)
+    by_rows = model(axis="rows").fit(triples.transposed().to_scipy())
+    np.testing.assert_array_equal(by_columns.factors_.user_factors, by_rows.factors_.item_factors)
+    np.testing.assert_array_equal(by_columns.factors_.item_factors, by_rows.factors_.user_factors)
+    np.testing.assert_array_equal(by_columns.factors_.user_bias, by_rows.factors_.item_bias)
+    assert by_columns.plan_report_.axis == "columns"
+
+
+def test_auto_axis_moves_fewer_rows(ratings):
+    volume = {
+        axis: daskpart.plan_report(ratings, 3, 2, partitioner="random", axis=axis).volume
+        for axis in ("rows", "columns", "auto")
+    }
+    assert volume["auto"] == min(volume["rows"], volume["columns"])
+
+
+@pytest.mark.parametrize("rate", ["adagrad", "constant", "decay", "bold-driver"])
+@pytest.mark.parametrize("biases", [True, False])
+def test_every_learning_rate_learns(ratings, rate, biases):
+    history = model(learning_rate=rate, biases=biases, max_epochs=8).fit(ratings).history_
+    assert history["train_rmse"].iloc[-1] < 0.97 * history["train_rmse"].iloc[0]
+    rates = history["learning_rate"]
+    assert (rates.nunique() == 1) == (rate in ("adagrad", "constant"))
+
+
+def test_averaging_by_ratings_differs_where_copies_are_stale(ratings):
+    mean, weighted = (model(eta=1, averaging=kind).fit(ratings) for kind in ("mean", "ratings"))
+    assert (mean.factors_.item_factors != weighted.factors_.item_factors).any()
+
+
+def test_a_given_partition_is_used(ratings):
+    parts = daskpart.partition(ratings, 3, method="block")
+    fitted = model(partitioner=parts).fit(ratings)
+    assert fitted.partition_ == parts
+    assert_same(fitted, model(partitioner="block").fit(ratings))
+
+
+@pytest.mark.parametrize("suffix", ["npz", "zarr"])
+def test_resume_gives_the_bits_of_an_unbroken_fit(ratings, tmp_path, suffix):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    options = {
+        "eta": 2,
+        "learning_rate": "bold-driver",
+        "checkpoint_path": tmp_path / f"r.{suffix}",
+    }
+    unbroken = model(eta=2, learning_rate="bold-driver", max_epochs=6).fit(ratings)
+    model(max_epochs=4, **options).fit(ratings)
+    resumed = model(max_epochs=6, resume=True, **options).fit(ratings)
+    assert_same(unbroken, resumed)
+    assert resumed.history_["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+    np.testing.assert_array_equal(unbroken.history_["train_rmse"], resumed.history_["train_rmse"])
+
+
+def test_resume_refuses_another_fit(ratings, tmp_path):
+    path = tmp_path / "run.npz"
+    model(checkpoint_path=path).fit(ratings)
+    with pytest.raises(InputError, match=r"regularization: 0\.05 there, 0\.1 now"):
+        model(checkpoint_path=path, resume=True, regularization=0.1).fit(ratings)
+
+
+def test_partial_fit_goes_on(ratings):
+    whole = model().fit(ratings)
+    stepwise = model()
+    for _ in range(3):
+        stepwise.partial_fit(ratings)
+    assert_same(whole, stepwise)
+    assert stepwise.n_iter_ == 3
+
+
+def test_early_stopping(ratings):
+    fitted = model(max_epochs=60, validation_fraction=0.3, patience=2, regularization=0.0).fit(
+        ratings
+    )
+    rmse = fitted.history_["validation_rmse"]
+    assert len(rmse) < 60
+    assert len(rmse) - 1 - rmse.argmin() == 2
+
+
+class InterruptAt(EpochCallback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == self.epoch:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_interruption_keeps_the_last_whole_epoch(ratings, tmp_path):
+    interrupted = model(max_epochs=9, checkpoint_path=tmp_path / "run.npz")
+    interrupted.set_callbacks(InterruptAt(2))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(ratings)
+    assert interrupted.n_iter_ == 2
+    assert_same(interrupted, model(max_epochs=2).fit(ratings))
+    saved = CheckpointWriter(tmp_path / "run.npz").latest()
+    assert saved is not None
+    assert saved.epoch in (1, 2)
+
+
+def test_interruption_in_the_middle_of_an_epoch(ratings, monkeypatch):
+    """Rows half updated in place are not what is kept."""
+    from daskpart.models import pasgd
+
+    calls = {"n": 0}
+    original = pasgd.apply_ratings
+
+    def interrupt(*arguments, **options):
+        calls["n"] += 1
+        if calls["n"] > 3 * 3 + 4:  # 3 ranks × 3 sub-epochs, then into the second epoch
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(pasgd, "apply_ratings", interrupt)
+    monkeypatch.setattr("daskpart.collectives.transports.local._available_cores", lambda: 1)
+    broken = model(max_epochs=5)
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(ratings)
+    monkeypatch.undo()
+    assert_same(broken, model(max_epochs=1).fit(ratings))
+
+
+def test_divergence_names_epoch_and_rate(ratings):
+    diverging = model(learning_rate="constant", initial_learning_rate=20.0)
+    with pytest.raises(DivergenceError, match=r"diverged in epoch \d+.*learning rate 20"):
+        diverging.fit(ratings)
+    if hasattr(diverging, "factors_"):
+        assert diverging.factors_.is_finite()
+
+
+def test_divergence_keeps_the_last_finite_factors(ratings):
+    going = model(max_epochs=2).fit(ratings)
+    kept = going.factors_
+    going.set_params(learning_rate="constant", initial_learning_rate=50.0)
+    with pytest.raises(DivergenceError):
+        for _ in range(20):
+            kept = going.factors_
+            going.partial_fit(ratings)
+    assert same_bits(going.factors_, kept)
+    assert kept.is_finite()
+
+
+def test_clone_pickle_and_parameters(ratings):
+    estimator = model(eta=2)
+    assert clone(estimator).get_params() == estimator.get_params()
+    fitted = estimator.fit(ratings)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert_same(fitted, again)
+    np.testing.assert_array_equal(
+        again.predict(ratings).data.data, fitted.predict(ratings).data.data
+    )
+
+
+def test_a_seed_fixes_everything(ratings):
+    assert_same(model().fit(ratings), model().fit(ratings))
+    other = model(random_state=1).fit(ratings)
+    assert (other.factors_.user_factors != model().fit(ratings).factors_.user_factors).any()
+
+
+def test_users_and_items_without_ratings_stay_at_the_mean():
+    X = scipy.sparse.coo_array(
+        (np.array([3.0, 5.0, 4.0]), (np.array([0, 1, 3]), np.array([0, 2, 2]))), shape=(5, 4)
+    )
+    fitted = model(n_ranks=2).fit(X)
+    assert fitted.predict([(4, 3)])[0] == pytest.approx(fitted.global_mean_)
+    assert not fitted.factors_.user_factors[[2, 4]].any()
+    assert not fitted.factors_.item_factors[[1, 3]].any()
+
+
+def test_eta_beyond_k_is_clipped_with_a_warning(ratings):
+    with pytest.warns(DaskpartWarning, match="eta=9 is more than n_ranks=3"):
+        clipped = model(eta=9).fit(ratings)
+    assert_same(clipped, model(eta=3).fit(ratings))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 must be a whole number of at least 1"),
+        ({"n_components": 2.5}, "n_components=2.5"),
+        ({"n_ranks": 0}, "n_ranks=0"),
+        ({"eta": 0}, "eta=0 must be a whole number of at least 1"),
+        ({"max_epochs": 0}, "max_epochs=0"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' is unknown; choose one of 'adagrad'"),
+        ({"initial_learning_rate": -1.0}, "initial_learning_rate=-1.0 must be"),
+        ({"initial_learning_rate": float("nan")}, "initial_learning_rate=nan"),
+        ({"regularization": -0.1}, "regularization=-0.1"),
+        ({"partitioner": "best"}, "partitioner='best' is unknown; choose one of 'power'"),
+        ({"axis": "both"}, "axis='both' is unknown; choose one of 'rows'"),
+        ({"averaging": "max"}, "averaging='max' is unknown"),
+        ({"transport": "carrier pigeon"}, "transport='carrier pigeon' is unknown"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0"),
+        ({"patience": 3}, "patience needs validation"),
+        ({"resume": True}, "resume=True needs checkpoint_path"),
+        ({"n_ranks": 81}, "81 ranks need as many rows"),
+    ],
+)
+def test_bad_parameters(ratings, changes, message):
+    n_components = changes.pop("n_components", 4)
+    with pytest.raises(InputError, match=message):
+        model(n_components, **changes).fit(ratings)
+
+
+def test_bad_ratings(ratings):
+    holes = scipy.sparse.coo_array((np.array([1.0, np.nan]), ([0, 1], [1, 0])), shape=(2, 2))
+    with pytest.raises(InputError, match=r"1 .*(NaN|not finite|finite)"):
+        model(n_ranks=1).fit(holes)
+    infinite = scipy.sparse.coo_array((np.array([1.0, np.inf]), ([0, 1], [1, 0])), shape=(2, 2))
+    with pytest.raises(InputError, match=r"inf|finite"):
+        model(n_ranks=1).fit(infinite)
+    with pytest.raises(InputError, match=r"ratings|entries|empty"):
+        model(n_ranks=1).fit(scipy.sparse.coo_array((3, 3)))
+    with pytest.raises(InputError):
+        model(n_ranks=1).fit(np.ones((3, 3)))
+
+
+def test_a_rank_without_rows(ratings):
+    parts = daskpart.Partition(np.zeros(80, np.int32), 3, np.ones(80, np.int64), {})
+    with pytest.raises(InputError, match="2 of 3 ranks have no rows"):
+        model(partitioner=parts).fit(ratings)
+
+
+def test_a_partition_that_does_not_fit(ratings):
+    wrong_count = daskpart.partition(ratings, 2, method="block")
+    with pytest.raises(InputError, match="the partition has 2 parts, n_ranks is 3"):
+        model(partitioner=wrong_count).fit(ratings)
+    wrong_length = daskpart.Partition(np.arange(9, dtype=np.int32) % 3, 3, np.ones(9, np.int64), {})
+    with pytest.raises(InputError, match="9"):
+        model(partitioner=wrong_length).fit(ratings)
+
+
+def test_unknown_users_and_items_in_predict(ratings):
+    fitted = model().fit(ratings)
+    with pytest.raises(InputError, match="999"):
+        fitted.predict([(999, 1)])
+    with pytest.raises(InputError, match="-5"):
+        fitted.predict([(1, -5)])
+
+
+def test_validation_with_unknown_items(ratings):
+    stranger = pd.DataFrame({"user": [0], "item": [10_000], "rating": [3.0]})
+    with pytest.raises(InputError, match=r"10000|10,000"):
+        model().fit(ratings, validation=stranger)
+
+
+def test_partial_fit_refuses_other_users(ratings):
+    fitted = model().fit(ratings)
+    with pytest.raises(InputError, match="shape"):
+        fitted.partial_fit(daskpart.datasets.power_law_ratings(70, 50, 900, random_state=0))

@@ -1,0 +1,136 @@
+"""The same fit on a Dask task graph: same bits as in one process, also when a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart.containers import as_coo
+from daskpart.errors import DaskpartWarning, WorkerLostError
+from daskpart.models.callbacks import EpochCallback
+
+OPTIONS = {"eta": 2, "max_epochs": 3, "partitioner": "random"}
+
+
+def model(transport="auto", n_ranks=3, **changes):
+    return daskpart.MatrixFactorization(
+        4, n_ranks=n_ranks, transport=transport, **(OPTIONS | changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+
+
+def assert_same(one, other):
+    for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
+        np.testing.assert_array_equal(getattr(one.factors_, name), getattr(other.factors_, name))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
+def test_graph_on_threads_gives_the_bits_of_local(ratings, n_ranks):
+    local, graph = (model(kind, n_ranks, eta=1).fit(ratings) for kind in ("local", "graph"))
+    assert_same(local, graph)
+    assert graph.comm_report_.matches
+    assert graph.comm_report_.transport == "graph"
+    np.testing.assert_array_equal(local.comm_report_.traffic, graph.comm_report_.traffic)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("n_ranks", [2, 5])
+def test_worker_processes_give_the_bits_of_local(ratings, client, n_ranks):
+    expected = model("local", n_ranks).fit(ratings)
+    fitted = model(n_ranks=n_ranks).fit(ratings)  # "auto" takes the client that is there
+    assert fitted.comm_report_.transport == "graph"
+    assert fitted.comm_report_.matches
+    assert_same(expected, fitted)
+
+
+@pytest.mark.cluster
+def test_a_second_fit_on_the_same_cluster(ratings, client):
+    first, second = model().fit(ratings), model().fit(ratings)
+    assert_same(first, second)
+    assert not client.futures  # nothing is left behind
+
+
+@pytest.mark.cluster
+def test_lazy_ratings_are_not_gathered(ratings, client):
+    """Dask chunks are sharded on the workers; the result is that of the same ratings in memory."""
+    import dask.array as da
+
+    matrix = as_coo(ratings)
+    lazy = da.from_array(matrix.to_coo(), chunks=(30, 50))
+    parts = daskpart.partition(ratings, 3, method="random")
+    expected = model("local", partitioner=parts).fit(matrix.to_coo())
+    assert_same(expected, model(partitioner=parts).fit(lazy))
+
+
+class KillWorkerAfter(EpochCallback):
+    """Kill one worker process a moment after an epoch, so in the middle of the next."""
+
+    def __init__(self, client, epoch, delay):
+        self.client, self.epoch, self.delay = client, epoch, delay
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == self.epoch:
+            process = next(iter(self.client.run(os.getpid).values()))
+            threading.Timer(self.delay, os.kill, (process, signal.SIGKILL)).start()
+        return False
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("delay", [0.0, 0.1])
+def test_a_killed_worker_does_not_change_the_result(ratings, delay):
+    from distributed import Client, LocalCluster
+
+    expected = model("local", max_epochs=12).fit(ratings)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as own_cluster,
+        Client(own_cluster) as own_client,
+    ):  # fmt: skip
+        survivor = model(max_epochs=12)
+        survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
+        with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
+            survivor.fit(ratings)
+    assert_same(expected, survivor)
+    assert survivor.history_["epoch"].tolist() == list(range(1, 13))
+
+
+@pytest.mark.cluster
+def test_no_worker_is_an_error_in_bounded_time(ratings):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
+        Client(empty),
+        pytest.raises((WorkerLostError, ValueError), match=r"worker"),
+    ):
+        model().fit(ratings)
