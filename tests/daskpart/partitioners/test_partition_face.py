@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import warnings
 
 import numpy as np
@@ -13,6 +12,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import CutNet, partition
+from daskpart.readers import read
 
 METHODS = ["random", "block", "metis", "direct", "recursive"]
 
@@ -202,22 +202,19 @@ def test_the_graph_model_refuses_a_matrix_that_is_not_square(matrix):
 
 @pytest.mark.data
 def test_power_recursion_lowers_every_metric_on_ml_1m(shared_data):
-    """λ_max, Σλ², volume and staleness at η = 8, K = 64: all lower than at random."""
-    with lzma.open(shared_data / "ratings" / "ml-1m.ratings.dat.xz") as file:
-        pairs = np.loadtxt(
-            (line.replace(b"::", b" ") for line in file), dtype=np.int32, usecols=(0, 1)
-        )
-    ratings = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])))
+    """Σλ², volume and staleness at η = 8, K = 64. λ_max stays at K, but for far fewer items."""
+    ratings = read(shared_data / "ratings" / "ml-1m.ratings.dat.xz")
     hypergraph = Hypergraph.column_net(ratings)
     chance, found = (
         Connectivity.from_partition(hypergraph, partition(hypergraph, 64, "power", method=method))
         for method in ("random", "recursive")
     )
     for metric in (
-        Connectivity.max_connectivity,
         Connectivity.power,
         lambda incidence: incidence.pasgd_volume(8),
         lambda incidence: incidence.pasgd_staleness(8),
         Connectivity.connectivity_minus_one,
     ):
-        assert metric(found) < metric(chance)
+        assert metric(found) < 0.9 * metric(chance)
+    assert found.max_connectivity() <= chance.max_connectivity()
+    assert found.histogram()[-1] < 0.5 * chance.histogram()[-1]
