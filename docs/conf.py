@@ -72,3 +72,12 @@ html_theme_options = {
     "pygments_light_style": "tango",
 }
 html_sidebars = {"index": [], "design": [], "benchmarks": []}
+
+
+def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]
+    """scikit-learn makes a `set_fit_request` for each method; its text links into its own pages."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def setup(app):  # type: ignore[no-untyped-def]
+    app.connect("autodoc-skip-member", leave_out_generated)
