@@ -25,7 +25,7 @@ from daskpart.collectives import Communicator, Counters, allreduce
 from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
 
 from .learning_rates import LearningRate
-from .pasgd import EpochTotals, PreparedSchedule, RowLayout, run_epoch
+from .pasgd import EpochTotals, PreparedSchedule, RankRatings, RowLayout, run_epoch
 from .planning import FitPlan
 from .rank_data import (
     RankRows,
@@ -59,16 +59,16 @@ class Attempt:
         self, comm: Communicator, plan: FitPlan, settings: TrainingSettings, start: Factors | None
     ) -> None:
         self.comm, self._plan, self._settings = comm, plan, settings
-        source = plan.shards if plan.shards.is_lazy else list(plan.shards.compute())
-        self._shards = comm.values(source)
+        # the shards are let go of as soon as the ratings stand in their order
+        shards = comm.values(plan.shards if plan.shards.is_lazy else list(plan.shards.compute()))
         self._ratings = comm.map(
             arrange_ratings,
-            self._shards,
+            shards,
             comm.values(plan.rank_schedules),
             n_components=settings.layout.n_components,
             random_state=settings.random_state,
         )
-        numbering = comm.map(_items_of, self._shards)
+        numbering = comm.map(_items_of, self._ratings)
         prepared = comm.prepare_all(
             [*plan.reduces, *plan.expands],
             numbering,
@@ -76,8 +76,8 @@ class Attempt:
         )
         used = [entry if entry.plan.total_rows else None for entry in prepared]
         self._schedule = PreparedSchedule(used[: len(plan.reduces)], used[len(plan.reduces) :])
-        totals = allreduce(comm, comm.map(count_ratings, self._shards))
-        self._shards, self._ratings, totals = comm.settle(self._shards, self._ratings, totals)
+        totals = allreduce(comm, comm.map(count_ratings, self._ratings))
+        self._ratings, totals = comm.settle(self._ratings, totals)
         rating_sum, rating_count = totals.result()
         self.n_ratings = int(rating_count)
         overall = float(rating_sum / rating_count) if self.n_ratings else 0.0
@@ -96,7 +96,6 @@ class Attempt:
         return self.comm.map(
             starting_model,
             self._ratings,
-            self._shards,
             layout=settings.layout,
             mean=self.mean,
             center=float(np.sqrt(lift / settings.layout.n_components)),
@@ -118,15 +117,13 @@ class Attempt:
 
     def rows(self) -> list[RankRows]:
         """The final rows of every rank."""
-        gathered = self.comm.gather(
-            self.comm.map(final_rows, self._model, self._ratings, self._shards)
-        )
+        gathered = self.comm.gather(self.comm.map(final_rows, self._model, self._ratings))
         assert gathered is not None  # the driver is the root
         return gathered
 
 
-def _items_of(shard: Any) -> np.ndarray:
-    return shard.items.copy()
+def _items_of(ratings: RankRatings) -> np.ndarray:
+    return ratings.items.copy()
 
 
 def _cut(factors: Factors, plan: FitPlan) -> list[RankRows]:
@@ -259,6 +256,11 @@ class Trainer:
         row["validation_rmse"] = self._score(factors) if self._score else float("nan")
         factors.history = [*(self.factors.history if self.factors else []), row]
         self.factors, self._memory, self._traffic = factors, memory, traffic
+
+    def last_factors(self) -> Factors:
+        """The factors after the last whole epoch, which there is one of."""
+        assert self.factors is not None
+        return self.factors
 
     def communication(self) -> CommunicationReport:
         """What the epochs of this fit sent, beside what the equations say."""

@@ -44,6 +44,14 @@ from .reports import CommunicationReport, PlanReport
 from .snapshot import CheckpointWriter, Factors
 
 
+# the parameters that decide the bits of a fit
+_IDENTITY = (
+    *("n_ranks", "eta", "partitioner", "rho", "epsilon", "engine", "axis", "averaging"),
+    *("learning_rate", "initial_learning_rate", "regularization", "biases", "init_scale"),
+    "random_state",
+)
+
+
 class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
     """Factorize sparse ratings R ≈ μ + b_i + b_j + W·Hᵀ by SGD over `n_ranks` ranks.
 
@@ -252,7 +260,7 @@ class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
             ) as epochs:
                 for epoch in epochs:
                     row = trainer.run(epoch.number)
-                    epoch.done(row, snapshot=lambda: trainer.factors)
+                    epoch.done(row, snapshot=trainer.last_factors)
         finally:
             trainer.close()
             self._keep(trainer, plan, ratings)
@@ -324,9 +332,7 @@ class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
 
     def _identity(self, ratings: Any) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""
-        names = ("eta", "rho", "epsilon", "engine", "axis", "averaging", "learning_rate")
-        names += ("initial_learning_rate", "regularization", "biases", "init_scale", "n_ranks")
-        chosen = {name: getattr(self, name) for name in (*names, "partitioner", "random_state")}
+        chosen = {name: getattr(self, name) for name in _IDENTITY}
         described = {
             name: value if isinstance(value, str | int | float | None) else repr(value)
             for name, value in chosen.items()

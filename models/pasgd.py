@@ -111,11 +111,13 @@ class Average:
 
 @dataclass(frozen=True)
 class RankRatings:
-    """What one rank trains on, fixed for the whole fit.
+    """What one rank trains on, fixed for the whole fit: 12 bytes a rating.
 
     Attributes
     ----------
     rank : int
+    users, items : ndarray of int64
+        Global ids of the rank's rows of both factors, in its local order.
     rows, columns : ndarray of int32, shape (n_ratings,)
         Local positions of user and item, in the order in which they are processed.
     values : ndarray of float32, shape (n_ratings,)
@@ -127,6 +129,8 @@ class RankRatings:
     """
 
     rank: int
+    users: np.ndarray
+    items: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     values: np.ndarray

@@ -176,6 +176,8 @@ def arrange_ratings(
     )
     return RankRatings(
         rank=shard.rank,
+        users=shard.rows,
+        items=shard.items,
         rows=rows[order].astype(np.int32, copy=False),
         columns=columns[order].astype(np.int32, copy=False),
         values=shard.values[order].astype(np.float32, copy=False),
@@ -222,7 +224,6 @@ def _starting_rows(ids, n_components, center, scale, seed, rows):
 
 def starting_model(
     ratings: RankRatings,
-    shard: Any,
     *,
     layout: RowLayout,
     mean: float,
@@ -240,11 +241,11 @@ def starting_model(
     center, scale : float
         Components are uniform in center ± scale.
     """
-    model = blank_model(layout, shard.rows.size, shard.items.size, mean)
+    model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
     user_seed, item_seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
-    _starting_rows(shard.rows, layout.n_components, center, scale, user_seed, model.user)
-    _starting_rows(shard.items, layout.n_components, center, scale, item_seed, model.item)
-    rated = np.zeros(shard.rows.size, bool)
+    _starting_rows(ratings.users, layout.n_components, center, scale, user_seed, model.user)
+    _starting_rows(ratings.items, layout.n_components, center, scale, item_seed, model.item)
+    rated = np.zeros(ratings.users.size, bool)
     rated[ratings.rows] = True
     model.user[~rated] = 0
     return model
@@ -282,12 +283,12 @@ def resumed_model(rows: RankRows, *, layout: RowLayout, mean: float) -> RankMode
     return model
 
 
-def final_rows(model: RankModel, ratings: RankRatings, shard: Any) -> RankRows:
+def final_rows(model: RankModel, ratings: RankRatings) -> RankRows:
     """The rows that this rank answers for between epochs: its users and its home items."""
     n_components, home = model.layout.n_components, ratings.home
     return RankRows(
-        users=shard.rows,
-        items=shard.items[home],
+        users=ratings.users,
+        items=ratings.items[home],
         user=model.user[:, :n_components].copy(),
         item=model.item[home, :n_components],
         user_bias=model.user_bias.copy(),
@@ -297,6 +298,6 @@ def final_rows(model: RankModel, ratings: RankRatings, shard: Any) -> RankRows:
     )
 
 
-def count_ratings(shard: Any) -> np.ndarray:
-    """Sum and number of a shard's ratings, float64 of shape (2,)."""
-    return np.array([shard.values.sum(dtype=np.float64), shard.values.size], np.float64)
+def count_ratings(ratings: RankRatings) -> np.ndarray:
+    """Sum and number of a rank's ratings, float64 of shape (2,)."""
+    return np.array([ratings.values.sum(dtype=np.float64), ratings.values.size], np.float64)

@@ -138,9 +138,10 @@ def same_labels(factors: Factors, ratings: Any) -> None:
         )
     for axis, known in enumerate((factors.user_labels, factors.item_labels)):
         given = _labels(ratings, axis)
-        if (known is None) != (given is None) or (
-            known is not None and not np.array_equal(known, given)
-        ):
+        same = known is given  # both without labels
+        if known is not None and given is not None:
+            same = np.array_equal(known, given)
+        if not same:
             name = (factors.user_name, factors.item_name)[axis]
             raise InputError(f"the {name} labels differ from those of the fit")
 
@@ -151,5 +152,5 @@ def data_fingerprint(ratings: Any) -> str:
         return f"lazy {tuple(map(int, ratings.shape))}"
     checksum = 0
     for array in (ratings.rows, ratings.columns, ratings.values):
-        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
     return f"{ratings.nnz} ratings, checksum {checksum:08x}"

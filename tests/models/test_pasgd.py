@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def _replay(plan, settings, n_epochs=3) -> RankModel:
         attempt = Attempt(comm, plan, settings, None)
         cells: list[RankRatings] = attempt._ratings.content
         first: list[RankModel] = attempt._model.content
-        shards = attempt._shards.content
+        shards = plan.shards.compute()
     n_users = plan.shards.partition.n_vertices
     model = RankModel(
         settings.layout,
@@ -65,11 +67,11 @@ def _replay(plan, settings, n_epochs=3) -> RankModel:
     for _ in range(n_epochs):
         for t in range(plan.settings.eta):
             for shard, cell in zip(shards, cells, strict=True):
-                in_global_ids = RankRatings(
-                    cell.rank, shard.rows[cell.rows].astype(np.int32),
-                    shard.items[cell.columns].astype(np.int32), cell.values, cell.cell_pointer,
-                    cell.averages, cell.home,
-                )  # fmt: skip
+                in_global_ids = replace(
+                    cell,
+                    rows=shard.rows[cell.rows].astype(np.int32),
+                    columns=shard.items[cell.columns].astype(np.int32),
+                )
                 apply_ratings(model, in_global_ids, sub_epoch=t, rate=0.05, regularization=0.05)
     return model
 
@@ -105,9 +107,7 @@ def test_one_rank_is_algorithm_1_rating_by_rating():
     error = 0.0
     for n in range(cell.rows.size):
         model.squared_error = 0.0
-        one = RankRatings(
-            0, cell.rows, cell.columns, cell.values, np.array([n, n + 1]), (None,), cell.home
-        )
+        one = replace(cell, cell_pointer=np.array([n, n + 1]))
         apply_ratings(model, one, sub_epoch=0, rate=0.05, regularization=0.05)
         error += model.squared_error
     np.testing.assert_array_equal(part.user, model.user[:, :5])
