@@ -113,8 +113,8 @@ class MtKaHyParEngine:
         task = _task(hypergraph, targets, epsilon, fixed)
         if task["net_costs"].size == 0 or hypergraph.n_vertices <= 1:
             return _fill(hypergraph.vertex_weights, targets, fixed)
-        task["seed"] = np.int64(int(random_state) % 2**31)
-        task["n_threads"] = np.int64(self.n_threads)
+        task["seed"] = np.array(int(random_state) % 2**31)
+        task["n_threads"] = np.array(self.n_threads)
         task["preset"] = np.array(self.preset.upper())
         part = _call(task, self.timeout)
         if part.shape != fixed.shape or part.min() < 0 or part.max() >= targets.size:
@@ -173,8 +173,8 @@ def _task(
         "vertex_weights": weights,
         "fixed": fixed.astype(np.int32) if np.any(fixed >= 0) else np.zeros(0, np.int32),
         "limits": np.minimum(limits, LARGEST).astype(np.int64),
-        "n_parts": np.int64(targets.size),
-        "epsilon": np.float64(epsilon),
+        "n_parts": np.array(targets.size),
+        "epsilon": np.array(epsilon),
     }
 
 

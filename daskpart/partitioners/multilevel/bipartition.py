@@ -15,8 +15,8 @@ from .two_way import Sides, cut_cost, grow, refine, sides_of
 
 COARSEST = 160  # vertices at which coarsening stops
 CLUSTERS = 80  # no cluster weighs more than this share of the total
-STARTS = 16  # starts on the coarsest level, fewer where it has many pins
-START_PINS = 1_500_000  # pins that all starts together may walk over
+STARTS = 8  # starts on the coarsest level, fewer where it has many pins
+START_PINS = 400_000  # pins that all starts together may walk over
 PASSES = 6  # refinement passes on a level, at most
 
 

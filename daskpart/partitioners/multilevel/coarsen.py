@@ -24,7 +24,7 @@ from daskpart._jit import kernel
 
 from .level import Level, contract
 
-RATING_PINS = 1500  # pins a vertex looks at when it rates its neighbours
+RATING_PINS = 800  # pins a vertex looks at when it rates its neighbours
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
 LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 
@@ -61,7 +61,7 @@ def _rate(level, leader, vertex, pins_left, score, touched):
 @kernel
 def _join_best(vertex, n_touched, touched, score, weight, community, cap):
     """Return the best rated cluster that `vertex` may join (-1: none), and wipe the scores."""
-    best = -1
+    best = np.int64(-1)
     best_score = 0.0
     for i in range(n_touched):
         cluster = touched[i]

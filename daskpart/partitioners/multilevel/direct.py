@@ -1,9 +1,11 @@
-"""Direct K-way partitioning: one hierarchy, recursive bipartitioning at its top, K-way search down.
+"""Direct K-way partitioning: recursive bipartitioning, then local search over all K parts at once.
 
-      level 0   ●●●●●●●●●●●●●●●●            K-way search     \\   again, with clusters that lie
-         level 1   ●●●●●●●●●●            K-way search         >  inside one part: a V-cycle
-            coarsest   ●●●●●●    ->   recursive bipartition  /
-                                      (nets split, costs unchanged: connectivity - 1)
+    recursion      1 -> 2 -> 4 -> ... -> K parts; nets are split, their costs unchanged, so that
+                   what the bipartitions pay adds up to connectivity - 1
+    K-way search   on the whole hypergraph: a bipartition never takes back what one above it did
+    V-cycle        ●●●●●●●●●●●●                  search     coarsen inside the parts (so that the
+                      ●●●●●●●●                search        partition survives), then search on
+                         ●●●●●  --------->  search          every level: whole clusters move
 
 The imbalance that a bipartition may use is what is left of (1 + ε) on the path from the root
 (Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
@@ -19,16 +21,14 @@ from .k_way import Parts, parts_of
 from .level import DROPPED, Level, contract
 from .search import propagate, rebalance, search
 
-COARSEST_PER_PART = 100_000  # vertices a part at which the recursion takes over
+COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
+CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
 TABLE_ENTRIES = 1 << 25  # entries of the bond table (8 bytes each) up to which it is kept
-CYCLE_COARSEST_PER_PART = 100
-CAP = 3  # a cluster weighs at most this many times the mean of the coarsest level
-SEEDS = 10**9
-PATIENCE = 500
-WIDEST = 300
+PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
+WIDEST = 300  # larger nets do not bring their pins into a search
 SEARCH_ROUNDS = 3
 PROPAGATION_ROUNDS = 4
-CYCLES = 1  # V-cycles after the first descent
+CYCLES = 1
 
 
 def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
@@ -83,20 +83,18 @@ def _improve(
         rebalance(level, parts, limits)
     propagate(level, parts, order, limits, PROPAGATION_ROUNDS)
     if with_bonds:
-        search(level, parts, order, limits, SEEDS, PATIENCE, WIDEST, SEARCH_ROUNDS)
+        patience = int(np.clip(n // 20, *PATIENCE))
+        search(level, parts, limits, patience, WIDEST, SEARCH_ROUNDS)
     return parts.part
-
-
-def _cap(level: Level, fewest: int) -> int:
-    return max(CAP * int(level.weights.sum()) // fewest, 1)
 
 
 def _cycle(
     level: Level, part: np.ndarray, limits: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """One V-cycle: coarsen inside the parts, search on the way down."""
-    fewest = CYCLE_COARSEST_PER_PART * limits.size
-    steps, coarsest, part = coarsen(level, part, _cap(level, fewest), fewest, rng)
+    fewest = COARSEST_PER_PART * limits.size
+    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
+    steps, coarsest, part = coarsen(level, part, cap, fewest, rng)
     part = _improve(coarsest, part, limits, rng)
     for step in reversed(steps):
         part = _improve(step.level, part[step.target], limits, rng)
@@ -125,14 +123,9 @@ def partition_level(
     limits = part_limits(int(level.weights.sum()), n_parts, epsilon)
     if n_parts == 1:
         return np.zeros(n, np.int32)
-    fewest = COARSEST_PER_PART * n_parts
-    steps, coarsest, _ = coarsen(level, np.zeros(n, np.int32), _cap(level, fewest), fewest, rng)
-    part = np.zeros(coarsest.weights.size, np.int32)
-    everything = np.arange(coarsest.weights.size)
-    _recurse(coarsest, everything, (0, n_parts), int(limits[0]), rng, part)
-    part = _improve(coarsest, part, limits, rng)
-    for step in reversed(steps):
-        part = _improve(step.level, part[step.target], limits, rng)
+    part = np.zeros(n, np.int32)
+    _recurse(level, np.arange(n), (0, n_parts), int(limits[0]), rng, part)
+    part = _improve(level, part, limits, rng)
     for _ in range(CYCLES):
         part = _cycle(level, part, limits, rng)
     return part

@@ -30,7 +30,7 @@ class Parts(NamedTuple):
     weight: np.ndarray  # int64[n_parts]
     slot_pointer: np.ndarray  # int64[n_nets + 1]
     slot_part: np.ndarray  # int32[n_slots]
-    count: np.ndarray  # int32[n_slots]: pins of the net in the part
+    pins_in: np.ndarray  # int32[n_slots]: pins of the net in the part
     lone: np.ndarray  # int32[n_slots]: exclusive-or of those pins
     used: np.ndarray  # int32[n_nets]: slots in use; all of them where slot k is part k
     alone: np.ndarray  # int64[n_vertices]
@@ -63,7 +63,7 @@ def _enter(parts, net, part):
         slot = parts.slot_pointer[net] + parts.used[net]
         parts.used[net] += 1
         parts.slot_part[slot] = part
-        parts.count[slot] = 0
+        parts.pins_in[slot] = 0
         parts.lone[slot] = 0
     return slot
 
@@ -76,7 +76,7 @@ def _vacate(parts, net, slot):
         return
     last = begin + parts.used[net] - 1
     parts.slot_part[slot] = parts.slot_part[last]
-    parts.count[slot] = parts.count[last]
+    parts.pins_in[slot] = parts.pins_in[last]
     parts.lone[slot] = parts.lone[last]
     parts.used[net] -= 1
 
@@ -100,11 +100,11 @@ def _fill_slots(level, parts):
         for i in range(begin, end):
             pin = level.pins[i]
             slot = _enter(parts, net, np.int64(parts.part[pin]))
-            parts.count[slot] += 1
+            parts.pins_in[slot] += 1
             parts.lone[slot] ^= pin
             parts.reach[pin] += cost
         for slot in range(first, first + parts.used[net]):
-            if parts.count[slot] == 1:
+            if parts.pins_in[slot] == 1:
                 parts.alone[parts.lone[slot]] += cost
 
 
@@ -117,7 +117,7 @@ def connect(level, parts, vertex, bond, start):
         cost = level.net_costs[net]
         begin = parts.slot_pointer[net]
         for slot in range(begin, begin + parts.used[net]):
-            if parts.count[slot] > 0:
+            if parts.pins_in[slot] > 0:
                 bond[start + parts.slot_part[slot]] += cost
 
 
@@ -139,7 +139,7 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, with_bonds: bool) -> 
         weight=np.zeros(n_parts, np.int64),
         slot_pointer=np.zeros(n_nets + 1, np.int64),
         slot_part=np.zeros(n_slots, np.int32),
-        count=np.zeros(n_slots, np.int32),
+        pins_in=np.zeros(n_slots, np.int32),
         lone=np.zeros(n_slots, np.int32),
         used=np.zeros(n_nets, np.int32),
         alone=np.zeros(n, np.int64),
@@ -161,8 +161,8 @@ def _leave(level, parts, net, vertex, here):
     """Take `vertex` out of its part `here` in one net; returns the pins left there."""
     cost = level.net_costs[net]
     slot = find(parts, net, here)
-    left = parts.count[slot] - 1
-    parts.count[slot] = left
+    left = parts.pins_in[slot] - 1
+    parts.pins_in[slot] = left
     parts.lone[slot] ^= vertex
     if left == 1:
         parts.alone[parts.lone[slot]] += cost
@@ -177,12 +177,12 @@ def _arrive(level, parts, net, vertex, there):
     """Put `vertex` into part `there` in one net; returns the pins that were there."""
     cost = level.net_costs[net]
     slot = _enter(parts, net, there)
-    before = parts.count[slot]
+    before = parts.pins_in[slot]
     if before == 1:
         parts.alone[parts.lone[slot]] -= cost
     elif before == 0:
         parts.alone[vertex] += cost
-    parts.count[slot] = before + 1
+    parts.pins_in[slot] = before + 1
     parts.lone[slot] ^= vertex
     return before
 

@@ -75,11 +75,9 @@ def _squeeze(net_pointer, pins, net_costs, target, n_coarse):
     sizes = np.empty(n_nets, np.int64)
     costs = np.empty(n_nets, np.int64)
     fingerprint = np.empty(n_nets, np.uint64)
-    kept = 0
-    fill = 0
+    kept, fill = 0, 0
     for net in range(n_nets):
-        start = fill
-        total = np.uint64(0)
+        start, total = fill, np.uint64(0)
         if net_costs[net] > 0:
             for i in range(net_pointer[net], net_pointer[net + 1]):
                 vertex = target[pins[i]]

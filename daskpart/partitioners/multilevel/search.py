@@ -1,12 +1,13 @@
-"""Local search over K parts: label propagation, then localised Fiduccia–Mattheyses.
+"""Local search over K parts: label propagation, then Fiduccia–Mattheyses with a bond table.
 
     label propagation   every border vertex goes to its best part if that is a gain
-    local search        a few border vertices seed a search; it moves the best one, then what that
-                        move made better, lets the cost grow for some steps, and keeps its best
-                        prefix - many small hills instead of one large one
+    local search        border vertices seed it; it moves the best one, then also what that move
+                        made better, lets the cost grow for some steps, and keeps its best prefix
+    rebalance           out of parts that are too heavy, at the least cost
 
-Localised K-way search with gains in a table, one after another as in Akhremtsev, Sanders and
-Schulz 2017 (its parallel form is the refinement of Mt-KaHyPar, Gottesbüren et al. 2021).
+K-way Fiduccia–Mattheyses with a gain table as in Akhremtsev et al. 2017 and Mt-KaHyPar
+(Gottesbüren et al. 2021), but one search from the whole border instead of many from a few seeds:
+measured no worse, and quicker.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def _offer_neighbours(level, parts, vertex, here, there, widest):
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         net = np.int64(level.nets[i])
         source = find(parts, net, here)
-        if source >= 0 and parts.count[source] == 1:
+        if source >= 0 and parts.pins_in[source] == 1:
             pin = np.int64(parts.lone[source])
             row = pin * n_parts + there
             _offer(level, parts, pin, parts.alone[pin] - parts.reach[pin] + parts.bond[row])
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
-        if end - begin <= widest and parts.count[find(parts, net, there)] == 1:
+        if end - begin <= widest and parts.pins_in[find(parts, net, there)] == 1:
             for j in range(begin, end):
                 pin = np.int64(level.pins[j])
                 if pin != vertex:
@@ -106,42 +107,36 @@ def _search(level, parts, limits, patience, widest, moved, origin):
 
 
 @kernel
-def search(level, parts, order, limits, seeds, patience, widest, max_rounds):
-    """Rounds of local searches from the border vertices; returns the cost saved.
+def search(level, parts, limits, patience, widest, max_rounds):
+    """Rounds of local search from the whole border; returns the cost saved.
 
     Parameters
     ----------
     level : Level
     parts : Parts
         With bonds. Changed in place.
-    order : int32[n_vertices]
-        Order in which vertices become seeds.
     limits : int64[n_parts]
-    seeds : int
-        Border vertices that start one search.
     patience : int
-        Moves without a new best after which a search ends.
+        Moves without a new best after which a round ends.
     widest : int
         Larger nets do not bring their pins into a search.
     max_rounds : int
-        A vertex is kept in its new place at most once a round.
+        At most; a vertex moves once a round.
     """
     n_parts = parts.weight.size
-    moved = np.empty(order.size, np.int32)
-    origin = np.empty(order.size, np.int32)
+    n = parts.part.size
+    moved = np.empty(n, np.int32)
+    origin = np.empty(n, np.int32)
     total = 0
     for _ in range(max_rounds):
-        saved = 0
         parts.place[:] = ABSENT
-        for i in range(order.size):
-            vertex = np.int64(order[i])
-            if parts.place[vertex] == ABSENT:
-                row = vertex * n_parts
-                part, gain = best_part(level, parts, vertex, parts.bond, row, limits)
-                if part >= 0 and gain > parts.alone[vertex] - parts.reach[vertex]:
-                    _offer(level, parts, vertex, gain)
-            if parts.size[0] >= seeds or i == order.size - 1:
-                saved += _search(level, parts, limits, patience, widest, moved, origin)
+        for vertex in range(n):
+            row = vertex * n_parts
+            part, gain = best_part(level, parts, vertex, parts.bond, row, limits)
+            # without a bond to another part it lies inside: no net of it is cut
+            if part >= 0 and gain > parts.alone[vertex] - parts.reach[vertex]:
+                _offer(level, parts, vertex, gain)
+        saved = _search(level, parts, limits, patience, widest, moved, origin)
         total += saved
         if saved == 0:
             break

@@ -27,7 +27,7 @@ class Sides(NamedTuple):
 
     side: np.ndarray  # int8[n_vertices]
     weight: np.ndarray  # int64[2]
-    count: np.ndarray  # int32[2 * n_nets]: pins of net n on side s at 2n + s
+    pins_in: np.ndarray  # int32[2 * n_nets]: pins of net n on side s at 2n + s
     lone: np.ndarray  # int32[2 * n_nets]: exclusive-or of those pins
     gain: np.ndarray  # int64[n_vertices]
     reach: np.ndarray  # int64[n_vertices]: costs of all nets of the vertex
@@ -38,9 +38,9 @@ class Sides(NamedTuple):
 
 @kernel
 def _count_pins(level, sides):
-    """Fill weight, count, lone, gain and reach from side."""
+    """Fill weight, pins_in, lone, gain and reach from side."""
     sides.weight[:] = 0
-    sides.count[:] = 0
+    sides.pins_in[:] = 0
     sides.lone[:] = 0
     for vertex in range(sides.side.size):
         sides.weight[sides.side[vertex]] += level.weights[vertex]
@@ -48,7 +48,7 @@ def _count_pins(level, sides):
         for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
             pin = level.pins[i]
             slot = 2 * net + sides.side[pin]
-            sides.count[slot] += 1
+            sides.pins_in[slot] += 1
             sides.lone[slot] ^= pin
     for vertex in range(sides.side.size):
         gain = 0
@@ -58,9 +58,9 @@ def _count_pins(level, sides):
             net = level.nets[i]
             cost = level.net_costs[net]
             reach += cost
-            if sides.count[2 * net + here] == 1:
+            if sides.pins_in[2 * net + here] == 1:
                 gain += cost
-            elif sides.count[2 * net + 1 - here] == 0:
+            elif sides.pins_in[2 * net + 1 - here] == 0:
                 gain -= cost
         sides.gain[vertex] = gain
         sides.reach[vertex] = reach
@@ -108,13 +108,13 @@ def move(level, sides, vertex, enter):
         net = np.int64(level.nets[i])
         cost = level.net_costs[net]
         source, goal = 2 * net + here, 2 * net + there
-        left = sides.count[source] - 1
-        arrived = sides.count[goal]
+        left = sides.pins_in[source] - 1
+        arrived = sides.pins_in[goal]
         if arrived == 1:
             _change(sides, np.int64(sides.lone[goal]), -cost, False)
-        sides.count[source] = left
+        sides.pins_in[source] = left
         sides.lone[source] ^= vertex
-        sides.count[goal] = arrived + 1
+        sides.pins_in[goal] = arrived + 1
         sides.lone[goal] ^= vertex
         if left == 1:
             _change(sides, np.int64(sides.lone[source]), cost, enter)
@@ -236,7 +236,7 @@ def cut_cost(level, sides):
     """Return the summed cost of the nets with pins on both sides."""
     total = 0
     for net in range(level.net_costs.size):
-        if sides.count[2 * net] > 0 and sides.count[2 * net + 1] > 0:
+        if sides.pins_in[2 * net] > 0 and sides.pins_in[2 * net + 1] > 0:
             total += level.net_costs[net]
     return total
 
@@ -249,10 +249,10 @@ def grow(level, sides, fixed, order, target):
     Greedy hypergraph growing, Çatalyürek and Aykanat 1999.
     """
     n = sides.side.size
-    for vertex in range(n):
-        sides.place[vertex] = LOCKED if fixed[vertex] >= 0 else ABSENT
-        if fixed[vertex] < 0 and sides.gain[vertex] != -sides.reach[vertex]:
-            push(sides.heap, n, sides.size, 1, sides.place, sides.gain, vertex)
+    for free in range(n):
+        sides.place[free] = LOCKED if fixed[free] >= 0 else ABSENT
+        if fixed[free] < 0 and sides.gain[free] != -sides.reach[free]:
+            push(sides.heap, n, sides.size, 1, sides.place, sides.gain, free)
     position = 0
     while sides.weight[0] < target:
         if sides.size[1] == 0:
