@@ -209,6 +209,8 @@ def main(arguments: list[str] | None = None) -> None:
         except click.exceptions.Abort:
             click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
             code = INTERRUPTED
+        except click.exceptions.Exit as stop:
+            code = stop.exit_code
         except click.ClickException as error:
             error.show()
             code = error.exit_code

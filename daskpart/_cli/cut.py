@@ -20,7 +20,7 @@ from daskpart.report import Report, readable, versions
 
 from .album import Album
 from .ratings import in_words, load
-from .terminal import say
+from .terminal import COMPILING, explained_if_slow, say
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,18 @@ def run(settings: CutSettings) -> None:
     matrix = load(settings.data, settings.format, ("row", "column"))
     say(in_words(matrix, settings.data))
     say(f"cutting into {settings.parts} parts …")
-    partition = daskpart.partition(
-        matrix,
-        settings.parts,
-        settings.objective,
-        method=settings.method,
-        model=settings.model,
-        engine=settings.engine,
-        epsilon=settings.epsilon,
-        random_state=settings.seed,
-        rho=settings.rho,
-    )
+    with explained_if_slow(COMPILING):
+        partition = daskpart.partition(
+            matrix,
+            settings.parts,
+            settings.objective,
+            method=settings.method,
+            model=settings.model,
+            engine=settings.engine,
+            epsilon=settings.epsilon,
+            random_state=settings.seed,
+            rho=settings.rho,
+        )
     cut = measure(matrix, partition)
     for sentence in sentences(cut):
         say(sentence)

@@ -22,7 +22,7 @@ from .cut import sentences
 from .dealing import Deal, deal, planned_ranks
 from .judging import judge
 from .ratings import Split, hold_out, in_words, load
-from .terminal import INTERRUPTED, MpiPlace, OneLineError, say
+from .terminal import COMPILING, INTERRUPTED, MpiPlace, OneLineError, explained_if_slow, say
 from .writing import Outcome, write_all
 
 
@@ -121,7 +121,8 @@ def _prepare(settings: FitSettings) -> Prepared:
     say(split.in_words())
     n_ranks = planned_ranks(settings)
     say(f"cutting for {n_ranks} rank{'s' * (n_ranks > 1)} …")
-    dealt = deal(settings, split.train)
+    with explained_if_slow(COMPILING):
+        dealt = deal(settings, split.train)
     for sentence in sentences(dealt.cut)[:2]:  # what travels is the plan's to say
         say(sentence)
     plan = daskpart.plan_report(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import click
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
+COMPILING = "  (the first run on a machine compiles its kernels; later ones skip that)"
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,27 @@ def errors_as_one_line() -> Iterator[None]:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
         raise OneLineError(str(error), 1) from error
+    except BrokenPipeError:
+        # whoever read our output has gone (`| head`); what is still buffered must go nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(1) from None
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None or isinstance(error, ConnectionError):
             raise
-        raise OneLineError(f"{error.filename}: {error.strerror}", 1) from error
+        place = f"{error.filename}: " if error.filename else ""
+        raise OneLineError(f"{place}{error.strerror}", 1) from error
+
+
+@contextlib.contextmanager
+def explained_if_slow(words: str, after: float = 5.0) -> Iterator[None]:
+    """Say `words` if what is done inside takes more than `after` seconds."""
+    timer = threading.Timer(after, say, [words])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager

@@ -175,7 +175,8 @@ def _describe_communication(page: Report, album: Album, outcome: Outcome) -> Non
     page.subheading("The plan")
     page.table(outcome.plan.rows())
     page.subheading("The run")
-    page.table(measured.rows())
+    compared = " measured, "  # stands in the table above
+    page.table({name: told for name, told in measured.rows().items() if compared not in told})
 
 
 def _describe_use(page: Report, outcome: Outcome, settings: dict[str, Any], out: Path) -> None:

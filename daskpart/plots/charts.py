@@ -67,6 +67,8 @@ def convergence(
     ax.set_ylabel("RMSE (units of the ratings)")
     if against == "epoch":
         whole_numbers(ax.xaxis)
+    else:
+        ax.set_xlim(left=0)  # what the first epoch takes longer is part of the wait
     quiet_frame(ax, "both")
     ax.legend(frameon=False)
     return ax

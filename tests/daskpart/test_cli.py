@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import subprocess
+import sys
+import time
 import warnings
 
 import numpy as np
@@ -80,6 +84,33 @@ def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):
         with pytest.warns(RuntimeWarning):
             warnings.warn("not ours", RuntimeWarning, stacklevel=1)
     assert capsys.readouterr().err == "note: eta is clipped\n"
+
+
+def test_what_takes_long_is_explained_and_what_does_not_is_not(capsys):
+    with terminal.explained_if_slow("compiling", after=0.01):
+        time.sleep(0.1)
+    with terminal.explained_if_slow("never said", after=10):
+        pass
+    assert capsys.readouterr().out == "compiling\n"
+
+
+def test_a_full_disk_is_one_line():
+    with pytest.raises(terminal.OneLineError, match="No space left") as told:
+        with terminal.errors_as_one_line():
+            raise OSError(errno.ENOSPC, "No space left on device")
+    assert told.value.exit_code == 1
+
+
+def test_a_reader_that_leaves_is_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daskpart.cli", "fit", "mf", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 1
+    process.stderr.close()
 
 
 # where it runs
