@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import sparse
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.base import DaskMethodsMixin, tokenize
+from dask.base import DaskMethodsMixin, get_scheduler, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -202,7 +202,12 @@ class Shards(DaskMethodsMixin):
         **kwargs
             As `dask.compute` takes them, such as ``scheduler="sync"``.
         """
-        return list(self._held) if self._held is not None else super().compute(**kwargs)
+        if self._held is not None:
+            return list(self._held)
+        # not dask.compute: on a cluster that would first bring all shards to one worker
+        get = get_scheduler(scheduler=kwargs.pop("scheduler", None), collections=[self])
+        keys = self.__dask_keys__()
+        return list(get(self.__dask_optimize__(self.__dask_graph__(), keys), keys, **kwargs))
 
     def persist(
         self, client: Any = None, placement: Sequence[str] | None = None, **kwargs: Any

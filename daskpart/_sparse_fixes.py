@@ -14,10 +14,10 @@ Three cures, applied by `import daskpart`:
 3. Workers get 1 and 2 as well, through a worker plugin that imports this module there.
 
 What is covered: this process; every worker, present and future, of the current client; and of each
-client that this process starts later (`distributed.client.preload`). Not covered: further clients
-that were started before the import, or the event loop of an asynchronous one that has not run
-since. For these call `protect(client)`. Workers that cannot import daskpart are left as they were,
-with a warning.
+client that this process starts later (`distributed.client.preload`). Where `distributed` is loaded
+only after daskpart, cure 1 waits for the first client. Not covered: further clients that were
+started before the import, and an asynchronous one whose event loop has not run since: for these
+call `protect(client)`. Workers that cannot import daskpart are left as they were, with a warning.
 
 `distributed` and `sparse` are not imported here unless they are loaded already or come to be used.
 """
