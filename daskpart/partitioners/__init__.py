@@ -26,7 +26,7 @@ from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .balance import heaviest_allowed, warn_if_too_heavy
+from .balance import fill_empty_parts, heaviest_allowed, warn_if_too_heavy
 from .engine import Engine, get_engine
 from .metis import is_installed, metis_parts
 from .objectives import (
@@ -115,7 +115,8 @@ def partition(
     Warns
     -----
     BalanceWarning
-        A part had to be heavier than epsilon allows.
+        A part had to be heavier than epsilon allows. No part is left empty but where fixed vertices
+        leave none to fill it with.
 
     Notes
     -----
@@ -163,7 +164,8 @@ def _unsearched(
     epsilon, random_state = info["epsilon"], info["random_state"]
     if n_parts == 1:
         return np.zeros(hypergraph.n_vertices, np.int32)
-    return metis_parts(hypergraph, n_parts, epsilon, random_state, stand_in)
+    assignment = metis_parts(hypergraph, n_parts, epsilon, random_state, stand_in)
+    return fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts)
 
 
 def _searched(
@@ -192,6 +194,7 @@ def _searched(
     else:
         answer = np.asarray(cutter.partition(hypergraph, n_parts, epsilon, random_state))
         assignment = _checked_answer(answer, hypergraph.n_vertices, n_parts, cutter.name)
+    assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, fixed)
     if not polish or n_parts == 1:
         return assignment
     most = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)

@@ -7,11 +7,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import CutNet, partition
+from daskpart.partitioners.balance import fill_empty_parts
 from daskpart.readers import read
 
 METHODS = ["random", "block", "metis", "direct", "recursive"]
@@ -141,6 +144,38 @@ def test_empty_rows_and_columns_and_isolated_vertices_are_normal_data(method):
     matrix = scipy.sparse.coo_array((np.ones(6), (rows, columns)), shape=(9, 10))
     result = partition(matrix, 3, method=method)
     assert result.part_weights.tolist() == [2, 2, 2]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_empty_parts_are_filled_and_fixed_vertices_stay(seed):
+    rng = np.random.default_rng(seed)
+    n_parts, n_vertices = int(rng.integers(1, 9)), int(rng.integers(9, 40))
+    start = rng.integers(0, rng.integers(1, n_parts + 1), n_vertices).astype(np.int32)
+    weights = rng.integers(0, 5, n_vertices)
+    filled = fill_empty_parts(start, weights, n_parts)
+    assert np.bincount(filled, minlength=n_parts).all()
+    assert np.bincount(filled, weights).max() <= np.bincount(start, weights).max()
+    fixed = np.where(rng.random(n_vertices) < 0.5, start, -1)
+    held = fill_empty_parts(start, weights, n_parts, fixed)
+    assert (held[fixed >= 0] == start[fixed >= 0]).all()
+    assert np.bincount(held, minlength=n_parts)[np.unique(start)].all()
+
+
+def test_an_engine_that_leaves_parts_empty_gets_them_filled(matrix):
+    class Lazy:
+        name = "lazy"
+
+        def bipartition(self, hypergraph, targets, epsilon, fixed, random_state):
+            return np.zeros(hypergraph.n_vertices, np.int8)
+
+        def partition(self, hypergraph, n_parts, epsilon, random_state):
+            return np.zeros(hypergraph.n_vertices, np.int32)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BalanceWarning)
+        for method in ("direct", "recursive"):
+            result = partition(matrix, 6, "power", method=method, engine=Lazy())
+            assert np.bincount(result.assignment, minlength=6).all()
 
 
 @pytest.mark.parametrize("method", METHODS)
