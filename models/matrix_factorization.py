@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from dask.base import tokenize
 from sklearn.base import BaseEstimator
 
 from daskpart.collectives import communicator_for
@@ -42,7 +43,6 @@ from .ratings import Validation, blank_factors, data_fingerprint, hold_out, same
 from .recommending import FactorModel, seen_pattern
 from .reports import CommunicationReport, PlanReport
 from .snapshot import CheckpointWriter, Factors
-
 
 # the parameters that decide the bits of a fit
 _IDENTITY = (
@@ -337,6 +337,8 @@ class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
             name: value if isinstance(value, str | int | float | None) else repr(value)
             for name, value in chosen.items()
         }
+        if isinstance(self.partitioner, Partition):
+            described["partitioner"] = f"partition {tokenize(self.partitioner.assignment)}"
         return {**described, "data": data_fingerprint(ratings)}
 
     def _checkpointed(self, ratings: Any) -> Factors | None:
