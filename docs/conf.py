@@ -71,7 +71,8 @@ html_theme_options = {
     "footer_end": [],
     "pygments_light_style": "tango",
 }
-html_sidebars = {"index": [], "design": [], "benchmarks": []}
+_ALONE = ("index", "getting_started", "design", "benchmarks", "notebooks/first_look")
+html_sidebars = {page: [] for page in _ALONE}
 
 
 def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]

@@ -6,19 +6,26 @@ MathML by themselves since 2023.
 
 from __future__ import annotations
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 from sphinx.application import Sphinx
 
 
+def mathml(formula: str, as_block: bool = False) -> str:
+    """One formula; its brackets keep their size, as docutils already says of round ones."""
+    text = latex2mathml.tex2mathml(formula, as_block=as_block)
+    return re.sub(r"<mo>([⟨⟩‖|])</mo>", r'<mo stretchy="false">\1</mo>', text)
+
+
 def visit_inline(translator: nodes.NodeVisitor, node: nodes.math) -> None:
-    translator.body.append(latex2mathml.tex2mathml(node.astext()))
+    translator.body.append(mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_block(translator: nodes.NodeVisitor, node: nodes.math_block) -> None:
-    formula = latex2mathml.tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="math-block">{formula}</div>')
+    translator.body.append(f'<div class="math-block">{mathml(node.astext(), True)}</div>')
     raise nodes.SkipNode
 
 
