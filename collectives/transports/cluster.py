@@ -27,6 +27,7 @@ from distributed.threadpoolexecutor import thread_state
 from daskpart.errors import InputError, WorkerLostError
 
 _POLL_SECONDS = 0.5
+_FIRST_WORKER_SECONDS = 30.0
 _LOOKS_AFTER_ERROR = 4
 _EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
 _ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for gone
@@ -235,14 +236,21 @@ def current_client() -> Client | None:
 def place_ranks(client: Client, n_ranks: int) -> list[str]:
     """Workers of the ranks: round-robin over the workers in order of their names.
 
-    Names that are numbers (MPI ranks under dask-mpi) count as numbers.
+    Names that are numbers (MPI ranks under dask-mpi) count as numbers. Waits for the first
+    worker: it may be on its way, at the beginning or after a loss.
     """
+    with suppress(TimeoutError):
+        client.wait_for_workers(1, timeout=_FIRST_WORKER_SECONDS)
     workers = client.scheduler_info()["workers"]
     if not workers:
         raise InputError(
-            "The cluster has no workers; wait for some with client.wait_for_workers(…) first."
+            f"The cluster has no workers, and none came in {_FIRST_WORKER_SECONDS:.0f} s; "
+            "start some."
         )
-    ordered = sorted(workers, key=lambda address: _name_order(workers[address]["name"], address))
+    running = [name for name, worker in workers.items() if worker.get("status") == "running"]
+    ordered = sorted(
+        running or workers, key=lambda address: _name_order(workers[address]["name"], address)
+    )
     return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
 
 

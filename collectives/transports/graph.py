@@ -156,7 +156,7 @@ class GraphCommunicator(Communicator):
             raise InputError("Without a Dask client there are no workers to replace.")
         client = self._cluster.client
         self.close()
-        client.wait_for_workers(1, timeout=timeout)
+        client.wait_for_workers(1, timeout=timeout)  # a TimeoutError says what it waited for
         successor = GraphCommunicator(self.n_ranks, client)
         successor._measures = Measures(self._measures.counters)
         return successor
