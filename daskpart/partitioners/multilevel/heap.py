@@ -6,6 +6,7 @@
 
 Fiduccia–Mattheyses moves the vertex of highest gain and changes the gains of its neighbours; net
 costs may be as large as λ^ρ, so gain buckets would be too many and a heap is used instead.
+To empty the heaps, set `size` and `place`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from daskpart._jit import kernel
 
 ABSENT = -1  # in no heap, may enter one
 LOCKED = -2  # fixed, or moved already in this pass
+TOP = np.int64(0)  # not a plain 0: numba would compile once more for every literal
 
 
 @kernel
@@ -57,8 +59,9 @@ def _sink(heap, base, count, place, key, position):
 
 
 @kernel
-def push(heap, base, size, which, place, key, vertex):
+def push(heap, size, which, place, key, vertex):
     """Put an absent vertex into heap `which`."""
+    base = which * place.size
     position = size[which]
     heap[base + position] = vertex
     size[which] = position + 1
@@ -66,30 +69,22 @@ def push(heap, base, size, which, place, key, vertex):
 
 
 @kernel
-def update(heap, base, size, which, place, key, vertex):
+def update(heap, size, which, place, key, vertex):
     """Restore the order after the key of a vertex in heap `which` has changed."""
-    position = np.int64(place[vertex])
-    _rise(heap, base, place, key, position)
-    position = np.int64(place[vertex])
-    _sink(heap, base, size[which], place, key, position)
+    base = which * place.size
+    _rise(heap, base, place, key, np.int64(place[vertex]))
+    _sink(heap, base, size[which], place, key, np.int64(place[vertex]))
 
 
 @kernel
-def pop(heap, base, size, which, place, key):
+def pop(heap, size, which, place, key):
     """Take the vertex of highest key out of heap `which`, which must not be empty."""
+    base = which * place.size
     vertex = np.int64(heap[base])
     last = size[which] - 1
     size[which] = last
     place[vertex] = ABSENT
     if last > 0:
         heap[base] = heap[base + last]
-        _sink(heap, base, last, place, key, np.int64(0))
+        _sink(heap, base, last, place, key, TOP)
     return vertex
-
-
-@kernel
-def clear(heap, base, size, which, place):
-    """Empty heap `which`."""
-    for position in range(size[which]):
-        place[heap[base + position]] = ABSENT
-    size[which] = 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .heap import ABSENT, LOCKED, clear, pop, push, update
+from .heap import ABSENT, LOCKED, TOP, pop, push, update
 from .k_way import best_part, connect, find, move_part
 
 
@@ -31,8 +31,8 @@ def propagate(level, parts, order, limits, max_rounds):
             vertex = np.int64(order[i])
             if parts.alone[vertex] == 0:
                 continue  # all its nets stay in its part without it: nothing to gain
-            connect(level, parts, vertex, bond, 0)
-            part, gain = best_part(level, parts, vertex, bond, 0, limits)
+            connect(level, parts, vertex, bond, TOP)
+            part, gain = best_part(level, parts, vertex, bond, TOP, limits)
             if part >= 0 and gain > 0:
                 move_part(level, parts, vertex, np.int64(part))
                 saved += gain
@@ -47,10 +47,10 @@ def _offer(level, parts, vertex, gain):
     """Tell the heap that `vertex` may now gain that much; keys are hints, checked when popped."""
     if parts.place[vertex] == ABSENT:
         parts.key[vertex] = gain
-        push(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+        push(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
     elif parts.place[vertex] != LOCKED and gain > parts.key[vertex]:
         parts.key[vertex] = gain
-        update(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+        update(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
 
 
 @kernel
@@ -81,13 +81,13 @@ def _search(level, parts, limits, patience, widest, moved, origin):
     n_moved, n_best = 0, 0
     saved, best_saved = 0, 0
     while parts.size[0] > 0 and n_moved - n_best < patience:
-        vertex = pop(parts.heap, 0, parts.size, 0, parts.place, parts.key)
+        vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
         part, gain = best_part(level, parts, vertex, parts.bond, vertex * n_parts, limits)
         if part < 0:
             continue
         if parts.size[0] > 0 and gain < parts.key[parts.heap[0]]:
             parts.key[vertex] = gain
-            push(parts.heap, 0, parts.size, 0, parts.place, parts.key, vertex)
+            push(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
             continue
         parts.place[vertex] = LOCKED
         here = np.int64(parts.part[vertex])
@@ -98,11 +98,10 @@ def _search(level, parts, limits, patience, widest, moved, origin):
         if saved > best_saved:
             best_saved, n_best = saved, n_moved
         _offer_neighbours(level, parts, vertex, here, np.int64(part), widest)
-    clear(parts.heap, 0, parts.size, 0, parts.place)
+    parts.size[0] = 0
     for i in range(n_moved - 1, n_best - 1, -1):
         vertex = np.int64(moved[i])
         move_part(level, parts, vertex, np.int64(origin[i]))
-        parts.place[vertex] = ABSENT
     return best_saved
 
 
@@ -158,13 +157,13 @@ def _relieve(level, parts, heavy, limits, bond):
     """Move vertices out of one part, cheapest first, until it keeps to its limit."""
     for vertex in range(parts.part.size):
         if parts.part[vertex] == heavy and 0 < level.weights[vertex] <= limits[heavy]:
-            connect(level, parts, vertex, bond, 0)
-            _, gain = best_part(level, parts, vertex, bond, 0, limits)
+            connect(level, parts, vertex, bond, TOP)
+            _, gain = best_part(level, parts, vertex, bond, TOP, limits)
             _offer(level, parts, vertex, gain)
     while parts.size[0] > 0 and parts.weight[heavy] > limits[heavy]:
-        vertex = pop(parts.heap, 0, parts.size, 0, parts.place, parts.key)
-        connect(level, parts, vertex, bond, 0)
-        part, gain = best_part(level, parts, vertex, bond, 0, limits)
+        vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
+        connect(level, parts, vertex, bond, TOP)
+        part, gain = best_part(level, parts, vertex, bond, TOP, limits)
         if parts.size[0] > 0 and part >= 0 and gain < parts.key[parts.heap[0]]:
             _offer(level, parts, vertex, gain)
             continue
@@ -172,7 +171,8 @@ def _relieve(level, parts, heavy, limits, bond):
             part = _lightest(parts)
         if parts.weight[part] + level.weights[vertex] < parts.weight[heavy]:
             move_part(level, parts, vertex, np.int64(part))
-    clear(parts.heap, 0, parts.size, 0, parts.place)
+    parts.size[0] = 0
+    parts.place[:] = ABSENT
 
 
 @kernel

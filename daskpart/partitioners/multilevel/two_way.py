@@ -18,8 +18,10 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .heap import ABSENT, LOCKED, clear, pop, push, update
+from .heap import ABSENT, LOCKED, pop, push, update
 from .level import Level
+
+ZERO, ONE = np.int64(0), np.int64(1)  # the sides; numba compiles once more for plain 0 and 1
 
 
 class Sides(NamedTuple):
@@ -85,22 +87,21 @@ def sides_of(level: Level, side: np.ndarray) -> Sides:
 
 
 @kernel
-def _change(sides, vertex, delta, enter):
-    """Add to a gain and keep the heaps in order; absent vertices may enter their heap."""
+def _change(sides, vertex, delta):
+    """Add to a gain and keep the heaps in order; an absent vertex enters where its gain rises."""
     sides.gain[vertex] += delta
     place = sides.place[vertex]
     if place == LOCKED:
         return
     which = np.int64(sides.side[vertex])
-    base = which * sides.side.size
     if place != ABSENT:
-        update(sides.heap, base, sides.size, which, sides.place, sides.gain, vertex)
-    elif enter:
-        push(sides.heap, base, sides.size, which, sides.place, sides.gain, vertex)
+        update(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
+    elif delta > 0:
+        push(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
 
 
 @kernel
-def move(level, sides, vertex, enter):
+def move(level, sides, vertex):
     """Move a vertex, which must be in no heap, to the other side; neighbours' gains follow."""
     here = np.int64(sides.side[vertex])
     there = 1 - here
@@ -111,19 +112,19 @@ def move(level, sides, vertex, enter):
         left = sides.pins_in[source] - 1
         arrived = sides.pins_in[goal]
         if arrived == 1:
-            _change(sides, np.int64(sides.lone[goal]), -cost, False)
+            _change(sides, np.int64(sides.lone[goal]), -cost)
         sides.pins_in[source] = left
         sides.lone[source] ^= vertex
         sides.pins_in[goal] = arrived + 1
         sides.lone[goal] ^= vertex
         if left == 1:
-            _change(sides, np.int64(sides.lone[source]), cost, enter)
+            _change(sides, np.int64(sides.lone[source]), cost)
         if arrived == 0 or left == 0:
-            delta = (cost if arrived == 0 else 0) - (cost if left == 0 else 0)
+            delta = cost if arrived == 0 else -cost
             for j in range(level.net_pointer[net], level.net_pointer[net + 1]):
                 pin = np.int64(level.pins[j])
                 if pin != vertex:
-                    _change(sides, pin, delta, enter and delta > 0)
+                    _change(sides, pin, delta)
     sides.gain[vertex] = -sides.gain[vertex]
     sides.side[vertex] = there
     sides.weight[here] -= level.weights[vertex]
@@ -142,29 +143,30 @@ def _fits(level, sides, which, limits):
         # a side that is too heavy may also hand over a weight that makes things better on the whole
         if allowed or sides.weight[other] + weight - limits[other] < excess:
             return True
-        pop(sides.heap, base, sides.size, which, sides.place, sides.gain)
+        pop(sides.heap, sides.size, which, sides.place, sides.gain)
     return False
 
 
 @kernel
 def _next(level, sides, limits):
     """Take the vertex to move next out of its heap, or return -1."""
-    n = sides.side.size
-    if sides.weight[0] > limits[0]:
-        which = 0 if _fits(level, sides, 0, limits) else -1
-    elif sides.weight[1] > limits[1]:
-        which = 1 if _fits(level, sides, 1, limits) else -1
-    else:
-        zero, one = _fits(level, sides, 0, limits), _fits(level, sides, 1, limits)
-        if zero and one:
-            ahead = sides.gain[sides.heap[0]] - sides.gain[sides.heap[n]]
-            fuller = float(sides.weight[0]) * limits[1] >= float(sides.weight[1]) * limits[0]
-            which = 0 if ahead > 0 or (ahead == 0 and fuller) else 1
-        else:
-            which = 0 if zero else (1 if one else -1)
-    if which < 0:
+    zero = sides.weight[1] <= limits[1] and _fits(level, sides, ZERO, limits)
+    one = sides.weight[0] <= limits[0] and _fits(level, sides, ONE, limits)
+    if not zero and not one:
         return np.int64(-1)
-    return pop(sides.heap, which * n, sides.size, which, sides.place, sides.gain)
+    which = ZERO if zero else ONE
+    if zero and one:
+        ahead = sides.gain[sides.heap[0]] - sides.gain[sides.heap[sides.side.size]]
+        fuller = float(sides.weight[0]) * limits[1] >= float(sides.weight[1]) * limits[0]
+        which = ZERO if ahead > 0 or (ahead == 0 and fuller) else ONE
+    return pop(sides.heap, sides.size, which, sides.place, sides.gain)
+
+
+@kernel
+def _close(sides):
+    """Empty the heaps and let nothing enter them."""
+    sides.size[:] = 0
+    sides.place[:] = LOCKED
 
 
 @kernel
@@ -182,7 +184,7 @@ def _pass(level, sides, fixed, limits, patience, moved):
         border = sides.gain[vertex] != -sides.reach[vertex] or start_excess > 0
         if border and fixed[vertex] < 0:
             which = np.int64(sides.side[vertex])
-            push(sides.heap, which * n, sides.size, which, sides.place, sides.gain, vertex)
+            push(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
     n_moved, n_best = 0, 0
     saved, best_saved, best_excess = 0, 0, start_excess
     while n_moved - n_best < patience or best_excess > 0:
@@ -191,16 +193,15 @@ def _pass(level, sides, fixed, limits, patience, moved):
             break
         sides.place[vertex] = LOCKED
         saved += sides.gain[vertex]
-        move(level, sides, vertex, True)
+        move(level, sides, vertex)
         moved[n_moved] = vertex
         n_moved += 1
         excess = _excess(sides, limits)
         if excess < best_excess or (excess == best_excess and saved > best_saved):
             best_excess, best_saved, n_best = excess, saved, n_moved
-    clear(sides.heap, 0, sides.size, 0, sides.place)
-    clear(sides.heap, n, sides.size, 1, sides.place)
+    _close(sides)
     for i in range(n_moved - 1, n_best - 1, -1):
-        move(level, sides, np.int64(moved[i]), False)
+        move(level, sides, np.int64(moved[i]))
     return best_saved, start_excess - best_excess
 
 
@@ -252,7 +253,7 @@ def grow(level, sides, fixed, order, target):
     for free in range(n):
         sides.place[free] = LOCKED if fixed[free] >= 0 else ABSENT
         if fixed[free] < 0 and sides.gain[free] != -sides.reach[free]:
-            push(sides.heap, n, sides.size, 1, sides.place, sides.gain, free)
+            push(sides.heap, sides.size, ONE, sides.place, sides.gain, free)
     position = 0
     while sides.weight[0] < target:
         if sides.size[1] == 0:
@@ -262,9 +263,8 @@ def grow(level, sides, fixed, order, target):
                 break
             vertex = np.int64(order[position])
         else:
-            vertex = pop(sides.heap, n, sides.size, 1, sides.place, sides.gain)
+            vertex = pop(sides.heap, sides.size, ONE, sides.place, sides.gain)
         sides.place[vertex] = LOCKED
         if sides.weight[0] + level.weights[vertex] <= max(target, level.weights[vertex]):
-            move(level, sides, vertex, True)
-    clear(sides.heap, n, sides.size, 1, sides.place)
-    clear(sides.heap, 0, sides.size, 0, sides.place)
+            move(level, sides, vertex)
+    _close(sides)

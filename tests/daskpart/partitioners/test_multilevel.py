@@ -1,0 +1,154 @@
+"""Our engine on small random hypergraphs: balance, fixed vertices, determinism, sane cuts."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskpart.errors import BalanceWarning
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.multilevel import MultilevelEngine
+from daskpart.partitioners.multilevel.bipartition import side_limits
+
+ENGINE = MultilevelEngine()
+
+
+@st.composite
+def hypergraphs(draw, light: bool = False) -> Hypergraph:
+    """Nets of 0 to n pins, repeated pins, isolated vertices, weights 0, costs up to 2^40."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n = draw(st.integers(1, 60))
+    sizes = rng.integers(0, min(n, draw(st.integers(1, 12))) + 1, draw(st.integers(0, 80)))
+    pins = rng.integers(0, n, sizes.sum())
+    weights = np.ones(n, np.int64) if light else rng.integers(0, 6, n)
+    costs = rng.integers(0, draw(st.sampled_from([2, 9, 2**40])), sizes.size)
+    return Hypergraph.from_nets(np.concatenate([[0], np.cumsum(sizes)]), pins, n, weights, costs)
+
+
+def connectivity_minus_one(hypergraph: Hypergraph, part: np.ndarray) -> int:
+    """Straight from the definition."""
+    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
+    return sum(
+        int(cost) * (len(set(part[net].tolist())) - 1)
+        for net, cost in zip(nets, hypergraph.net_costs, strict=True)
+        if net.size
+    )
+
+
+def quietly(call, *arguments):
+    """Random weights cannot always be balanced; whether they are is asserted where it matters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BalanceWarning)
+        return call(*arguments)
+
+
+@given(hypergraphs(), st.floats(0, 0.5), st.floats(0.2, 0.8), st.integers(0, 5), st.data())
+def test_two_sides(hypergraph, epsilon, share, seed, data):
+    """Fixed vertices stay, a seed repeats itself, the balance is off by one vertex at most."""
+    n, total = hypergraph.n_vertices, int(hypergraph.vertex_weights.sum())
+    targets = np.array([int(share * total), total - int(share * total)])
+    fixed = np.array(
+        data.draw(st.lists(st.sampled_from([-1] * 8 + [0, 1]), min_size=n, max_size=n))
+    )
+    side, again = (
+        quietly(ENGINE.bipartition, hypergraph, targets, epsilon, fixed, seed) for _ in range(2)
+    )
+    np.testing.assert_array_equal(side, again)
+    assert side.dtype == np.int8 and set(side.tolist()) <= {0, 1}
+    np.testing.assert_array_equal(side[fixed >= 0], fixed[fixed >= 0])
+    if np.all(fixed < 0):
+        weights = np.bincount(side, hypergraph.vertex_weights, minlength=2)
+        slack = hypergraph.vertex_weights.max(initial=0)
+        assert np.all(weights <= side_limits(targets, epsilon) + slack)
+
+
+@given(hypergraphs(light=True), st.floats(0, 0.5), st.integers(0, 5), st.data())
+def test_unit_weights_are_always_balanced(hypergraph, epsilon, seed, data):
+    """No warning (they are errors here): parts of at most (1 + ε) n / K, rounded up."""
+    n = hypergraph.n_vertices
+    n_parts = data.draw(st.integers(1, n))
+    part = ENGINE.partition(hypergraph, n_parts, epsilon, seed)
+    sizes = np.bincount(part, minlength=n_parts)
+    assert sizes.size == n_parts
+    assert sizes.max() <= max((1 + epsilon) * n / n_parts, -(-n // n_parts))
+    np.testing.assert_array_equal(part, ENGINE.partition(hypergraph, n_parts, epsilon, seed))
+
+
+@given(hypergraphs(), st.integers(0, 5), st.data())
+def test_any_number_of_parts(hypergraph, seed, data):
+    n_parts = data.draw(st.integers(1, hypergraph.n_vertices))
+    part = quietly(ENGINE.partition, hypergraph, n_parts, 0.03, seed)
+    assert part.dtype == np.int32 and part.shape == (hypergraph.n_vertices,)
+    assert part.min() >= 0 and part.max() < n_parts
+
+
+@settings(max_examples=15)
+@given(hypergraphs(light=True), st.integers(2, 6), st.integers(0, 5))
+def test_never_worse_than_contiguous_blocks(hypergraph, n_parts, seed):
+    n = hypergraph.n_vertices
+    if n < n_parts:
+        return
+    blocks = np.arange(n) * n_parts // n
+    part = ENGINE.partition(hypergraph, n_parts, 0.1, seed)
+    assert connectivity_minus_one(hypergraph, part) <= connectivity_minus_one(hypergraph, blocks)
+
+
+def grid(side: int) -> Hypergraph:
+    """A side × side torus-free grid: one two-pin net for each edge."""
+    index = np.arange(side * side).reshape(side, side)
+    across = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], axis=1)
+    down = np.stack([index[:-1].ravel(), index[1:].ravel()], axis=1)
+    pins = np.concatenate([across, down]).ravel()
+    return Hypergraph.from_nets(np.arange(0, pins.size + 1, 2), pins, side * side)
+
+
+@pytest.mark.parametrize(("n_parts", "straight"), [(2, 40), (4, 80)])
+def test_a_grid_is_cut_almost_straight(n_parts, straight):
+    """Many levels deep, and the best cuts are known: straight lines."""
+    part = ENGINE.partition(grid(40), n_parts, 0.03, 0)
+    assert connectivity_minus_one(grid(40), part) <= 1.5 * straight
+
+
+def test_seeds_matter_and_input_stays_as_it_was():
+    hypergraph = grid(20)
+    for array in (hypergraph.pins, hypergraph.net_costs, hypergraph.vertex_weights):
+        array.flags.writeable = False
+    first, other = (ENGINE.partition(hypergraph, 5, 0.03, seed) for seed in (0, 1))
+    assert not np.array_equal(first, other)
+
+
+def test_net_sizes_of_every_kind_together():
+    """One net over everything, identical nets, and nets wider than a search goes."""
+    rng = np.random.default_rng(0)
+    n = 900
+    wide = [np.arange(n), np.arange(600), np.arange(300, 900)]
+    small = [np.arange(3 * i, 3 * i + 3) for i in range(n // 3)]
+    nets = wide + small * 2 + [rng.choice(n, 2) for _ in range(50)]
+    pointer = np.concatenate([[0], np.cumsum([net.size for net in nets])])
+    hypergraph = Hypergraph.from_nets(pointer, np.concatenate(nets), n)
+    part = ENGINE.partition(hypergraph, 7, 0.03, 0)
+    assert np.bincount(part).max() <= 1.03 * n / 7 + 1
+    # the 300 triples can all stay whole; the wide nets cost 6 + up to 6 + up to 6, the pairs 50
+    assert connectivity_minus_one(hypergraph, part) <= 18 + 50
+
+
+@pytest.mark.slow
+def test_other_threads_run_while_it_solves():
+    """The GIL is released in every kernel: a heartbeat every 10 ms is never late for long."""
+    hypergraph = grid(150)
+    ENGINE.partition(grid(10), 4, 0.03, 0)
+    solver = threading.Thread(target=ENGINE.partition, args=(hypergraph, 8, 0.03, 0))
+    stalls = []
+    solver.start()
+    while solver.is_alive():
+        before = time.perf_counter()
+        time.sleep(0.01)
+        stalls.append(time.perf_counter() - before)
+    assert len(stalls) > 5
+    assert max(stalls) < 0.5

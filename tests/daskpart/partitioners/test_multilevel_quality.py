@@ -1,0 +1,58 @@
+"""Our engine against Mt-KaHyPar DEFAULT on real data: within 10 % in connectivity - 1."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from daskpart.connectivity import Connectivity
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.engine import get_engine
+from daskpart.partitions import Partition
+
+
+def _ml_1m(folder: Path) -> Hypergraph:
+    with lzma.open(folder / "ratings" / "ml-1m.ratings.dat.xz", "rt") as file:
+        pairs = np.array([line.split("::")[:2] for line in file], dtype=np.int64)
+    return Hypergraph.column_net(scipy.sparse.coo_array((np.ones(len(pairs)), tuple(pairs.T))))
+
+
+def _gowalla(folder: Path) -> Hypergraph:
+    with gzip.open(folder / "ratings" / "gowalla.train.txt.gz", "rt") as file:
+        rows = [np.array(line.split(), np.int64) for line in file]
+    users = np.concatenate([np.full(row.size - 1, row[0]) for row in rows])
+    items = np.concatenate([row[1:] for row in rows])
+    return Hypergraph.column_net(scipy.sparse.coo_array((np.ones(users.size), (users, items))))
+
+
+def _coauthor_physics(folder: Path) -> Hypergraph:
+    with np.load(folder / "graphs" / "coauthor-physics.npz") as graph:
+        n = int(graph["n_nodes"])
+        arrays = (np.ones(graph["adj_indices"].size), graph["adj_indices"], graph["adj_indptr"])
+    adjacency = scipy.sparse.csr_array(arrays, (n, n))
+    return Hypergraph.column_net(adjacency + scipy.sparse.eye_array(n))
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.skipif(
+    importlib.util.find_spec("mtkahypar") is None, reason="mtkahypar is not installed"
+)
+@pytest.mark.parametrize("load", [_ml_1m, _gowalla, _coauthor_physics])
+@pytest.mark.parametrize("n_parts", [8, 64])
+def test_within_a_tenth_of_mtkahypar(shared_data, load, n_parts):
+    hypergraph = load(shared_data)
+    found = {}
+    for name in ("multilevel", "mtkahypar"):
+        part = get_engine(name).partition(hypergraph, n_parts, 0.03, 1)
+        weights = np.bincount(part, hypergraph.vertex_weights, minlength=n_parts)
+        assert weights.max() <= 1.03 * weights.mean()
+        partition = Partition(part, n_parts, hypergraph.vertex_weights, {})
+        found[name] = Connectivity.from_partition(hypergraph, partition).connectivity_minus_one()
+    assert found["multilevel"] <= 1.10 * found["mtkahypar"]
