@@ -25,7 +25,14 @@ from daskpart.collectives import Communicator, Counters, allreduce
 from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
 
 from .learning_rates import LearningRate
-from .pasgd import EpochTotals, PreparedSchedule, RankRatings, RowLayout, run_epoch
+from .pasgd import (
+    EpochTotals,
+    PreparedSchedule,
+    RankRatings,
+    RowLayout,
+    compile_kernels,
+    run_epoch,
+)
 from .planning import FitPlan
 from .rank_data import (
     RankRows,
@@ -82,7 +89,8 @@ class Attempt:
         self.n_ratings = int(rating_count)
         overall = float(rating_sum / rating_count) if self.n_ratings else 0.0
         self.mean = start.global_mean if start else (overall if settings.layout.biases else 0.0)
-        self._model = self._first_model(start, overall)
+        model = self._first_model(start, overall)
+        self._model, _ = comm.settle(model, comm.map(compile_kernels, model, self._ratings))
 
     def _first_model(self, start: Factors | None, overall: float) -> Any:
         settings = self._settings

@@ -209,6 +209,16 @@ def average(model: RankModel, inbox: Inbox, ratings: RankRatings, *, sub_epoch: 
     return model
 
 
+def compile_kernels(model: RankModel, ratings: RankRatings) -> None:
+    """Compile on this worker what an epoch runs, on no ratings: so that epochs measure training."""
+    trial, nothing = model.copy(), np.zeros(0, np.int64)
+    no_ratings = replace(ratings, cell_pointer=np.zeros(2, np.int64))
+    apply_ratings(trial, no_ratings, sub_epoch=0, rate=0.0, regularization=0.0)
+    message = pack(trial, nothing)
+    _unpack(trial, message, nothing)
+    add_weighted(message.copy(), nothing, message, np.zeros(0, np.float32))
+
+
 def start_epoch(model: RankModel) -> RankModel:
     """Set the counters of the epoch to zero, in place."""
     model.squared_error = 0.0
