@@ -1,12 +1,13 @@
 """Tasks of the graph transport: how they are written down, pinned and collected, and what they do.
 
-    (update-…-4, rank)             state of a rank
+    (update-…-4, rank)                  state of a rank
     (pack-…-5, source, destination)     one message, made where the source lives
-    (combine-…-6, rank)            all messages to a rank, combined where it lives
+    (combine-…-6, rank)                 all messages to a rank, combined where it lives
 
 The second part of a key is the rank whose worker runs the task. The pin is an annotation of the
 layer, and arrays' optimisation would drop it: so ranks live in a collection of their own
-(`RankCollection`) that is only culled. `dask.task_spec` is imported here alone.
+(`RankCollection`) that is only culled. Of the collectives only this file
+imports `dask.task_spec`.
 """
 
 from __future__ import annotations
