@@ -174,14 +174,17 @@ def test_the_data_layer_does_not_import_models() -> None:
 
 
 def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Public functions and classes that `module` itself defines, and the methods of the classes."""
+    """Public functions and classes that `module` itself defines, and the methods of the classes.
+
+    A protocol says in its class docstring what its members are.
+    """
     for name, member in vars(module).items():
         if name.startswith("_") or getattr(member, "__module__", None) != module.__name__:
             continue
         if not (inspect.isclass(member) or callable(member)):
             continue
         yield f"{module.__name__}.{name}", member
-        if inspect.isclass(member):
+        if inspect.isclass(member) and not getattr(member, "_is_protocol", False):
             for attribute, value in vars(member).items():
                 if not attribute.startswith("_") and (
                     inspect.isfunction(value)
