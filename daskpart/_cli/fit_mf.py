@@ -15,14 +15,21 @@ from typing import Any
 
 import daskpart
 from daskpart.errors import DivergenceError, InputError, WorkerLostError
-from daskpart.partitions import Partition
 
 from .cluster import check_kind, run_on
 from .cut import sentences
 from .dealing import Deal, deal, planned_ranks
 from .judging import judge
 from .ratings import Split, hold_out, in_words, load
-from .terminal import COMPILING, INTERRUPTED, MpiPlace, OneLineError, explained_if_slow, say
+from .terminal import (
+    COMPILING,
+    INTERRUPTED,
+    MpiPlace,
+    OneLineError,
+    explained_if_slow,
+    one_ctrl_c_at_a_time,
+    say,
+)
 from .writing import Outcome, write_all
 
 
@@ -107,7 +114,8 @@ def run(settings: FitSettings, place: MpiPlace) -> int:
 
     def work(client: Any) -> None:
         ready = _prepare(settings) if prepared is None else prepared
-        exit_codes.append(_train_and_write(settings, ready))
+        with one_ctrl_c_at_a_time():
+            exit_codes.append(_train_and_write(settings, ready))
 
     run_on(settings.cluster, n_workers, place, work)
     return exit_codes[0] if exit_codes else 0
@@ -142,12 +150,6 @@ def _prepare(settings: FitSettings) -> Prepared:
     return Prepared(split, dealt, plan)
 
 
-def _without_times(partition: Partition) -> Partition:
-    """The partition as a resumed run makes it again: how long it took is no part of it."""
-    kept = {name: told for name, told in partition.info.items() if "seconds" not in name}
-    return Partition(partition.assignment, partition.n_parts, partition.weights, kept)
-
-
 def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
     """The estimator that these options describe."""
     transport = settings.transport
@@ -157,7 +159,7 @@ def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
         settings.components,
         n_ranks=prepared.deal.n_ranks,
         eta=prepared.deal.eta,
-        partitioner=_without_times(prepared.deal.cut.partition),
+        partitioner=prepared.deal.cut.partition,
         axis=prepared.deal.axis,
         transport=transport,
         learning_rate=settings.learning_rate,

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +22,29 @@ from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
 COMPILING = "  (the first run on a machine compiles its kernels; later ones skip that)"
+
+
+@contextlib.contextmanager
+def one_ctrl_c_at_a_time(pause: float = 2.0) -> Iterator[None]:
+    """Let a Ctrl-C interrupt, and ignore others within `pause` seconds.
+
+    mpiexec passes on a Ctrl-C that the terminal has sent to everybody already: without this the
+    second would break off the writing that answers the first.
+    """
+    last = -pause
+
+    def interrupt(*_: Any) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= pause:
+            last = now
+            raise KeyboardInterrupt
+
+    usual = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 @dataclass(frozen=True)

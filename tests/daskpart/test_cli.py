@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -111,6 +112,18 @@ def test_a_reader_that_leaves_is_no_traceback():
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 1
     process.stderr.close()
+
+
+def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
+    usual = signal.getsignal(signal.SIGINT)
+    with terminal.one_ctrl_c_at_a_time(pause=0.3):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.4)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is usual
 
 
 # where it runs

@@ -80,7 +80,7 @@ def mpiexec() -> str:
 def test_mpiexec_gives_the_same_bits_and_one_voice(mpiexec, tmp_path, rating_file, in_one_process):
     out = tmp_path / "out"
     arguments = (*SMALL_FIT, "--cluster", "mpi", "--no-plots", "--out", out)
-    done = finished("fit", "mf", rating_file, *arguments, before=(mpiexec, "-n", "5"))
+    done = finished("fit", "mf", rating_file, *arguments, before=(mpiexec, "-n", "4"))
     assert done.returncode == 0, done.stderr
     assert same_factors(in_one_process, out)
     assert done.stdout.count("held out to judge by") == 1
@@ -109,13 +109,23 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
     raise AssertionError("no epoch within two minutes")
 
 
-@pytest.mark.parametrize("kind", ["none", pytest.param("processes", marks=pytest.mark.cluster)])
-def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(kind, tmp_path, rating_file):
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "none",
+        pytest.param("processes", marks=pytest.mark.cluster),
+        pytest.param("mpi", marks=pytest.mark.mpi),
+    ],
+)
+def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(
+    kind, tmp_path, rating_file, request
+):
     out = tmp_path / "out"
+    before = (request.getfixturevalue("mpiexec"), "-n", "3") if kind == "mpi" else ()
     workers = ("--workers", "2") if kind == "processes" else ()
     endless = ("--epochs", "100000", "--cluster", kind, *workers)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
-    process = started("fit", "mf", rating_file, *arguments, start_new_session=True)
+    process = started("fit", "mf", rating_file, *arguments, before=before, start_new_session=True)
     wait_for_epoch(process, 3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     told, complaints = process.communicate(timeout=100)
