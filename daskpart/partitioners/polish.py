@@ -8,7 +8,7 @@ Label propagation over all vertices in a random order, a few rounds. λ alone sa
 *last* pin leaves a part. So the first rounds see it smoothed: a part with c pins counts
 1 - exp(-c / τ), so that a pin that leaves a part with few is a gain already, and τ falls from round
 to round, until the last rounds go by λ itself. (Against λ alone, after recursion with ρ = 2: Σλ²
--4 % on ml-1m, -7 % on gowalla, K = 64.) What comes out is measured: it is never worse than the
+-5 % on ml-1m, -6 % on gowalla, K = 64.) What comes out is measured: it is never worse than the
 start, and no part grows past the weight allowed.
 """
 
@@ -22,7 +22,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-_TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25)
+_TEMPERATURES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 _ROUNDS_A_TEMPERATURE = 4
 _LONGEST_TABLE = 64
 _WORTH_ANOTHER_ROUND = 0.002
@@ -203,7 +203,7 @@ def polish(
         Vertices with a part here (not -1) stay where they are.
     max_rounds : int
         Of the last phase, which goes by λ itself; it ends earlier when a round gains less than
-        0.2 %. A round takes Σ over pins of λ steps; there are at most 20 before the last phase.
+        0.2 %. A round takes Σ over pins of λ steps; there are at most 24 before the last phase.
 
     Returns
     -------
