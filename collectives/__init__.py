@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
-from daskpart.collectives.counters import Counters
-from daskpart.collectives.operations import allreduce, barrier, expand, reduce
-from daskpart.collectives.plan import Plan, RankRound, Round
-from daskpart.collectives.plan_statistics import PlanStatistics
-from daskpart.collectives.point_to_point import expand_plan, reduce_plan
-from daskpart.collectives.prepared import Inbox, PreparedPlan, PreparedRound
-from daskpart.collectives.reduction import (
+from .communicator import Communicator, Pending, PerRank, Replicated
+from .counters import Counters
+from .operations import allreduce, barrier, expand, reduce
+from .plan import Plan, RankRound, Round
+from .plan_statistics import PlanStatistics
+from .point_to_point import expand_plan, reduce_plan
+from .prepared import Inbox, PreparedPlan, PreparedRound
+from .reduction import (
     ANY,
     MAX,
     MIN,
@@ -22,11 +22,11 @@ from daskpart.collectives.reduction import (
     pack_rows,
     place_rows,
 )
-from daskpart.collectives.transports import communicator_for
-from daskpart.collectives.transports.local import LocalCommunicator
+from .transports import communicator_for
+from .transports.local import LocalCommunicator
 
 if TYPE_CHECKING:
-    from daskpart.collectives.transports.graph import GraphCommunicator
+    from .transports.graph import GraphCommunicator
 
 __all__ = [
     "ANY",
@@ -64,7 +64,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "GraphCommunicator":  # on first use: it imports distributed, which is slow
-        from daskpart.collectives.transports.graph import GraphCommunicator
+        from .transports.graph import GraphCommunicator
 
         return GraphCommunicator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,16 +27,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.counters import Counters
-from daskpart.collectives.plan import Plan, Round, require_same_ranks
-from daskpart.collectives.prepared import (
+from daskpart.errors import InputError
+
+from .counters import Counters
+from .plan import Plan, Round, require_same_ranks
+from .prepared import (
     Inbox,
     PreparedPlan,
     PreparedRound,
     localise,
     slices_of_ranks,
 )
-from daskpart.errors import InputError
 
 __all__ = ["Communicator", "Inbox", "Pending", "PerRank", "PreparedPlan", "Replicated", "Round"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from daskpart.collectives.communicator import Communicator, PerRank, Replicated
-from daskpart.collectives.prepared import PreparedPlan
-from daskpart.collectives.reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+from .communicator import Communicator, PerRank, Replicated
+from .prepared import PreparedPlan
+from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 
 def expand(

@@ -26,8 +26,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart.collectives.plan_statistics import PlanStatistics
 from daskpart.errors import InputError, ReadError
+
+from .plan_statistics import PlanStatistics
 
 _OPPOSITE = {"expand": "reduce", "reduce": "expand"}
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from daskpart.collectives.plan import Round
+    from .plan import Round
 
 _QUANTITIES = ("messages_sent", "messages_received", "rows_sent", "rows_received")
 

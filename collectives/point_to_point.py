@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart.collectives.plan import Plan, Round
 from daskpart.errors import InputError
+
+from .plan import Plan, Round
 
 
 class ItemParts(Protocol):

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.plan import Plan, RankRound, Round
 from daskpart.errors import InputError
 
+from .plan import Plan, RankRound, Round
+
 if TYPE_CHECKING:
-    from daskpart.collectives.communicator import PerRank
+    from .communicator import PerRank
 
 
 @dataclass(frozen=True, eq=False)

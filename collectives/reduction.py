@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.prepared import Inbox
 from daskpart.errors import InputError
+
+from .prepared import Inbox
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.matrix_factorization import MatrixFactorization, plan_report
-    from .partitions import Partition
     from .partitioners import partition
+    from .partitions import Partition
     from .readers import read
     from .shards import shard
 

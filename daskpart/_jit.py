@@ -1,7 +1,7 @@
 """One decorator for every numba kernel, so that the options stand in one place.
 
-Kernels take raw arrays, compile lazily, and release the GIL. Machine code is cached on disk only in a
-process of its own: several processes that write one numba cache at once have crashed (numba#4807,
+Kernels take raw arrays, compile lazily, and release the GIL. Machine code is cached on disk only in
+a process of its own: several processes that write one numba cache at once have crashed (numba#4807,
 numba#10128), so worker processes and MPI ranks compile in memory.
 
 This module imports nothing of the house, so every folder may import it.

@@ -13,13 +13,12 @@ import dask.threaded
 import numpy as np
 import numpy.typing as npt
 import sparse
-from dask._task_spec import DataNode, Task, TaskRef
 from dask.base import DaskMethodsMixin, get_scheduler, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+from ._rank_tasks import DataNode, RankPlacement, Task, TaskRef
 from ._shard import Numbering, Shard, number_columns
-from ._shard_graph import RankPlacement
 from ._shard_views import BorderOrder, border_order, shards_table
 from .connectivity import Connectivity
 from .containers import LabelledMatrix, from_triples

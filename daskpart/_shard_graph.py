@@ -12,14 +12,13 @@ Tasks: chunks × (1 + parts) + parts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import List, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from numpy.typing import NDArray
 
+from ._rank_tasks import List, PinnedTask, Task, TaskRef
 from ._shard import Numbering, Shard, make_shard
 from ._triples import require_sparse_chunks, sparse_triples
 from .connectivity import Connectivity
@@ -30,27 +29,6 @@ if TYPE_CHECKING:
     from .partitions import Partition
 
 Piece = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
-
-
-class PinnedTask(Task):
-    """A task whose key says the rank it belongs to, so that it must not be fused away."""
-
-    __slots__ = ()
-
-    @property
-    def block_fusion(self) -> bool:
-        """Keep the key."""
-        return True
-
-
-class RankPlacement:
-    """From a key ``(name, rank)`` to the worker of that rank; travels as plain strings."""
-
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self.addresses = tuple(addresses)
-
-    def __call__(self, key: tuple[str, int]) -> list[str]:
-        return [self.addresses[key[1]]]
 
 
 class ChunkPlace(NamedTuple):

@@ -1,11 +1,11 @@
 """The errors and warnings of daskpart, one small hierarchy.
 
     DaskpartError
-    ├── InputError (ValueError)        what was given cannot be used: names the value and what is allowed
-    │   └── ReadError                  a file that cannot be read: names the path and the line
-    ├── EngineError (RuntimeError)     a partitioning engine failed
+    ├── InputError (ValueError)            what was given cannot be used: the value, what is allowed
+    │   └── ReadError                      a file that cannot be read: the path, the line
+    ├── EngineError (RuntimeError)         a partitioning engine failed
     ├── DivergenceError (ArithmeticError)  training left the finite numbers
-    └── WorkerLostError (RuntimeError) a worker that holds a rank went away
+    └── WorkerLostError (RuntimeError)     a worker that holds a rank went away
 
 This module imports nothing of the house, so every folder may import it.
 """

@@ -98,7 +98,7 @@ class FactorModel:
         return pd.DataFrame(self._fitted().history)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of `transform`: component0, component1, …"""
+        """Name the columns of `transform`: component0, component1 and so on."""
         n_components = self._fitted().n_components
         return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
 

@@ -6,8 +6,9 @@ import sys
 from typing import Any
 
 from daskpart.collectives.communicator import Communicator
-from daskpart.collectives.transports.local import LocalCommunicator
 from daskpart.errors import InputError
+
+from .local import LocalCommunicator
 
 TRANSPORTS = ("auto", "local", "graph")
 
@@ -29,11 +30,11 @@ def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Commun
         return LocalCommunicator(n_ranks)
     # distributed is slow to import, and a program that never did has no client
     if client is None and "distributed" in sys.modules:
-        from daskpart.collectives.transports.cluster import current_client
+        from .cluster import current_client
 
         client = current_client()
     if transport == "auto" and client is None:
         return LocalCommunicator(n_ranks)
-    from daskpart.collectives.transports.graph import GraphCommunicator
+    from .graph import GraphCommunicator
 
     return GraphCommunicator(n_ranks, client)

@@ -23,15 +23,17 @@ from typing import Any
 
 import dask
 
+from daskpart._rank_tasks import RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.prepared import PreparedRound
-from daskpart.collectives.transports import graph_tasks as tasks
-from daskpart.collectives.transports import ledger
-from daskpart.collectives.transports.cluster import Cluster, current_client, place_ranks
-from daskpart.collectives.transports.from_dask import collection_keys, computed_values
-from daskpart.collectives.transports.measures import Measures
 from daskpart.errors import InputError
+
+from . import graph_tasks as tasks
+from . import ledger
+from .cluster import Cluster, current_client, place_ranks
+from .from_dask import collection_keys, computed_values
+from .measures import Measures
 
 _SCHEDULERS = ("threads", "synchronous")
 
@@ -110,7 +112,7 @@ class GraphCommunicator(Communicator):
             raise InputError(
                 "placement= needs a Dask client; without one ranks share this process."
             )
-        self._pins = tasks.Placement(self._cluster.placement) if self._cluster else None
+        self._pins = RankPlacement(self._cluster.placement) if self._cluster else None
         self._measures = Measures(Counters(n_ranks))
         self._step = 0
         self._settled: weakref.WeakSet[Node] = weakref.WeakSet()

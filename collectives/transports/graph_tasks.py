@@ -6,13 +6,12 @@
 
 The second part of a key is the rank whose worker runs the task. The pin is an annotation of the
 layer, and arrays' optimisation would drop it: so ranks live in a collection of their own
-(`RankCollection`) that is only culled. Of the collectives only this file
-imports `dask.task_spec`.
+(`RankCollection`) that is only culled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -20,36 +19,16 @@ from typing import Any
 from dask.base import DaskMethodsMixin
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.task_spec import DataNode, List, Task, TaskRef
 from dask.threaded import get as threaded_get
 
+from daskpart._rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.prepared import open_inbox, pack_message
-from daskpart.collectives.transports.ledger import record
+
+from .ledger import record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
-
-
-class PinnedTask(Task):
-    """A task whose key names its rank, so it must not be fused into another."""
-
-    __slots__ = ()
-
-    @property
-    def block_fusion(self) -> bool:
-        """Keep the key."""
-        return True
-
-
-class Placement:
-    """From a task's key to the worker of its rank; travels to the scheduler as plain strings."""
-
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self.addresses = tuple(addresses)
-
-    def __call__(self, key: tuple) -> list[str]:
-        return [self.addresses[key[1]]]
 
 
 class RankCollection(DaskMethodsMixin):
@@ -96,7 +75,7 @@ def _rebuild(graph: dict, keys: list, *, rename: dict[str, str] | None = None) -
 
 
 def pinned_graph(
-    tasks: dict, placement: Placement | None, known: dict | None = None
+    tasks: dict, placement: RankPlacement | None, known: dict | None = None
 ) -> HighLevelGraph:
     """One layer of tasks, pinned where there is a placement, beside a layer of known values."""
     pins = {"workers": placement, "allow_other_workers": False} if placement else None

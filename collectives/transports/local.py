@@ -24,9 +24,10 @@ import numpy as np
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
-from daskpart.collectives.transports.from_dask import computed_values
-from daskpart.collectives.transports.rank_pool import RankPool
 from daskpart.errors import InputError
+
+from .from_dask import computed_values
+from .rank_pool import RankPool
 
 
 class LocalCommunicator(Communicator):

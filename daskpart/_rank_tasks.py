@@ -1,0 +1,36 @@
+"""Dask tasks that belong to a rank: how they are written down, and the worker they are pinned to.
+
+    key (name, rank)  ──RankPlacement──►  address of the rank's worker
+
+The one file that imports `dask.task_spec`, which is new and may move. It imports nothing of the
+house, so every folder may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dask.task_spec import DataNode, List, Task, TaskRef
+
+__all__ = ["DataNode", "List", "PinnedTask", "RankPlacement", "Task", "TaskRef"]
+
+
+class PinnedTask(Task):
+    """A task whose key names its rank, so it must not be fused into another."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        """Keep the key."""
+        return True
+
+
+class RankPlacement:
+    """From a task's key ``(name, rank, …)`` to the worker of its rank; travels as plain strings."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = tuple(addresses)
+
+    def __call__(self, key: tuple) -> list[str]:
+        return [self.addresses[key[1]]]
