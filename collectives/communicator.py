@@ -17,10 +17,8 @@ overwrite the state they are given: its old handle is spent, and using it again 
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +28,8 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .counters import Counters
+from .exchange import Exchange, PendingValues, ValueInbox
+from .per_rank import Pending, PerRank, Replicated, duplicate, require_step
 from .plan import Plan, Round, require_same_ranks
 from .prepared import (
     Inbox,
@@ -39,50 +39,19 @@ from .prepared import (
     slices_of_ranks,
 )
 
-__all__ = ["Communicator", "Inbox", "Pending", "PerRank", "PreparedPlan", "Replicated", "Round"]
-
-
-class PerRank:
-    """One value a rank, held where the transport holds it; made by a `Communicator`."""
-
-    __slots__ = ("__weakref__", "borrowed", "communicator", "content", "spent")
-
-    def __init__(self, communicator: Communicator, content: Any, borrowed: bool = False) -> None:
-        self.communicator = communicator
-        self.content = content
-        self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
-        self.spent = False
-
-    def __repr__(self) -> str:
-        note = ", spent" if self.spent else ""
-        return f"<{type(self).__name__} of {self.communicator.n_ranks} ranks{note}>"
-
-
-class Replicated:
-    """A small value that every rank holds; `result` gives it as plain Python."""
-
-    __slots__ = ("__weakref__", "communicator", "content")
-
-    def __init__(self, communicator: Communicator, content: Any) -> None:
-        self.communicator = communicator
-        self.content = content
-
-    def result(self) -> Any:
-        """The value; waits for it where the transport is lazy. Equal on every rank."""
-        return self.communicator._result(self.content)
-
-    def __repr__(self) -> str:
-        return f"<Replicated on {self.communicator.n_ranks} ranks>"
-
-
-@dataclass(eq=False)
-class Pending:
-    """Messages on their way: what `post` gives and `collect` takes, once."""
-
-    communicator: Communicator
-    prepared_round: PreparedRound
-    content: Any = field(repr=False)
-    collected: bool = False
+__all__ = [
+    "Communicator",
+    "Exchange",
+    "Inbox",
+    "Pending",
+    "PendingValues",
+    "PerRank",
+    "PreparedPlan",
+    "Replicated",
+    "Round",
+    "ValueInbox",
+    "duplicate",
+]
 
 
 class Communicator(ABC):
@@ -248,12 +217,58 @@ class Communicator(ABC):
         InputError
             If the messages to a rank differ in dtype or row shape; names the ranks.
         """
-        if pending.communicator is not self:
-            raise InputError("These messages were posted on another communicator.")
-        if pending.collected:
-            raise InputError("These messages were collected before; post them again.")
+        self._check_pending(pending)
         self._check_step((state, *values), static)
         new_state = self._collect(pending, state, combine, values, static)
+        state.spent = pending.collected = True
+        return new_state
+
+    def post_values(
+        self,
+        exchange: Exchange,
+        values: PerRank,
+        pack: Callable[[Any, int, int], tuple[NDArray[Any], ...]],
+        label: str = "values",
+        index: int = 0,
+    ) -> PendingValues:
+        """Send messages whose size only the sender knows; computing may go on until collected.
+
+        Parameters
+        ----------
+        exchange : Exchange
+            Who sends to whom; equal on all ranks.
+        values : PerRank
+            Not spent by this.
+        pack : callable
+            ``pack(value, source, destination)`` gives a tuple of one or more arrays of any length,
+            shape and dtype (no Python objects), called once a message. An array that is marked
+            read-only promises that nobody overwrites it, and travels uncopied; others are copied.
+        label, index : str, int
+            The round's name in `counters`. A message counts ``len(first array)`` rows and the bytes
+            of all its arrays; an empty message counts as a message.
+        """
+        self._check_step((values,), {})
+        if exchange.n_ranks != self.n_ranks:
+            raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
+        content = self._post_values(exchange, values, pack, label, index)
+        return PendingValues(self, exchange, content)
+
+    def collect_values(
+        self,
+        pending: PendingValues,
+        state: PerRank,
+        combine: Callable[..., Any],
+        *values: PerRank | Replicated,
+        **static: Any,
+    ) -> PerRank:
+        """Receive the messages of `post_values`; `state` is spent, as by `collect`.
+
+        ``combine(state, inbox, *values, **static)`` gets a `ValueInbox`: the arrays that each
+        source packed, read-only, in rising order of sources; empty where nothing arrives.
+        """
+        self._check_pending(pending)
+        self._check_step((state, *values), static)
+        new_state = self._collect_values(pending, state, combine, values, static)
         state.spent = pending.collected = True
         return new_state
 
@@ -316,24 +331,15 @@ class Communicator(ABC):
         if self.closed:
             raise InputError("This communicator is closed; make a new one.")
 
+    def _check_pending(self, pending: Pending | PendingValues) -> None:
+        if pending.communicator is not self:
+            raise InputError("These messages were posted on another communicator.")
+        if pending.collected:
+            raise InputError("These messages were collected before; post them again.")
+
     def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
         self._require_open()
-        for place, value in enumerate(values):
-            if not isinstance(value, (PerRank, Replicated)):
-                raise InputError(
-                    f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
-                    "out with values(…) or replicated(…), or pass it by keyword if it is plain."
-                )
-            if value.communicator is not self:
-                raise InputError(f"Argument {place} belongs to another communicator.")
-            if isinstance(value, PerRank) and value.spent:
-                raise InputError(
-                    f"Argument {place} was given to update or collect before, which may have "
-                    "overwritten it; use the value that they returned."
-                )
-        for name, value in static.items():
-            if isinstance(value, (PerRank, Replicated)):
-                raise InputError(f"{name}= is a per-rank value; pass those by position.")
+        require_step(self, values, static)
 
     # -- what a transport implements ---
 
@@ -360,6 +366,21 @@ class Communicator(ABC):
     ) -> PerRank: ...
 
     @abstractmethod
+    def _post_values(
+        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
+    ) -> Any: ...
+
+    @abstractmethod
+    def _collect_values(
+        self,
+        pending: PendingValues,
+        state: PerRank,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
+    ) -> PerRank: ...
+
+    @abstractmethod
     def _fold(
         self, values: PerRank, function: Callable, label: str, static: dict
     ) -> Replicated: ...
@@ -375,10 +396,3 @@ class Communicator(ABC):
 
     @abstractmethod
     def _close(self) -> None: ...
-
-
-def duplicate(value: Any) -> Any:
-    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy."""
-    if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):
-        return copy.deepcopy(value)
-    return value.copy()

@@ -26,6 +26,7 @@ import dask
 from daskpart._rank_tasks import RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
+from daskpart.collectives.exchange import Exchange, PendingValues
 from daskpart.collectives.prepared import PreparedRound
 from daskpart.errors import InputError
 
@@ -33,40 +34,10 @@ from . import graph_tasks as tasks
 from . import ledger
 from .cluster import Cluster, current_client, place_ranks
 from .from_dask import collection_keys, computed_values
+from .graph_nodes import Node, Posted, inputs_of, name_of
 from .measures import Measures
 
 _SCHEDULERS = ("threads", "synchronous")
-
-
-class Node:
-    """Tasks of one step, and the nodes that they build on; after settling, their results."""
-
-    __slots__ = ("__weakref__", "handle", "held", "keys", "parents", "tasks")
-
-    def __init__(self, keys: list, own_tasks: dict, parents: Iterable[Node]) -> None:
-        self.keys = keys
-        self.tasks = own_tasks
-        self.parents = tuple(parents)
-        self.held: list[Any] | None = None  # futures, or plain values without a client
-        self.handle: Callable[[], Any] | None = None
-
-    def settle(self, held: list[Any]) -> None:
-        """Keep the results and forget the way to them."""
-        self.held = held
-        self.tasks, self.parents = {}, ()
-
-    @property
-    def in_use(self) -> bool:
-        """Whether the text may still ask for this."""
-        handle = self.handle() if self.handle is not None else None
-        return handle is not None and not getattr(handle, "spent", False)
-
-
-class _Posted:
-    """Messages on their way; spent when collected."""
-
-    def __init__(self, node: Node, keys: dict[tuple[int, int], tuple]) -> None:
-        self.node, self.keys, self.spent = node, keys, False
 
 
 class GraphCommunicator(Communicator):
@@ -191,15 +162,15 @@ class GraphCommunicator(Communicator):
     def _add_step(
         self, step: Callable, function: Callable, values: Sequence[Any], static: dict
     ) -> PerRank:
-        keys = self._keys(_name_of(function))
+        keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
         own = {
-            key: tasks.step_task(key, step, mark, function, static, _inputs(values, rank))
+            key: tasks.step_task(key, step, mark, function, static, inputs_of(values, rank))
             for rank, key in enumerate(keys)
         }
         return self._handle(PerRank, Node(keys, own, [value.content for value in values]))
 
-    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> _Posted:
+    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Posted:
         name = self._name("pack")
         mark, slot = (self.run_id, self._step), prepared_round.slot
         messages, entry = prepared_round.messages.content, prepared_round.round
@@ -216,7 +187,7 @@ class GraphCommunicator(Communicator):
             self._step, prepared_round.label, prepared_round.index, entry.source, entry.destination
         )
         node = Node(list(own), own, [messages, values.content])
-        posted = _Posted(node, keys)
+        posted = Posted(node, keys)
         node.handle = weakref.ref(posted)
         return posted
 
@@ -224,7 +195,7 @@ class GraphCommunicator(Communicator):
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
         prepared_round, posted = pending.prepared_round, pending.content
-        keys = self._keys(_name_of(combine))
+        keys = self._keys(name_of(combine))
         mark, messages = (self.run_id, self._step), prepared_round.messages.content
         arriving: list[list[tuple]] = [[] for _ in keys]
         for (_, destination), key in posted.keys.items():  # in rising order of sources
@@ -238,12 +209,50 @@ class GraphCommunicator(Communicator):
                 prepared_round.slot,
                 messages.keys[rank],
                 arriving[rank],
-                _inputs((state, *values), rank),
+                inputs_of((state, *values), rank),
             )
             for rank, key in enumerate(keys)
         }
         posted.spent = True
         parents = [posted.node, messages, state.content, *(value.content for value in values)]
+        return self._handle(PerRank, Node(keys, own, parents))
+
+    def _post_values(
+        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
+    ) -> Posted:
+        name = self._name("pack")
+        mark, held = (self.run_id, self._step), values.content
+        pairs = zip(exchange.source.tolist(), exchange.destination.tolist(), strict=True)
+        keys = {pair: (name, *pair) for pair in pairs}
+        own = {
+            key: tasks.pack_values_task(key, mark, pack, held.keys[key[1]]) for key in keys.values()
+        }
+        self._measures.expect(self._step, label, index, exchange.source, exchange.destination)
+        posted = Posted(Node(list(own), own, [held]), keys)
+        posted.node.handle = weakref.ref(posted)
+        return posted
+
+    def _collect_values(
+        self,
+        pending: PendingValues,
+        state: PerRank,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
+    ) -> PerRank:
+        posted: Posted = pending.content
+        keys = self._keys(name_of(combine))
+        mark = (self.run_id, self._step)
+        own = {}
+        for rank, key in enumerate(keys):
+            sources = pending.exchange.sources[rank]
+            arriving = [posted.keys[source, rank] for source in sources]
+            inputs = inputs_of((state, *values), rank)
+            own[key] = tasks.combine_values_task(
+                key, mark, combine, static, sources, arriving, inputs
+            )
+        posted.spent = True
+        parents = [posted.node, state.content, *(value.content for value in values)]
         return self._handle(PerRank, Node(keys, own, parents))
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
@@ -368,15 +377,6 @@ class GraphCommunicator(Communicator):
 def _hold(value: Any) -> Any:
     """Keep a value where its rank lives."""
     return value
-
-
-def _inputs(values: Iterable[PerRank | Replicated], rank: int) -> list:
-    """Keys of a rank's inputs."""
-    return [value.content.keys[rank if isinstance(value, PerRank) else 0] for value in values]
-
-
-def _name_of(function: Callable) -> str:
-    return getattr(function, "__name__", type(function).__name__).strip("_<>").replace(" ", "-")
 
 
 def _checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:

@@ -24,6 +24,7 @@ from dask.threaded import get as threaded_get
 from daskpart._rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.exchange import Payload, ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import open_inbox, pack_message
 
 from .ledger import record
@@ -127,6 +128,28 @@ def combine_task(
     )
 
 
+def pack_values_task(key: tuple, mark: Mark, pack: Callable, value: Any) -> Task:
+    """A task of `run_pack_values`: the message that the key names."""
+    return PinnedTask(key, run_pack_values, mark, pack, key[1], key[2], TaskRef(value))
+
+
+def combine_values_task(
+    key: tuple,
+    mark: Mark,
+    combine: Callable,
+    static: dict,
+    sources: list[int],
+    payloads: Iterable,
+    inputs: Iterable,
+) -> Task:
+    """A task of `run_combine_values`; payloads in the order of their sources."""
+    arrived = List(*map(TaskRef, payloads))
+    references = map(TaskRef, inputs)
+    return PinnedTask(
+        key, run_combine_values, mark, combine, static, key[1], tuple(sources), arrived, *references
+    )
+
+
 def fold_task(key: tuple, mark: Mark, function: Callable, static: dict, inputs: Iterable) -> Task:
     """A task of `run_fold` over the values of all ranks."""
     return PinnedTask(key, run_fold, mark, function, static, List(*map(TaskRef, inputs)))
@@ -176,6 +199,34 @@ def run_combine(
     new_state = duplicate(state)
     with _measured(mark, own.rank):
         return combine(new_state, open_inbox(own, list(payloads)), *values, **static)
+
+
+def run_pack_values(
+    mark: Mark, pack: Callable, source: int, destination: int, value: Any
+) -> Payload:
+    """Make one message of an exchange."""
+    with _naming(source):
+        payload = make_payload(value, pack, source, destination)
+    run, step = mark
+    record(run, (step, source, destination), payload_size(payload))
+    return payload
+
+
+def run_combine_values(
+    mark: Mark,
+    combine: Callable,
+    static: dict,
+    rank: int,
+    sources: tuple[int, ...],
+    payloads: list,
+    state: Any,
+    *values: Any,
+) -> Any:
+    """Combine the messages of an exchange into a copy of a rank's state."""
+    inbox = ValueInbox(rank, list(sources), list(payloads))
+    new_state = duplicate(state)
+    with _measured(mark, rank):
+        return combine(new_state, inbox, *values, **static)
 
 
 def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:

@@ -23,6 +23,13 @@ import numpy as np
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
+from daskpart.collectives.exchange import (
+    Exchange,
+    PendingValues,
+    ValueInbox,
+    make_payload,
+    payload_size,
+)
 from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
 from daskpart.errors import InputError
 
@@ -136,6 +143,48 @@ class LocalCommunicator(Communicator):
         def step(rank: int) -> Any:
             own = messages[rank][slot]
             inbox = open_inbox(own, [arriving[rank][source] for source in own.sources])
+            return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
+
+        return PerRank(self, self._run(step))
+
+    def _post_values(
+        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
+    ) -> Any:
+        held = values.content
+        arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
+
+        def step(rank: int) -> list[tuple[int, int]]:
+            sizes = []
+            for destination in exchange.destinations[rank]:
+                payload = make_payload(held[rank], pack, rank, destination)
+                arriving[destination][rank] = payload
+                sizes.append(payload_size(payload))
+            return sizes
+
+        sent = np.array([size for sizes in self._run(step) for size in sizes], dtype=np.int64)
+        rows, nbytes = sent.reshape(-1, 2).T
+        self._counters.record_round(
+            label, index, exchange.source, exchange.destination, rows, nbytes
+        )
+        return arriving, self._clock.copy()
+
+    def _collect_values(
+        self,
+        pending: PendingValues,
+        state: PerRank,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
+    ) -> PerRank:
+        exchange = pending.exchange
+        arriving, posted = pending.content
+        states, columns = _overwritable(state), self._columns(values)
+        state.spent = pending.collected = True
+        self._wait_for(exchange.source, exchange.destination, posted)
+
+        def step(rank: int) -> Any:
+            sources = exchange.sources[rank]
+            inbox = ValueInbox(rank, sources, [arriving[rank][source] for source in sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
         return PerRank(self, self._run(step))

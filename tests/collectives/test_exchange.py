@@ -1,0 +1,93 @@
+"""Messages of free size: the same on every transport, counted by what they held."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daskpart.collectives.exchange import Exchange
+from daskpart.errors import InputError
+
+
+def pack_part(value, source, destination):
+    """As many entries as the sender's rank plus the receiver's, so none from 0 to 0."""
+    length = source * destination
+    return value[:length], np.arange(length, dtype=np.uint8)
+
+
+def add_all(state, inbox, *, factor):
+    total = state.copy()
+    for source, (values, indices) in zip(inbox.sources, inbox.payloads, strict=True):
+        assert len(values) == len(indices) == source * inbox.rank
+        total[indices] += factor * values
+    return total
+
+
+def write_into(state, inbox):
+    inbox.payloads[0][0][:] = 0
+    return state
+
+
+def keep(state, inbox):
+    return state
+
+
+def pack_list(value, source, destination):
+    return [value]
+
+
+def pack_frozen(value, source, destination):
+    return (value,)
+
+
+def test_free_messages_on_every_transport(make_communicator):
+    communicator = make_communicator(4)
+    pairs = [(3, 1), (1, 2), (2, 3), (0, 3), (1, 3)]
+    exchange = Exchange.from_pairs(4, pairs)
+    values = communicator.values([np.full(9, float(rank)) for rank in range(4)])
+    pending = communicator.post_values(exchange, values, pack_part, label="parts", index=2)
+    state = communicator.collect_values(pending, values, add_all, factor=10.0)
+    communicator.settle(state)
+    expected = [np.full(9, float(rank)) for rank in range(4)]
+    for source, destination in pairs:
+        expected[destination][: source * destination] += 10.0 * source
+    for found, wanted in zip(communicator.gather(state), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    counts = communicator.counters.of("parts")
+    assert counts["messages_sent"].tolist() == [1, 2, 1, 1]
+    assert counts["rows_sent"].tolist() == [0, 2 + 3, 6, 3]
+    assert counts["bytes_received"].tolist() == [0, 27, 18, 9 * (0 + 3 + 6)]
+    assert communicator.counters.rounds[-1].index == 2
+    with pytest.raises(InputError, match="collected before"):
+        communicator.collect_values(pending, values, add_all, factor=1.0)
+
+
+def test_receivers_cannot_write_into_a_message(make_communicator):
+    communicator = make_communicator(2)
+    exchange = Exchange.from_pairs(2, [(0, 1), (1, 0)])
+    values = communicator.values([np.ones(3), np.ones(3)])
+    with pytest.raises(ValueError, match="read-only"):
+        pending = communicator.post_values(exchange, values, pack_frozen)
+        communicator.settle(communicator.collect_values(pending, values, write_into))
+
+
+def test_a_payload_must_be_arrays(make_communicator):
+    communicator = make_communicator(2)
+    exchange = Exchange.from_pairs(2, [(0, 1)])
+    values = communicator.values([np.ones(3), np.ones(3)])
+    with pytest.raises(InputError, match="Rank 0 packed list for rank 1"):
+        pending = communicator.post_values(exchange, values, pack_list)
+        communicator.settle(communicator.collect_values(pending, values, keep))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([(0, 0)], "Rank 0 would send to itself"),
+        ([(0, 3)], "allowed are 0 to 2"),
+        ([(0, 1), (0, 1)], "come once"),
+    ],
+)
+def test_bad_exchanges(pairs, message):
+    with pytest.raises(InputError, match=message):
+        Exchange.from_pairs(3, pairs)
