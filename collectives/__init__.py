@@ -6,6 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
 from .counters import Counters
+from .dense import allgather, alltoall, broadcast, reduce_scatter
+from .embedded import (
+    PreparedEmbedding,
+    embedded_expand,
+    embedded_expand_allreduce,
+    embedded_reduce,
+    embedded_reduce_allreduce,
+    prepare_embedded,
+)
+from .hypercube import (
+    EmbeddedPlan,
+    concurrent_volume,
+    embed,
+    hypercube_allreduce_plan,
+    hypercube_expand_plan,
+    hypercube_reduce_plan,
+    rows_for_payload,
+)
+from .hypercube_dense import hypercube_allreduce
 from .operations import allreduce, barrier, expand, reduce
 from .plan import Plan, RankRound, Round
 from .plan_statistics import PlanStatistics
@@ -22,6 +41,7 @@ from .reduction import (
     pack_rows,
     place_rows,
 )
+from .simulator import Simulation, simulate
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
@@ -35,6 +55,7 @@ __all__ = [
     "SUM",
     "Communicator",
     "Counters",
+    "EmbeddedPlan",
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
@@ -42,23 +63,42 @@ __all__ = [
     "PerRank",
     "Plan",
     "PlanStatistics",
+    "PreparedEmbedding",
     "PreparedPlan",
     "PreparedRound",
     "RankRound",
     "Reduction",
     "Replicated",
     "Round",
+    "Simulation",
+    "allgather",
     "allreduce",
+    "alltoall",
     "barrier",
+    "broadcast",
     "combine_rows",
     "communicator_for",
+    "concurrent_volume",
     "contributions",
+    "embed",
+    "embedded_expand",
+    "embedded_expand_allreduce",
+    "embedded_reduce",
+    "embedded_reduce_allreduce",
     "expand",
     "expand_plan",
+    "hypercube_allreduce",
+    "hypercube_allreduce_plan",
+    "hypercube_expand_plan",
+    "hypercube_reduce_plan",
     "pack_rows",
     "place_rows",
+    "prepare_embedded",
     "reduce",
     "reduce_plan",
+    "reduce_scatter",
+    "rows_for_payload",
+    "simulate",
 ]
 
 

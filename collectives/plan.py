@@ -30,7 +30,7 @@ from daskpart.errors import InputError, ReadError
 
 from .plan_statistics import PlanStatistics
 
-_OPPOSITE = {"expand": "reduce", "reduce": "expand"}
+_OPPOSITE = {"expand": "reduce", "reduce": "expand", "allreduce": "allreduce"}
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ class Plan:
 
     Parameters
     ----------
-    kind : {"expand", "reduce"}
-        Which way rows go: from owners to sharers, or from sharers to owners.
+    kind : {"expand", "reduce", "allreduce"}
+        Which way rows go: from owners to sharers, from sharers to owners, or from all to all.
     n_items : int
         Items are numbered from 0 to n_items - 1.
     rounds : sequence of Round
@@ -210,7 +210,8 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", tuple(self.rounds))
         if self.kind not in _OPPOSITE:
-            raise InputError(f"A plan of kind {self.kind!r}; allowed are 'expand' and 'reduce'.")
+            allowed = ", ".join(map(repr, _OPPOSITE))
+            raise InputError(f"A plan of kind {self.kind!r}; allowed are {allowed}.")
         if not self.rounds:
             raise InputError("A plan needs at least one round; give an empty Round instead.")
         if len({entry.n_ranks for entry in self.rounds}) > 1:

@@ -1,0 +1,321 @@
+"""The dense collectives in MPI's vocabulary, each written once: for algorithm texts of your own.
+
+    ranks hold                allgather        alltoall          reduce_scatter     broadcast
+    0  a0 a1 a2               a  b  c          a0 b0 c0          a0+b0+c0           a
+    1  b0 b1 b2               a  b  c          a1 b1 c1          a1+b1+c1           a
+    2  c0 c1 c2               a  b  c          a2 b2 c2          a2+b2+c2           a
+
+All are expands or reduces in disguise: an allgather is the expand in which every rank shares every
+block, a broadcast the expand of one value, an alltoall the expand in which each block has one
+receiver, and a reduce-scatter is an allgather reversed. So each has two algorithms: "direct", one
+round of messages straight to their destination, and "hypercube", the same rows embedded in
+⌈log2 K⌉ rounds (recursive doubling, a binomial tree, recursive halving). `hypercube_allreduce`,
+`allreduce` and `barrier` complete the set.
+
+Blocks may be rows of unequal number: then `counts`, the same plain numbers on every rank, says how
+many (MPI's allgatherv, reduce_scatter and alltoallv). Plans are prepared on the first call for a
+pattern, and kept. Rounds are counted under the name of the collective; a row is a block, or one of
+its rows where counts are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import InputError
+
+from .communicator import Communicator, PerRank
+from .dense_plans import (
+    Layout,
+    allgather_plan,
+    alltoall_plan,
+    block_layouts,
+    broadcast_plan,
+    exchange_counts,
+    exchange_layouts,
+    exchange_numbering,
+    row_counts,
+)
+from .embedded import PreparedEmbedding, embedded_expand, embedded_reduce, prepare_embedded
+from .hypercube import embed
+from .kept import kept
+from .operations import expand, reduce
+from .plan import Plan
+from .prepared import Inbox, PreparedPlan
+from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+
+ALGORITHMS = ("hypercube", "direct")
+
+
+def allgather(
+    communicator: Communicator,
+    values: PerRank,
+    counts: Sequence[int] | None = None,
+    algorithm: str = "hypercube",
+) -> PerRank:
+    """Give every rank the blocks of all ranks, in rank order.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank of arrays or numbers
+        One block a rank; without counts equal in shape and dtype.
+    counts : sequence of n_ranks int, optional
+        Rows of each rank's block; blocks may then differ in their number of rows.
+    algorithm : {"hypercube", "direct"}
+        ⌈log2 K⌉ messages a rank (K a power of two), or K - 1 in one round; the same K - 1 blocks
+        arrive.
+
+    Returns
+    -------
+    PerRank of arrays
+        Shape (n_ranks, *block), or with counts (sum of counts, *row).
+
+    Raises
+    ------
+    InputError
+        If blocks disagree with each other or with counts; names the ranks.
+    """
+    rows = row_counts(communicator.n_ranks, counts)
+
+    def prepare() -> tuple[Any, PerRank]:
+        plan = allgather_plan(communicator.n_ranks, rows.tolist())
+        numbering = [np.arange(plan.n_items)] * communicator.n_ranks
+        prepared = _prepare(communicator, plan, numbering, "allgather", algorithm)
+        return prepared, communicator.values(block_layouts(rows))
+
+    prepared, layouts = kept(communicator, ("allgather", algorithm, *rows.tolist()), prepare)
+    held = communicator.map(_spread, values, layouts, stacked=counts is None)
+    return _run_expand(communicator, prepared, held, pack_rows, _place_agreeing)
+
+
+def reduce_scatter(
+    communicator: Communicator,
+    values: PerRank,
+    counts: Sequence[int] | None = None,
+    reduction: Reduction = SUM,
+    algorithm: str = "hypercube",
+) -> PerRank:
+    """Combine the ranks' arrays block by block; each rank gets its own block of the result.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank of arrays
+        Shape (n_ranks, *block), or with counts (sum of counts, *row).
+    counts : sequence of n_ranks int, optional
+        Rows that each rank gets. Default: one block, given without the leading axis.
+    reduction : Reduction
+    algorithm : {"hypercube", "direct"}
+        "direct" combines in rank order, like `allreduce`; "hypercube" combines on the way, with
+        ⌈log2 K⌉ messages a rank (K a power of two).
+
+    Returns
+    -------
+    PerRank of arrays
+        Shape (*block), a plain number for blocks that are numbers, or (counts[rank], *row).
+    """
+    rows = row_counts(communicator.n_ranks, counts)
+
+    def prepare() -> tuple[Any, PerRank]:
+        plan = allgather_plan(communicator.n_ranks, rows.tolist()).reversed()
+        numbering = [np.arange(plan.n_items)] * communicator.n_ranks
+        prepared = _prepare(communicator, plan, numbering, "reduce-scatter", algorithm)
+        return prepared, communicator.values(block_layouts(rows))
+
+    prepared, layouts = kept(communicator, ("reduce-scatter", algorithm, *rows.tolist()), prepare)
+    held = communicator.map(_whole, values, layouts)
+    combine = partial(_combine_agreeing, reduction=reduction)
+    if isinstance(prepared, PreparedEmbedding):
+        held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
+    else:
+        held = reduce(communicator, prepared, held, combine=combine)
+    return communicator.map(_own_block, held, layouts, stacked=counts is None)
+
+
+def alltoall(
+    communicator: Communicator,
+    values: PerRank,
+    counts: ArrayLike | None = None,
+    algorithm: str = "direct",
+) -> PerRank:
+    """Send block j of every rank to rank j, which gets its blocks in rank order.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank of arrays
+        Shape (n_ranks, *block), or with counts (sum of the rank's counts, *row), in order of
+        destinations.
+    counts : int array of shape (n_ranks, n_ranks), optional
+        ``counts[i, j]`` rows go from rank i to rank j.
+    algorithm : {"direct", "hypercube"}
+        K - 1 messages a rank in one round, or ⌈log2 K⌉ with each row sent up to ⌈log2 K⌉ times:
+        for small blocks on many ranks.
+
+    Returns
+    -------
+    PerRank of arrays
+        Shape (n_ranks, *block), or with counts (rows that the rank gets, *row).
+    """
+    table = exchange_counts(communicator.n_ranks, counts)
+
+    def prepare() -> tuple[Any, PerRank]:
+        plan = alltoall_plan(communicator.n_ranks, table)
+        numbering = exchange_numbering(table)
+        prepared = _prepare(communicator, plan, numbering, "alltoall", algorithm)
+        return prepared, communicator.values(exchange_layouts(table))
+
+    key = ("alltoall", algorithm, *table.ravel().tolist())
+    prepared, layouts = kept(communicator, key, prepare)
+    held = communicator.map(_with_room, values, layouts)
+    held = _run_expand(communicator, prepared, held, pack_rows, _place_agreeing)
+    return communicator.map(_received, held, layouts)
+
+
+def broadcast(
+    communicator: Communicator, values: PerRank, root: int = 0, algorithm: str = "hypercube"
+) -> PerRank:
+    """Give every rank the root's value.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank
+        An array or number at the root; what other ranks hold is not looked at and may be None.
+    root : int
+    algorithm : {"hypercube", "direct"}
+        A binomial tree of depth ⌈log2 K⌉, or K - 1 messages from the root.
+
+    Returns
+    -------
+    PerRank
+        The array, or the plain number.
+    """
+    n_ranks = communicator.n_ranks
+    if isinstance(root, bool) or not 0 <= root < n_ranks:
+        raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
+
+    def prepare() -> tuple[Any, PerRank]:
+        numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
+        plan = broadcast_plan(n_ranks, root)
+        prepared = _prepare(communicator, plan, numbering, "broadcast", algorithm)
+        return prepared, communicator.values(list(range(n_ranks)))
+
+    prepared, ranks = kept(communicator, ("broadcast", algorithm, int(root)), prepare)
+    held = communicator.map(_of_root, values, ranks, root=root)
+    held = _run_expand(communicator, prepared, held, _pack_value, _place_value)
+    return communicator.map(_plain, held)
+
+
+def _prepare(
+    communicator: Communicator,
+    plan: Plan,
+    numbering: list[NDArray[np.int64]],
+    label: str,
+    algorithm: str,
+) -> PreparedPlan | PreparedEmbedding:
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
+    numbers = communicator.values(numbering)
+    if algorithm == "direct":
+        return communicator.prepare(plan, numbers, label)
+    return prepare_embedded(communicator, embed(plan, every_message=False), numbers, label)
+
+
+def _run_expand(
+    communicator: Communicator,
+    prepared: PreparedPlan | PreparedEmbedding,
+    held: PerRank,
+    pack: Callable,
+    place: Callable,
+) -> PerRank:
+    if isinstance(prepared, PreparedEmbedding):
+        return embedded_expand(communicator, prepared, held, pack, place)
+    return expand(communicator, prepared, held, pack, place)
+
+
+# -- steps on one rank ---
+
+
+def _spread(block: Any, layout: Layout, *, stacked: bool) -> NDArray[Any]:
+    given = np.asarray(block)
+    given = given[None] if stacked else given
+    _check_rows(given, layout.n_given, layout.rank)
+    rows = np.empty((layout.n_room, *given.shape[1:]), dtype=given.dtype)
+    rows[layout.begin : layout.end] = given
+    return rows
+
+
+def _whole(given: Any, layout: Layout) -> NDArray[Any]:
+    rows = np.array(given)
+    _check_rows(rows, layout.n_room, layout.rank)
+    return rows
+
+
+def _own_block(rows: NDArray[Any], layout: Layout, *, stacked: bool) -> Any:
+    own = rows[layout.begin : layout.end].copy()
+    return _plain(own[0]) if stacked else own
+
+
+def _with_room(given: Any, layout: Layout) -> NDArray[Any]:
+    own = np.asarray(given)
+    _check_rows(own, layout.n_given, layout.rank)
+    rows = np.empty((layout.n_room, *own.shape[1:]), dtype=own.dtype)
+    rows[: layout.n_given] = own
+    return rows
+
+
+def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    others = rows[layout.n_given :]
+    own = rows[layout.begin : layout.end]
+    return np.concatenate((others[: layout.n_before], own, others[layout.n_before :]))
+
+
+def _of_root(value: Any, rank: int, *, root: int) -> Any:
+    return np.array(value) if rank == root else None
+
+
+def _pack_value(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
+    return value[None].copy()
+
+
+def _place_value(value: Any, inbox: Inbox) -> Any:
+    return inbox.payloads[0][0].copy() if inbox.sources else value
+
+
+def _plain(value: NDArray[Any]) -> Any:
+    return value.copy() if value.ndim else value.item()
+
+
+def _place_agreeing(rows: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
+    _check_agreement(rows, inbox)
+    return place_rows(rows, inbox)
+
+
+def _combine_agreeing(rows: NDArray[Any], inbox: Inbox, *, reduction: Reduction) -> NDArray[Any]:
+    _check_agreement(rows, inbox)
+    return combine_rows(rows, inbox, reduction=reduction)
+
+
+def _check_rows(given: NDArray[Any], n_rows: int, rank: int) -> None:
+    if given.ndim == 0 or len(given) != n_rows:
+        raise InputError(
+            f"Rank {rank} gave an array of shape {given.shape}; by the number of ranks and counts= "
+            f"its first axis has {n_rows} rows."
+        )
+
+
+def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
+    for source, payload in zip(inbox.sources, inbox.payloads, strict=True):
+        if payload.dtype != rows.dtype or payload.shape[1:] != rows.shape[1:]:
+            raise InputError(
+                f"Ranks {min(source, inbox.rank)} and {max(source, inbox.rank)} disagree: rank "
+                f"{source} sent rows of shape {payload.shape[1:]} and dtype {payload.dtype}, rank "
+                f"{inbox.rank} has {rows.shape[1:]} and {rows.dtype}."
+            )

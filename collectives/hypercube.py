@@ -1,0 +1,355 @@
+"""Hypercube plans: a sparse expand or reduce rides inside the rounds of a dense allreduce.
+
+    item of owner 1, touched by 1, 2, 6, 7              5 ranks: rank 4 folds onto rank 0
+
+    round 0 (bit 0)    001 ──▶ 000                      fold in     4 ──▶ 0
+    round 1 (bit 1)    001 ──▶ 011    000 ──▶ 010       bits 0, 1   among 0, 1, 2, 3
+    round 2 (bit 2)    011 ──▶ 111    010 ──▶ 110       fold out    0 ──▶ 4
+
+Left: Fig. 1 of Abubaker et al. (latency hiding in sparse tensor decomposition), here their §4.
+K = 2^D ranks are the corners of a hypercube; in round d every rank exchanges one message with the
+rank whose number differs in bit d. An expand goes in increasing order of bits (E-cube routing); the
+reduce is the expand reversed, so it goes in decreasing order, and what a rank sends in one it
+receives in the other (Theorem 1). Ranks 0 and 3 above only forward: they need room for the row.
+
+    naive (§4.1)   each (row, destination) pair travels alone, one row often in a message
+    aware (§4.2)   a row is in a message at most once; on a reduce, copies that meet are combined
+
+As the messages of a dense allreduce travel anyway, each rank handles ⌈log2 K⌉ messages an expand
+or reduce, however sparse, and the small dense payload (column norms, a Gram matrix) needs none of
+its own. For other K the ranks from 2^⌊log2 K⌋ on fold onto a partner in one more round before and
+one after.
+
+Concurrent volume (§5): copies of one row that move in the same round count once. With K a power of
+two and the owner among the sharers it is the number of bits in which the sharers differ,
+popcount(OR & ~AND), whichever of them is the owner. An owner elsewhere counts like one more sharer
+(so it may add bits, never take any away). A fold is one more round in which a row may move.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import InputError
+
+from .plan import Plan, Round
+from .point_to_point import ItemParts, expand_plan
+
+Ranks = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EmbeddedPlan(Plan):
+    """A one-round plan that travels through the rounds of a hypercube; made by `embed`.
+
+    Its rounds are over *travellers*: the items themselves where the embedding is aware, else one
+    traveller a transfer, numbered in order of (owner, sharer, item). Payload rows follow them.
+
+    Attributes
+    ----------
+    carried : Plan
+        The point-to-point plan whose rows arrive.
+    aware : bool
+    payload_rows : int
+        Rows of dense payload in every message.
+    every_message : bool
+        Whether messages without rows are kept.
+    """
+
+    carried: Plan = field(kw_only=True)
+    aware: bool = field(kw_only=True)
+    payload_rows: int = field(kw_only=True)
+    every_message: bool = field(kw_only=True)
+
+    def reversed(self) -> EmbeddedPlan:
+        """The dual embedding: Theorem 1 holds by construction."""
+        opposite = super().reversed()
+        return EmbeddedPlan(
+            opposite.kind,
+            opposite.n_items,
+            opposite.rounds,
+            carried=self.carried.reversed(),
+            aware=self.aware,
+            payload_rows=self.payload_rows,
+            every_message=self.every_message,
+        )
+
+    @property
+    def n_travellers(self) -> int:
+        """Travellers, without the payload rows."""
+        return self.n_items - self.payload_rows
+
+    @property
+    def forward_rows(self) -> NDArray[np.int64]:
+        """Rows that each rank only forwards, int64[n_ranks]: the size of its forward buffer.
+
+        Equal for an expand and its reduce: duality halves the storage (§4.3).
+        """
+        outward = "received" if self.kind == "expand" else "sent"
+        routed, direct = self.statistics(), self.carried.statistics()
+        passing = routed.per_rank(f"rows_{outward}") - direct.per_rank(f"rows_{outward}")
+        return passing - self.payload_rows * routed.per_rank(f"messages_{outward}")
+
+    def items_of(self, travellers: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Items that travellers carry; payload rows are left out."""
+        rows = travellers[travellers < self.n_travellers]
+        return rows if self.aware else _outward(self.carried).rounds[0].items[rows]
+
+    def carried_travellers(self) -> Round:
+        """The round of `carried` with travellers instead of items."""
+        if self.aware:
+            return self.carried.rounds[0]
+        entry = _outward(self.carried).rounds[0]
+        numbers = np.arange(entry.n_rows, dtype=np.int32)
+        numbered = Round(entry.n_ranks, entry.source, entry.destination, entry.pointer, numbers)
+        return numbered if self.kind == "expand" else numbered.reversed()
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to an .npz file; `Plan.load` reads the carried plan from it."""
+        self.carried.save(path)
+        stored = io.BytesIO()
+        np.save(stored, np.array([self.aware, self.payload_rows, self.every_message], np.int64))
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("embedding.npy", stored.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> EmbeddedPlan:
+        """Read a plan that `save` wrote."""
+        carried = Plan.load(path)
+        with np.load(path, allow_pickle=False) as stored:
+            if "embedding" not in stored:
+                raise InputError(f"{path} holds a plan that is not embedded; use Plan.load.")
+            aware, payload_rows, every_message = stored["embedding"].tolist()
+        return embed(
+            carried,
+            aware=bool(aware),
+            payload_rows=payload_rows,
+            every_message=bool(every_message),
+        )
+
+    def __repr__(self) -> str:
+        name = "aware" if self.aware else "naive"
+        return super().__repr__().replace("Plan(", f"EmbeddedPlan({name} ", 1)
+
+
+def embed(
+    plan: Plan, *, aware: bool = True, payload_rows: int = 0, every_message: bool = True
+) -> EmbeddedPlan:
+    """Route a point-to-point plan through the rounds of a hypercube allreduce.
+
+    Parameters
+    ----------
+    plan : Plan
+        An expand or reduce of one round.
+    aware : bool
+        Whether a row is in a message at most once (§4.2); else each transfer travels alone (§4.1).
+    payload_rows : int
+        Rows of dense payload that ride in every message; see `rows_for_payload`.
+    every_message : bool
+        Keep messages without rows, as an allreduce sends them. False: only what carries rows.
+
+    Returns
+    -------
+    EmbeddedPlan
+        ⌈log2 K⌉ rounds for K a power of two, else ⌊log2 K⌋ + 2. With every message kept, a rank
+        sends and receives one message a round for K a power of two.
+
+    Raises
+    ------
+    InputError
+        For a plan of several rounds or of another kind, or an aware embedding of a plan in which
+        an item has more than one owner.
+    """
+    if len(plan.rounds) != 1 or plan.kind not in ("expand", "reduce"):
+        raise InputError(
+            f"Only a point-to-point expand or reduce (one round) can be embedded; got {plan!r}."
+        )
+    if isinstance(payload_rows, bool) or payload_rows < 0:
+        raise InputError(f"payload_rows is a number of rows from 0 on, got {payload_rows!r}.")
+    outward = _outward(plan)
+    entry = outward.rounds[0]
+    sender = np.repeat(entry.source, entry.lengths).astype(np.int64)
+    receiver = np.repeat(entry.destination, entry.lengths).astype(np.int64)
+    if aware:
+        _check_one_owner(outward, sender)
+    traveller = entry.items.astype(np.int64) if aware else np.arange(entry.n_rows)
+    n_travellers = plan.n_items if aware else entry.n_rows
+    rounds = []
+    hops = _hops(plan.n_ranks, sender, receiver)
+    for (sources, destinations), (moves, message) in zip(
+        hypercube_edges(plan.n_ranks), hops, strict=True
+    ):
+        counts, rows = _messages(message, traveller[moves], len(sources), n_travellers)
+        pointer, items = _with_payload(counts, rows, payload_rows, n_travellers)
+        keep = (np.diff(pointer) > 0) | every_message
+        pointer = np.concatenate((pointer[:-1][keep], pointer[-1:]))
+        rounds.append(Round(plan.n_ranks, sources[keep], destinations[keep], pointer, items))
+    embedded = EmbeddedPlan(
+        "expand",
+        n_travellers + payload_rows,
+        tuple(rounds),
+        carried=outward,
+        aware=bool(aware),
+        payload_rows=int(payload_rows),
+        every_message=bool(every_message),
+    )
+    return embedded if plan.kind == "expand" else embedded.reversed()
+
+
+def hypercube_expand_plan(
+    connectivity: ItemParts,
+    owners: ArrayLike | None = None,
+    *,
+    aware: bool = True,
+    payload_rows: int = 0,
+) -> EmbeddedPlan:
+    """Embedded plan that carries every item from its owner to all other ranks that touch it.
+
+    Parameters
+    ----------
+    connectivity, owners
+        As in `expand_plan`.
+    aware, payload_rows
+        As in `embed`.
+    """
+    return embed(expand_plan(connectivity, owners), aware=aware, payload_rows=payload_rows)
+
+
+def hypercube_reduce_plan(
+    connectivity: ItemParts,
+    owners: ArrayLike | None = None,
+    *,
+    aware: bool = True,
+    payload_rows: int = 0,
+) -> EmbeddedPlan:
+    """The dual of `hypercube_expand_plan`, which documents parameters and errors."""
+    return hypercube_expand_plan(
+        connectivity, owners, aware=aware, payload_rows=payload_rows
+    ).reversed()
+
+
+def hypercube_allreduce_plan(n_ranks: int) -> Plan:
+    """Plan of a dense allreduce by recursive doubling: one value, item 0, in every message.
+
+    Parameters
+    ----------
+    n_ranks : int
+        Any number; ranks from 2^⌊log2 n_ranks⌋ on fold onto a partner.
+    """
+    if isinstance(n_ranks, bool) or n_ranks < 1:
+        raise InputError(f"n_ranks must be a positive integer, got {n_ranks!r}.")
+    rounds = [
+        Round.from_transfers(n_ranks, source, destination, np.zeros_like(source))
+        for source, destination in hypercube_edges(n_ranks)
+    ]
+    return Plan("allreduce", 1, tuple(rounds))
+
+
+def hypercube_edges(n_ranks: int) -> list[tuple[Ranks, Ranks]]:
+    """Sources and destinations of the messages of an expand, round by round, sources rising."""
+    n_dimensions = n_ranks.bit_length() - 1
+    corners = np.arange(1 << n_dimensions, dtype=np.int32)
+    folded = np.arange(1 << n_dimensions, n_ranks, dtype=np.int32)
+    partners = folded - np.int32(len(corners))
+    rounds = [(corners, corners ^ np.int32(1 << bit)) for bit in range(n_dimensions)]
+    if len(folded):
+        return [(folded, partners), *rounds, (partners, folded)]
+    return rounds or [(partners, folded)]  # a single rank: one round without messages
+
+
+def concurrent_volume(plan: Plan) -> int:
+    """Rows that move, where copies of one row in the same round count once (§5).
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan; the payload of an embedded one is left out.
+    """
+    volume = 0
+    n_items = plan.carried.n_items if isinstance(plan, EmbeddedPlan) else plan.n_items
+    for entry in plan.rounds:
+        moving = np.zeros(n_items, dtype=bool)
+        moving[plan.items_of(entry.items) if isinstance(plan, EmbeddedPlan) else entry.items] = True
+        volume += int(np.count_nonzero(moving))
+    return volume
+
+
+def rows_for_payload(payload_bytes: int, row_bytes: int) -> int:
+    """Rows of `row_bytes` bytes that hold a dense payload and its 8 bytes of description."""
+    if row_bytes < 1 or payload_bytes < 0:
+        raise InputError(
+            f"A payload of {payload_bytes} bytes in rows of {row_bytes}: rows need bytes."
+        )
+    return -(-(payload_bytes + 8) // row_bytes)
+
+
+def _outward(plan: Plan) -> Plan:
+    return plan if plan.kind == "expand" else plan.reversed()
+
+
+def _check_one_owner(outward: Plan, sender: NDArray[np.int64]) -> None:
+    items = outward.rounds[0].items
+    owner = np.full(outward.n_items, -1, dtype=np.int64)
+    owner[items] = sender
+    several = owner[items] != sender
+    if several.any():
+        raise InputError(
+            f"Item {items[several][0]} has more than one owner, ranks {sender[several][0]} and "
+            f"{owner[items[several][0]]}; an aware embedding needs one, or use aware=False."
+        )
+
+
+def _hops(
+    n_ranks: int, sender: NDArray[np.int64], receiver: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """For each round of `hypercube_edges`: which transfers move, and in which of its messages."""
+    n_dimensions = n_ranks.bit_length() - 1
+    size = 1 << n_dimensions
+    start, end = sender & (size - 1), receiver & (size - 1)
+    if n_ranks > size:
+        moves = sender >= size
+        yield moves, start[moves]
+    for bit in range(n_dimensions):
+        moves = ((start ^ end) >> bit) & 1 == 1
+        below = (1 << bit) - 1  # these bits are the receiver's already
+        yield moves, (end[moves] & below) | (start[moves] & ~below)
+    if n_ranks > size:
+        moves = receiver >= size
+        yield moves, end[moves]
+    elif n_ranks == 1:
+        yield sender < 0, start[:0]
+
+
+def _messages(
+    message: NDArray[np.int64], traveller: NDArray[np.int64], n_messages: int, n_travellers: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of each message, and all rows in order of message; a row at most once a message."""
+    key = message * n_travellers + traveller
+    key.sort()
+    key = key[np.diff(key, prepend=-1) != 0]
+    message, traveller = np.divmod(key, max(n_travellers, 1))
+    return np.bincount(message, minlength=n_messages).astype(np.int64), traveller
+
+
+def _with_payload(
+    counts: NDArray[np.int64], rows: NDArray[np.int64], payload_rows: int, n_travellers: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Pointer and items of messages that each end with the payload rows."""
+    pointer = np.concatenate(([0], np.cumsum(counts + payload_rows)))
+    if not payload_rows:
+        return pointer, rows.astype(np.int32)
+    items = np.empty(pointer[-1], dtype=np.int32)
+    message = np.repeat(np.arange(len(counts)), counts)
+    items[np.arange(len(rows)) + payload_rows * message] = rows
+    behind = np.arange(payload_rows)
+    items[(pointer[1:, None] - payload_rows + behind).ravel()] = np.tile(
+        n_travellers + behind, len(counts)
+    )
+    return pointer, items

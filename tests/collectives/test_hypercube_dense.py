@@ -1,0 +1,94 @@
+"""The allreduce by recursive doubling: one result on all ranks, counts of the plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daskpart.collectives import (
+    ANY,
+    MAX,
+    MIN,
+    SUM,
+    LocalCommunicator,
+    hypercube_allreduce,
+    hypercube_allreduce_plan,
+)
+from daskpart.errors import InputError
+
+
+def unequal(rank, shape=(4, 2)):
+    """Numbers of very unequal size, so that another order of adding gives other bits."""
+    random = np.random.default_rng(rank)
+    return random.standard_normal(shape) * 10.0 ** random.integers(-6, 7, shape)
+
+
+def in_order_of_the_cube(values, combine):
+    """The same expression, written with recursion: halves of the cube, the lower first."""
+    size = 1 << (len(values).bit_length() - 1)
+    folded = list(values[:size])
+    for rank in range(size, len(values)):
+        folded[rank - size] = combine(folded[rank - size], values[rank])
+
+    def halves(part):
+        if len(part) == 1:
+            return part[0]
+        middle = len(part) // 2
+        return combine(halves(part[:middle]), halves(part[middle:]))
+
+    return halves(folded)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_allreduce_on_every_transport(make_communicator, n_ranks):
+    communicator = make_communicator(n_ranks)
+    given = [unequal(rank) for rank in range(n_ranks)]
+    values = communicator.values(given)
+    found = communicator.gather(hypercube_allreduce(communicator, values))
+    expected = in_order_of_the_cube(given, np.add)
+    assert [array.tobytes() for array in found] == [expected.tobytes()] * n_ranks
+    np.testing.assert_allclose(found[0], np.sum(given, axis=0), rtol=1e-9, atol=1e-9)
+    counted = communicator.counters.of("hypercube allreduce")
+    planned = hypercube_allreduce_plan(n_ranks).statistics()
+    for side in ("sent", "received"):
+        messages = planned.per_rank(f"messages_{side}")
+        np.testing.assert_array_equal(counted[f"messages_{side}"], messages)
+        np.testing.assert_array_equal(counted[f"rows_{side}"], planned.per_rank(f"rows_{side}"))
+        np.testing.assert_array_equal(counted[f"bytes_{side}"], given[0].nbytes * messages)
+
+
+@pytest.mark.parametrize("n_ranks", [*range(1, 18)])
+def test_any_number_of_ranks_and_reduction(n_ranks):
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        for reduction, dtype in ((SUM, int), (MAX, float), (MIN, np.int8), (ANY, bool)):
+            given = [unequal(rank, 5).astype(dtype) for rank in range(n_ranks)]
+            values = communicator.values(given)
+            found = communicator.gather(hypercube_allreduce(communicator, values, reduction))
+            for array in found:
+                np.testing.assert_array_equal(array, in_order_of_the_cube(given, reduction.combine))
+                assert array.dtype == given[0].dtype
+
+
+def test_numbers_stay_numbers_and_the_plan_is_prepared_once():
+    with LocalCommunicator(3) as communicator:
+        values = communicator.values([1, 2, 4])
+        total = hypercube_allreduce(communicator, values)
+        assert communicator.gather(total) == [7, 7, 7]
+        assert type(communicator.gather(total)[0]) is int
+        prepare, calls = communicator.prepare, []
+        communicator.prepare = lambda *given: calls.append(given) or prepare(*given)
+        assert communicator.gather(hypercube_allreduce(communicator, values, MAX)) == [4, 4, 4]
+        assert not calls
+        hypercube_allreduce(communicator, values, label="norms")
+        assert len(calls) == 1
+        assert communicator.counters.of("norms")["messages_sent"].tolist() == [2, 1, 1]
+
+
+def test_ranks_that_disagree():
+    with LocalCommunicator(5) as communicator:
+        shapes = communicator.values([np.zeros(2)] * 4 + [np.zeros(3)])
+        with pytest.raises(InputError, match=r"Ranks 0 and 4 disagree.*\(sum\).*\(2,\).*\(3,\)"):
+            hypercube_allreduce(communicator, shapes)
+        dtypes = communicator.values([0.0, 0.0, 0, 0, 0.0])
+        with pytest.raises(InputError, match=r"disagree.*float64.*int64"):
+            hypercube_allreduce(communicator, dtypes)

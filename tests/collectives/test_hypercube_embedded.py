@@ -1,0 +1,303 @@
+"""Embedded expand and reduce on every transport: same bits, the plan's own counts, clear errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exchange_text import (
+    N_ITEMS,
+    RANK_COUNTS,
+    first_rows,
+    items_of_ranks,
+    random_connectivity,
+)
+
+from daskpart.collectives import (
+    MAX,
+    SUM,
+    LocalCommunicator,
+    combine_rows,
+    embed,
+    embedded_expand,
+    embedded_expand_allreduce,
+    embedded_reduce,
+    embedded_reduce_allreduce,
+    expand,
+    expand_plan,
+    place_rows,
+    prepare_embedded,
+    reduce,
+    reduce_plan,
+    rows_for_payload,
+)
+from daskpart.errors import InputError
+
+ROW_BYTES = 12  # three float32, as `first_rows` makes them
+
+
+def whole_rows(items, rank):
+    """Rows whose sums are exact in any order."""
+    return np.random.default_rng(rank).integers(-99, 99, (len(items), 3))
+
+
+def gram(rows):
+    return rows.astype(np.float64).T @ rows
+
+
+def start(communicator, connectivity, make_rows=first_rows):
+    items = communicator.values(items_of_ranks(connectivity))
+    ranks = communicator.values(list(range(communicator.n_ranks)))
+    return items, communicator.map(make_rows, items, ranks)
+
+
+def bits(arrays):
+    return [(array.dtype, array.shape, array.tobytes()) for array in arrays]
+
+
+def run_direct(connectivity, kind, make_rows=first_rows, **static):
+    """What the point-to-point plan gives."""
+    with LocalCommunicator(connectivity.n_parts, sequential=True) as communicator:
+        items, rows = start(communicator, connectivity, make_rows)
+        plan = expand_plan(connectivity) if kind == "expand" else reduce_plan(connectivity)
+        run = expand if kind == "expand" else reduce
+        return communicator.gather(
+            run(communicator, communicator.prepare(plan, items), rows, **static)
+        )
+
+
+def run_all(communicator, connectivity, aware):
+    """Reduce and expand with payloads; rows, payloads and counts by label."""
+    items, rows = start(communicator, connectivity)
+    room = rows_for_payload(9 * 8, ROW_BYTES)
+    plan = embed(expand_plan(connectivity), aware=aware, payload_rows=room)
+    down = prepare_embedded(communicator, plan.reversed(), items, "down")
+    up = prepare_embedded(communicator, plan, items, "up")
+    rows, first = embedded_reduce_allreduce(
+        communicator, down, rows, communicator.map(gram, rows), payload_reduction=SUM
+    )
+    middle = communicator.gather(rows)
+    rows, second = embedded_expand_allreduce(
+        communicator, up, rows, communicator.map(gram, rows), payload_reduction=MAX
+    )
+    found = {
+        "middle": middle,
+        "rows": communicator.gather(rows),
+        "first": communicator.gather(first),
+        "second": communicator.gather(second),
+    }
+    return found, plan
+
+
+@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
+@pytest.mark.parametrize("aware", [True, False])
+def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks, aware):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    communicator = make_communicator(n_ranks)
+    found, plan = run_all(communicator, connectivity, aware)
+    with LocalCommunicator(n_ranks, sequential=True) as reference:
+        expected, _ = run_all(reference, connectivity, aware)
+    for name, arrays in expected.items():
+        assert bits(found[name]) == bits(arrays), name
+    counters = communicator.counters
+    for label, counted in (("up", plan.statistics()), ("down", plan.reversed().statistics())):
+        measured = counters.of(label)
+        for side in ("sent", "received"):
+            rows = counted.per_rank(f"rows_{side}")
+            np.testing.assert_array_equal(measured[f"rows_{side}"], rows)
+            np.testing.assert_array_equal(measured[f"bytes_{side}"], rows * ROW_BYTES)
+            messages = counted.per_rank(f"messages_{side}")
+            np.testing.assert_array_equal(measured[f"messages_{side}"], messages)
+    np.testing.assert_array_equal(counters.traffic("up"), plan.traffic())
+
+
+@pytest.mark.parametrize("n_ranks", [*RANK_COUNTS, 6, 7, 11])
+@pytest.mark.parametrize("aware", [True, False])
+def test_results_are_those_of_point_to_point(n_ranks, aware):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    for kind, plan, run in (
+        ("expand", expand_plan(connectivity), embedded_expand),
+        ("reduce", reduce_plan(connectivity), embedded_reduce),
+    ):
+        for every_message in (True, False):
+            exact = kind == "expand" or not aware
+            make_rows = first_rows if exact else whole_rows
+            with LocalCommunicator(n_ranks, sequential=True) as communicator:
+                items, rows = start(communicator, connectivity, make_rows)
+                embedded = embed(plan, aware=aware, every_message=every_message)
+                prepared = prepare_embedded(communicator, embedded, items)
+                found = communicator.gather(run(communicator, prepared, rows))
+                counted = communicator.counters.of(kind)
+            assert bits(found) == bits(run_direct(connectivity, kind, make_rows))
+            messages = embedded.statistics().per_rank("messages_sent")
+            assert counted["messages_sent"].tolist() == messages.tolist()
+
+
+def test_unequal_floats_add_up_in_another_order_than_point_to_point():
+    """So the documentation of an aware reduce says; the sums themselves agree."""
+    connectivity = random_connectivity(N_ITEMS, 8, seed=8)
+    with LocalCommunicator(8) as communicator:
+        found = run_all(communicator, connectivity, aware=True)[0]["middle"]
+    direct = run_direct(connectivity, "reduce")
+    assert bits(found) != bits(direct)
+    for one, other in zip(found, direct, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
+def test_payloads_are_reduced_and_equal_on_all_ranks(n_ranks):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    with LocalCommunicator(n_ranks) as communicator:
+        _, rows = start(communicator, connectivity)
+        given = communicator.gather(communicator.map(gram, rows))
+        found = run_all(communicator, connectivity, aware=True)[0]
+    assert len(set(map(str, bits(found["first"])))) == 1
+    assert len(set(map(str, bits(found["second"])))) == 1
+    np.testing.assert_allclose(found["first"][0], sum(given), rtol=1e-12)
+    after = [gram(rows) for rows in found["middle"]]
+    np.testing.assert_array_equal(found["second"][0], np.max(after, axis=0))
+
+
+def test_numbers_ride_too_and_stay_numbers():
+    connectivity = random_connectivity(N_ITEMS, 5, seed=0)
+    with LocalCommunicator(5) as communicator:
+        items, rows = start(communicator, connectivity)
+        plan = embed(expand_plan(connectivity), payload_rows=rows_for_payload(8, ROW_BYTES))
+        prepared = prepare_embedded(communicator, plan, items)
+        numbers = communicator.values([1, 2, 3, 4, 5])
+        _, total = embedded_expand_allreduce(communicator, prepared, rows, numbers)
+        assert communicator.gather(total) == [15] * 5
+        assert type(communicator.gather(total)[0]) is int
+
+
+def test_a_text_brings_its_own_pack_and_combine():
+    """A state that is no array, another reduction, and a keyword for the combine."""
+    connectivity = random_connectivity(N_ITEMS, 6, seed=3)
+    with LocalCommunicator(6) as communicator:
+        items, rows = start(communicator, connectivity)
+        state = communicator.map(_boxed, rows)
+        prepared = prepare_embedded(communicator, embed(reduce_plan(connectivity)), items)
+        found = embedded_reduce(
+            communicator, prepared, state, _pack_box, _combine_box, reduction=MAX, factor=2
+        )
+        found = [box["rows"] for box in communicator.gather(found)]
+    largest = run_direct(connectivity, "reduce", combine=combine_rows, reduction=MAX)
+    assert bits(found) == bits([2 * rows for rows in largest])
+
+
+def _boxed(rows):
+    return {"rows": rows.copy()}
+
+
+def _pack_box(box, positions):
+    return box["rows"][positions]
+
+
+def _combine_box(box, inbox, *, factor):
+    return {"rows": factor * combine_rows(box["rows"], inbox, reduction=MAX)}
+
+
+def test_the_state_is_spent_and_what_the_caller_holds_is_not_overwritten():
+    connectivity = random_connectivity(N_ITEMS, 4, seed=4)
+    with LocalCommunicator(4) as communicator:
+        held = items_of_ranks(connectivity)
+        given = [first_rows(items, rank) for rank, items in enumerate(held)]
+        before = bits(given)
+        rows = communicator.values(given)
+        prepared = prepare_embedded(
+            communicator, embed(expand_plan(connectivity)), communicator.values(held)
+        )
+        embedded_expand(communicator, prepared, rows)
+        assert bits(given) == before
+        with pytest.raises(InputError, match="given to update or collect before"):
+            embedded_expand(communicator, prepared, rows)
+
+
+# -- errors ---
+
+
+@pytest.fixture
+def four():
+    """Four ranks that all hold item 0, which rank 0 owns."""
+    connectivity = random_connectivity(1, 4, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 4]), np.arange(4, dtype=np.int32)
+    connectivity.owners = np.array([0], dtype=np.int32)
+    with LocalCommunicator(4) as communicator:
+        yield communicator, communicator.values([np.array([0])] * 4), expand_plan(connectivity)
+
+
+def test_plans_that_do_not_fit(four):
+    communicator, items, plan = four
+    with pytest.raises(InputError, match="is not embedded"):
+        prepare_embedded(communicator, plan, items)
+    other = embed(expand_plan(random_connectivity(3, 5, seed=0)))
+    with pytest.raises(InputError, match="for 5 ranks, the communicator has 4"):
+        prepare_embedded(communicator, other, items)
+    lacking = communicator.values([np.array([0])] * 3 + [np.array([7])])
+    with pytest.raises(InputError, match=r"Rank 3 receives item 0 .* numbering lacks it"):
+        prepare_embedded(communicator, embed(plan), lacking)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    prepared = prepare_embedded(communicator, embed(plan), items)
+    with pytest.raises(InputError, match="A plan of kind reduce is needed"):
+        embedded_reduce(communicator, prepared, rows)
+    numbers = communicator.values([1.0] * 4)
+    with pytest.raises(InputError, match="0 payload rows in a message; use embedded_expand for"):
+        embedded_expand_allreduce(communicator, prepared, rows, numbers)
+    with_room = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
+    with pytest.raises(InputError, match=r"1 payload rows .* use embedded_expand_allreduce"):
+        embedded_expand(communicator, with_room, rows)
+    sparse = embed(plan, payload_rows=1, every_message=False)
+    with pytest.raises(InputError, match="every_message=True"):
+        embedded_expand_allreduce(
+            communicator, prepare_embedded(communicator, sparse, items), rows, numbers
+        )
+
+
+def test_payloads_that_do_not_fit(four):
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
+    rows = communicator.values([np.ones((1, 2))] * 4)  # 16 bytes a row
+    numbers = communicator.values([1.0] * 4)
+    embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), numbers)
+    pairs = communicator.values([np.ones(2)] * 4)
+    with pytest.raises(InputError, match=r"has 16 bytes.*1 rows of 16; plan with.*\(16, 16\)"):
+        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), pairs)
+    mixed = communicator.values([1.0, 1.0, 1, 1.0])
+    with pytest.raises(InputError, match=r"Ranks [0-3] and [0-3] disagree in the payload \(sum\)"):
+        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), mixed)
+
+
+def test_rows_that_do_not_fit(four):
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan.reversed()), items)
+    widths = communicator.values([np.ones((1, 2))] * 3 + [np.ones((1, 3))])
+    with pytest.raises(InputError, match=r"Ranks 1 and 3 disagree in what travels.*\(2,\).*\(3,\)"):
+        embedded_reduce(communicator, prepared, widths)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    with pytest.raises(InputError, match=r"Rank 1 packed an array of shape \(0, 2\) for 1 rows"):
+        embedded_reduce(communicator, prepared, rows, _pack_nothing)
+    up = prepare_embedded(communicator, embed(plan), items)
+    assert [r.tolist() for r in communicator.gather(embedded_expand(communicator, up, rows))] == [
+        [[1.0, 1.0]]
+    ] * 4  # and it goes on
+
+
+def _same(rows):
+    return rows.copy()
+
+
+def _pack_nothing(rows, positions):
+    return rows[:0]
+
+
+def test_place_sees_the_owner_as_source(four):
+    """The inbox of an embedded expand is that of the direct plan, not of the last hop."""
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan), items)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    seen = embedded_expand(communicator, prepared, rows, place=_sources)
+    assert communicator.gather(seen) == [[], [0], [0], [0]]
+
+
+def _sources(rows, inbox):
+    place_rows(rows, inbox)
+    return list(inbox.sources)
