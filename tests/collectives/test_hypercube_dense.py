@@ -11,6 +11,7 @@ from daskpart.collectives import (
     MIN,
     SUM,
     LocalCommunicator,
+    Reduction,
     hypercube_allreduce,
     hypercube_allreduce_plan,
 )
@@ -67,6 +68,20 @@ def test_any_number_of_ranks_and_reduction(n_ranks):
             for array in found:
                 np.testing.assert_array_equal(array, in_order_of_the_cube(given, reduction.combine))
                 assert array.dtype == given[0].dtype
+
+
+def weave(low, high):
+    """Neither commutative nor associative: tells every order apart."""
+    return (3 * low + 5 * high) % 1_000_003
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8, 13])
+def test_the_lower_ranks_value_comes_first(n_ranks):
+    with LocalCommunicator(n_ranks) as communicator:
+        values = communicator.values(list(range(1, n_ranks + 1)))
+        found = hypercube_allreduce(communicator, values, Reduction("weave", weave, 0))
+        expected = in_order_of_the_cube(list(range(1, n_ranks + 1)), weave)
+        assert communicator.gather(found) == [expected] * n_ranks
 
 
 def test_numbers_stay_numbers_and_the_plan_is_prepared_once():

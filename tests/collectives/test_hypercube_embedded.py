@@ -15,7 +15,9 @@ from exchange_text import (
 from daskpart.collectives import (
     MAX,
     SUM,
+    Inbox,
     LocalCommunicator,
+    Reduction,
     combine_rows,
     embed,
     embedded_expand,
@@ -30,6 +32,7 @@ from daskpart.collectives import (
     reduce_plan,
     rows_for_payload,
 )
+from daskpart.collectives.journey import Journey, RankTrip, merge
 from daskpart.errors import InputError
 
 ROW_BYTES = 12  # three float32, as `first_rows` makes them
@@ -132,6 +135,63 @@ def test_results_are_those_of_point_to_point(n_ranks, aware):
             assert counted["messages_sent"].tolist() == messages.tolist()
 
 
+def weave(low, high):
+    """Neither commutative nor associative: tells every order apart."""
+    return (3 * low + 5 * high) % 1_000_003
+
+
+WEAVE = Reduction("weave", weave, 0)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8, 13])
+def test_copies_combine_where_they_meet_the_lower_ranks_first(n_ranks):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    with LocalCommunicator(n_ranks) as communicator:
+        items, rows = start(communicator, connectivity, whole_rows)
+        before = communicator.gather(rows)
+        prepared = prepare_embedded(communicator, embed(reduce_plan(connectivity)), items)
+        found = embedded_reduce(communicator, prepared, rows, reduction=WEAVE)
+        found = communicator.gather(found)
+    held = items_of_ranks(connectivity)
+    for item, owner in enumerate(connectivity.owners.tolist()):
+        sharers = set(np.flatnonzero(connectivity.touched[item]).tolist()) - {owner}
+        if sharers:
+            place = [
+                int(np.flatnonzero(items == item)[0]) if item in items else -1 for items in held
+            ]
+            own = {rank: before[rank][place[rank]] for rank in sharers | {owner}}
+            expected = woven(own, owner, n_ranks)
+            assert found[owner][place[owner]].tolist() == expected.tolist()
+
+
+def woven(rows, owner, n_ranks):
+    """One item's rows walk to the owner: fold in, bits from the highest to the lowest, fold out."""
+    size = 1 << (n_ranks.bit_length() - 1)
+    travelling = {rank: row for rank, row in rows.items() if rank != owner}
+    bits_left = [1 << bit for bit in reversed(range(size.bit_length() - 1))]
+    steps = [lambda r: r % size]
+    steps += [lambda r, bit=bit: (r & ~bit) | (owner % size & bit) for bit in bits_left]
+    arrived = {}
+    for step in [*steps, lambda r: owner]:
+        for rank in sorted(travelling):
+            to = step(rank)
+            if to == rank:
+                continue
+            row = travelling.pop(rank)
+            if to == owner:
+                arrived[rank] = row
+            elif to in travelling:
+                low, high = sorted((rank, to))
+                pair = {rank: row, to: travelling[to]}
+                travelling[to] = weave(pair[low], pair[high])
+            else:
+                travelling[to] = row
+    total = np.zeros_like(rows[owner])
+    for _, row in sorted({**arrived, owner: rows[owner]}.items()):
+        total = weave(total, row)
+    return total
+
+
 def test_unequal_floats_add_up_in_another_order_than_point_to_point():
     """So the documentation of an aware reduce says; the sums themselves agree."""
     connectivity = random_connectivity(N_ITEMS, 8, seed=8)
@@ -155,6 +215,53 @@ def test_payloads_are_reduced_and_equal_on_all_ranks(n_ranks):
     np.testing.assert_allclose(found["first"][0], sum(given), rtol=1e-12)
     after = [gram(rows) for rows in found["middle"]]
     np.testing.assert_array_equal(found["second"][0], np.max(after, axis=0))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8, 13])
+def test_payloads_combine_the_lower_ranks_first(n_ranks):
+    """An expand pairs neighbours first, a reduce the halves of the cube first."""
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    plan = embed(expand_plan(connectivity), payload_rows=rows_for_payload(8, ROW_BYTES))
+    size = 1 << (n_ranks.bit_length() - 1)
+    numbers = list(range(1, n_ranks + 1))
+    folded = [
+        weave(number, numbers[rank + size]) if rank + size < n_ranks else number
+        for rank, number in enumerate(numbers[:size])
+    ]
+
+    def pairs_first(part):
+        middle = len(part) // 2
+        return weave(pairs_first(part[:middle]), pairs_first(part[middle:])) if middle else part[0]
+
+    def halves_first(part):
+        return weave(halves_first(part[::2]), halves_first(part[1::2])) if part[1:] else part[0]
+
+    with LocalCommunicator(n_ranks) as communicator:
+        items, rows = start(communicator, connectivity)
+        for routed, run, expected in (
+            (plan, embedded_expand_allreduce, pairs_first(folded)),
+            (plan.reversed(), embedded_reduce_allreduce, halves_first(folded)),
+        ):
+            prepared = prepare_embedded(communicator, routed, items)
+            values = communicator.values(numbers)
+            rows, found = run(communicator, prepared, rows, values, payload_reduction=WEAVE)
+            assert communicator.gather(found) == [expected] * n_ranks
+
+
+def test_a_step_that_runs_twice_finds_its_slots_unchanged():
+    """A task graph may run a step again, so it works on `Journey.copy`."""
+    rows, slots = np.ones((2, 3)), np.array([0, 1])
+    journey = Journey(
+        rank=0, n_slots=2, payload_rows=0, rows=rows, occupied=np.array([True, False])
+    )
+    ends = RankTrip(0, slots, slots[:0], slots[:0], slots[:0], [], [], [], np.array([-1, 7]))
+    inbox = Inbox(0, [1], [slots], [np.full((2, 3), 5.0)])
+    results = [merge(journey.copy(), inbox, ends, reduction=SUM) for _ in range(2)]
+    for result in results:
+        assert result.rows[0].tolist() == [6.0] * 3
+        assert [(source, at.tolist()) for source, at, _ in result.arrived] == [(1, [7])]
+    assert rows.tolist() == [[1.0] * 3] * 2
+    assert (journey.arrived, journey.occupied.tolist()) == ([], [True, False])
 
 
 def test_numbers_ride_too_and_stay_numbers():
