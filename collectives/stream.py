@@ -1,0 +1,233 @@
+"""A vector as a stream: sorted (index, value) pairs, or dense; it switches where that pays.
+
+    range of indices [lower, upper) of a vector of `size`
+    sparse   indices 3 7 9        smallest unsigned type that holds `size`
+             values  a b c
+    dense    values  . . . a . . . b . c      one for each index of the range
+
+Seed 004 §4.1.1–4.1.2. There the switch is where the bytes are equal, at a density of
+δ = itemsize / (index bytes + itemsize). Here it is given by the caller: the cost model measures it
+(`CostModel.switch_density`), because combining sparse vectors costs more than their bytes say.
+
+Streams never change: arrays are marked read-only, so they travel without a copy, and a copy of a
+stream is the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .kernels_sparse import compress, sparse_kernels, window_bits
+from .reduction import Reduction
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A vector, or a range of one, sparse or dense; entries it lacks are `neutral`.
+
+    Made from data by `stream_inputs.stream_of`.
+
+    Attributes
+    ----------
+    size : int
+        Of the whole vector.
+    values : array
+        One for each of `indices`, or for each index in the range.
+    indices : unsigned int array, or None
+        Rising, each once, within the range; None where the stream is dense.
+    neutral : scalar of the values' dtype
+    lower, upper : int
+        The range, ``[lower, upper)``.
+    shape : tuple of int
+        What the whole vector is the flattened form of.
+    """
+
+    size: int
+    values: NDArray[Any]
+    indices: NDArray[Any] | None
+    neutral: Any
+    lower: int
+    upper: int
+    shape: tuple[int, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for array in (self.values, self.indices):
+            if array is not None:
+                array.flags.writeable = False
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every index of the range has its value here."""
+        return self.indices is None
+
+    @property
+    def n_entries(self) -> int:
+        """Values held: entries, or the length of the range."""
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what would travel."""
+        return self.values.nbytes + (0 if self.indices is None else self.indices.nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        content = (self.values, self.indices, self.neutral)
+        return Stream, (self.size, *content, self.lower, self.upper, self.shape)
+
+    def copy(self) -> Stream:
+        """Itself, as streams never change."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Stream:
+        return self
+
+    def of_range(self, lower: int, upper: int) -> Stream:
+        """The part of the indices ``[lower, upper)``; a view."""
+        if self.indices is None:
+            part = self.values[lower - self.lower : upper - self.lower]
+            return self.replaced(part, None, lower, upper)
+        # as python integers: uint8 has no room for the end of a range of 256
+        begin, end = np.searchsorted(self.indices.astype(np.uint64, copy=False), [lower, upper])
+        return self.replaced(self.values[begin:end], self.indices[begin:end], lower, upper)
+
+    def replaced(
+        self, values: NDArray[Any], indices: NDArray[Any] | None, lower: int, upper: int
+    ) -> Stream:
+        """Another content for a range of the same vector."""
+        return Stream(self.size, values, indices, self.neutral, lower, upper, self.shape)
+
+    def to_dense(self) -> Stream:
+        """The same with a value for every index of the range."""
+        if self.indices is None:
+            return self
+        dense = np.full(self.upper - self.lower, self.neutral, self.values.dtype)
+        dense[self.indices.astype(np.int64) - self.lower] = self.values
+        return self.replaced(dense, None, self.lower, self.upper)
+
+    def to_sparse(self) -> Stream:
+        """The same as entries; those equal to the neutral element are dropped."""
+        if self.indices is not None:
+            return self
+        indices = np.empty(self.n_entries + 1, index_type(self.size))
+        values = np.empty(self.n_entries + 1, self.values.dtype)
+        n = compress(self.values, self.lower, self.neutral, indices, values)
+        return self.replaced(values[:n].copy(), indices[:n].copy(), self.lower, self.upper)
+
+    def switched(self, density: float) -> Stream:
+        """Dense, if at least this share of the range has entries (and there are any)."""
+        length = self.upper - self.lower
+        if self.indices is None or not self.n_entries or self.n_entries < density * length:
+            return self
+        return self.to_dense()
+
+    def to_numpy(self) -> NDArray[Any]:
+        """A writeable dense array; of `shape` if this is the whole vector."""
+        values = self.to_dense().values.copy()
+        return values.reshape(self.shape) if len(values) == self.size else values
+
+    def to_coo(self) -> Any:
+        """The whole vector as a `sparse.COO` of `shape`, with the neutral element as fill value."""
+        import sparse
+
+        entries = self.to_sparse()
+        assert entries.indices is not None
+        places = entries.indices.astype(np.int64)
+        where = np.unravel_index(places, self.shape) if self.size else (places,) * len(self.shape)
+        return sparse.COO(
+            np.array(where, dtype=np.int64).reshape(len(self.shape), -1), entries.values,
+            shape=self.shape, has_duplicates=False, sorted=True, fill_value=self.neutral,
+        )  # fmt: skip
+
+
+def index_type(size: int) -> np.dtype[Any]:
+    """The smallest unsigned type that holds every index of a vector of `size`."""
+    for name in ("uint8", "uint16", "uint32"):
+        if size <= np.iinfo(name).max + 1:
+            return np.dtype(name)
+    return np.dtype("uint64")
+
+
+def combined(streams: Sequence[Stream], reduction: Reduction, density: float) -> Stream:
+    """Streams of one range combined, each index in the order of the sequence.
+
+    Parameters
+    ----------
+    streams : sequence of Stream
+        At least one.
+    reduction : Reduction
+    density : float
+        Switch to dense where this share of the range has entries.
+    """
+    if any(stream.is_dense for stream in streams):
+        return _onto_dense(streams, reduction)
+    held = [stream for stream in streams if stream.n_entries]
+    if len(held) <= 1:
+        return (held or streams)[0].switched(density)
+    if sum(stream.n_entries for stream in held) >= 2 * (held[0].upper - held[0].lower):
+        return _onto_dense([held[0].to_dense(), *held[1:]], reduction)
+    return _merged(held, reduction).switched(density)
+
+
+def concatenated(streams: Sequence[Stream], density: float) -> Stream:
+    """Streams of adjacent ranges, in rising order, as one stream: sparse parts are only copied.
+
+    Dense where the values held, a dense part's all counted, are at least that share of the range.
+    """
+    first, last = streams[0], streams[-1]
+    length = last.upper - first.lower
+    entries = sum(stream.n_entries for stream in streams)
+    if length and entries >= density * length:
+        values = np.concatenate([stream.to_dense().values for stream in streams])
+        return first.replaced(values, None, first.lower, last.upper)
+    sparse = [stream.to_sparse() for stream in streams]
+    return first.replaced(
+        np.concatenate([stream.values for stream in sparse]),
+        np.concatenate([stream.indices for stream in sparse if stream.indices is not None]),
+        first.lower,
+        last.upper,
+    )
+
+
+def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
+    first = streams[0].to_dense()
+    total = first.values.copy()
+    scatter = sparse_kernels(reduction.combine).scatter
+    for stream in streams[1:]:
+        if stream.indices is None:
+            total = reduction.combine(total, stream.values)
+        else:
+            scatter(total, stream.lower, _wide(stream.indices), stream.values)
+    return first.replaced(total, None, first.lower, first.upper)
+
+
+def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:
+    kernels, first = sparse_kernels(reduction.combine), streams[0]
+    all_indices = [_wide(s.indices) for s in streams if s.indices is not None]
+    length = sum(stream.n_entries for stream in streams)
+    indices = np.empty(length, all_indices[0].dtype)
+    values = np.empty(length, first.values.dtype)
+    if len(streams) == 2:
+        second = streams[1]
+        n = kernels.merge(all_indices[0], first.values, all_indices[1], second.values, indices,
+                          values)  # fmt: skip
+    else:
+        pointer = np.cumsum([0, *(stream.n_entries for stream in streams)], dtype=np.int64)
+        n = kernels.merge_many(
+            np.concatenate(all_indices),
+            np.concatenate([stream.values for stream in streams]),
+            pointer, first.neutral, window_bits(first.upper - first.lower, length),
+            indices, values,
+        )  # fmt: skip
+    narrow = indices[:n].astype(index_type(first.size), copy=False)
+    return first.replaced(values[:n], narrow, first.lower, first.upper)
+
+
+def _wide(indices: NDArray[Any] | None) -> NDArray[Any]:
+    """Indices of a type that the kernels are compiled for."""
+    assert indices is not None
+    return indices if indices.dtype.itemsize >= 4 else indices.astype(np.uint32)
