@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
@@ -46,7 +47,9 @@ from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
 if TYPE_CHECKING:
+    from .transports.dask_comm import DaskCommunicator
     from .transports.graph import GraphCommunicator
+    from .transports.mpi import MpiCommunicator
 
 __all__ = [
     "ANY",
@@ -55,10 +58,12 @@ __all__ = [
     "SUM",
     "Communicator",
     "Counters",
+    "DaskCommunicator",
     "EmbeddedPlan",
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
+    "MpiCommunicator",
     "Pending",
     "PerRank",
     "Plan",
@@ -102,9 +107,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "GraphCommunicator":  # on first use: it imports distributed, which is slow
-        from .transports.graph import GraphCommunicator
+_ON_FIRST_USE = {  # they import distributed, which is slow
+    "DaskCommunicator": "dask_comm",
+    "GraphCommunicator": "graph",
+    "MpiCommunicator": "mpi",
+}
 
-        return GraphCommunicator
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_FIRST_USE:
+        module = import_module(f".transports.{_ON_FIRST_USE[name]}", __name__)
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

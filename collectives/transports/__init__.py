@@ -1,8 +1,9 @@
-"""Ways to run the ranks: threads of this process, or a Dask task graph."""
+"""Ways to run the ranks: threads of this process, a Dask task graph, or SPMD over Dask or MPI."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 from daskpart.collectives.communicator import Communicator
@@ -10,7 +11,8 @@ from daskpart.errors import InputError
 
 from .local import LocalCommunicator
 
-TRANSPORTS = ("auto", "local", "graph")
+_AUTO_SECONDS = 5.0  # that "auto" waits for ranks to run before it takes the graph
+TRANSPORTS = ("auto", "local", "graph", "dask", "mpi")
 
 
 def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Communicator:
@@ -18,8 +20,10 @@ def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Commun
 
     Parameters
     ----------
-    transport : {"auto", "local", "graph"}
-        "auto" is the graph where there is a client, and local without one.
+    transport : {"auto", "local", "graph", "dask", "mpi"}
+        "auto" is local without a client; with one it is SPMD, over MPI where the workers are ranks
+        of an MPI job and over Dask comms otherwise; and the graph where SPMD cannot be: with more
+        ranks than threads, or while another run holds the workers.
     n_ranks : int
     client : distributed.Client, optional
         Default: the current one, if any.
@@ -33,8 +37,33 @@ def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Commun
         from .cluster import current_client
 
         client = current_client()
-    if transport == "auto" and client is None:
-        return LocalCommunicator(n_ranks)
+    if transport == "auto":
+        return _fitting(n_ranks, client)
+    if transport == "dask":
+        from .dask_comm import DaskCommunicator
+
+        return DaskCommunicator(n_ranks, client)
+    if transport == "mpi":
+        from .mpi import MpiCommunicator
+
+        return MpiCommunicator(n_ranks, client)
     from .graph import GraphCommunicator
 
+    return GraphCommunicator(n_ranks, client)
+
+
+def _fitting(n_ranks: int, client: Any) -> Communicator:
+    """The fastest transport that the client's cluster can run now."""
+    if client is None:
+        return LocalCommunicator(n_ranks)
+    from .graph import GraphCommunicator
+    from .spmd_cluster import WorkersBusyError, has_threads_for
+
+    if has_threads_for(client, n_ranks):
+        from .dask_comm import DaskCommunicator
+        from .mpi import MpiCommunicator, workers_are_mpi_ranks
+
+        spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
+        with suppress(WorkersBusyError):
+            return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS)
     return GraphCommunicator(n_ranks, client)

@@ -241,17 +241,22 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
     """
     with suppress(TimeoutError):
         client.wait_for_workers(1, timeout=_FIRST_WORKER_SECONDS)
-    workers = client.scheduler_info()["workers"]
-    if not workers:
+    ordered = order_of_workers(client)
+    if not ordered:
         raise InputError(
             f"The cluster has no workers, and none came in {_FIRST_WORKER_SECONDS:.0f} s; "
             "start some."
         )
+    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
+
+
+def order_of_workers(client: Client) -> list[str]:
+    """Addresses of the workers that take tasks, in order of their names."""
+    workers = client.scheduler_info()["workers"]
     running = [name for name, worker in workers.items() if worker.get("status") == "running"]
-    ordered = sorted(
+    return sorted(
         running or workers, key=lambda address: _name_order(workers[address]["name"], address)
     )
-    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
 
 
 def _name_order(name: Any, address: str) -> list:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from daskpart.collectives import Communicator, GraphCommunicator, LocalCommunicator
+from daskpart.collectives import (
+    Communicator,
+    DaskCommunicator,
+    GraphCommunicator,
+    LocalCommunicator,
+)
 
 # tests, worker processes (which inherit this path) and mpi_job.py import `exchange_text`
 sys.path.insert(0, str(Path(__file__).parent))
@@ -20,6 +25,7 @@ TRANSPORTS = [
     "graph-threads",
     "graph-synchronous",
     pytest.param("graph-processes", marks=pytest.mark.cluster),
+    pytest.param("dask-processes", marks=pytest.mark.cluster),
 ]
 
 
@@ -33,6 +39,20 @@ def client() -> Iterator[Any]:
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         # not the default client: other tests mean it when they have none
+        Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def threaded_client() -> Iterator[Any]:
+    """A client of two worker processes of four threads, so that they hold eight ranks."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):
         yield connected
@@ -57,6 +77,8 @@ def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
         return LocalCommunicator(n_ranks)
     if request.param == "local-sequential":
         return LocalCommunicator(n_ranks, sequential=True)
+    if request.param == "dask-processes":
+        return DaskCommunicator(n_ranks, request.getfixturevalue("threaded_client"))
     if request.param == "graph-processes":
         return GraphCommunicator(n_ranks, request.getfixturevalue("client"))
     return GraphCommunicator(n_ranks, scheduler=request.param.removeprefix("graph-"))

@@ -1,0 +1,109 @@
+"""Where the messages to one rank wait for it, in the worker process that it lives in.
+
+    event loop, other ranks ──put(step, source)──▶ ┌─────────┐ ──take(step, source)──▶ the rank
+                              stop(batch, why) ──▶ └─────────┘ ──RunStopped──▶
+
+A message is known by its step, which is a number that no two calls of a run share, and its source.
+Every wait ends: with the message, with the reason why the batch was stopped, or at the deadline.
+A mailbox belongs to one run, so two runs never mix; what arrives for a batch that is over is
+dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Any
+
+
+class RunStopped(RuntimeError):
+    """A rank stopped because of what happened to another; the message names both."""
+
+
+class Mailbox:
+    """Messages to one rank of one run.
+
+    Parameters
+    ----------
+    rank : int
+    deadline : float
+        Seconds that one wait may take.
+    """
+
+    def __init__(self, rank: int, deadline: float) -> None:
+        self.rank = rank
+        self.deadline = deadline
+        self._arrived: dict[tuple[int, int], Any] = {}
+        self._condition = threading.Condition()
+        self._first_step = 0
+        self._stopped: tuple[int, str] | None = None  # first step of the batch, why
+        self._ended: str | None = None
+
+    def begin(self, first_step: int) -> None:
+        """A new batch: drop what was for older ones."""
+        with self._condition:
+            self._first_step = first_step
+            for key in [key for key in self._arrived if key[0] < first_step]:
+                del self._arrived[key]
+
+    def put(self, step: int, source: int, payload: Any) -> None:
+        """A message has come."""
+        with self._condition:
+            if self._ended is None and step >= self._first_step:
+                self._arrived[step, source] = payload
+                self._condition.notify_all()
+
+    def take(self, step: int, source: int) -> Any:
+        """Wait for a message and take it out.
+
+        Raises
+        ------
+        RunStopped
+            If the batch was stopped meanwhile.
+        TimeoutError
+            At the deadline; names both ranks.
+        """
+        key, limit = (step, source), monotonic() + self.deadline
+        with self._condition:
+            while key not in self._arrived:
+                self._check()
+                if not self._condition.wait(limit - monotonic()) and key not in self._arrived:
+                    self._check()
+                    raise self.too_late(source)
+            return self._arrived.pop(key)
+
+    def too_late(self, source: int) -> TimeoutError:
+        """The error at the deadline."""
+        return TimeoutError(
+            f"Rank {self.rank} waited {self.deadline:g} s for a message of rank {source}, the "
+            "deadline of this run. If that rank computes for so long, raise the deadline."
+        )
+
+    def check(self) -> None:
+        """Raise RunStopped if the batch was stopped."""
+        with self._condition:
+            self._check()
+
+    def stop(self, first_step: int, reason: str) -> None:
+        """Stop the batch that begins with this step, also if it has not begun here."""
+        with self._condition:
+            if self._stopped is None or self._stopped[0] < first_step:
+                self._stopped = (first_step, reason)
+            self._condition.notify_all()
+
+    def end(self, reason: str) -> None:
+        """No further batch; what has come is dropped."""
+        with self._condition:
+            self._ended = self._ended or reason
+            self._arrived.clear()
+            self._condition.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._arrived)
+
+    def _check(self) -> None:
+        reason = self._ended
+        if self._stopped is not None and self._stopped[0] >= self._first_step:
+            reason = reason or self._stopped[1]
+        if reason is not None:
+            raise RunStopped(f"Rank {self.rank} stopped: {reason}")

@@ -1,0 +1,300 @@
+"""SPMD over MPI: the workers are MPI ranks (of a dask-mpi job), messages are MPI messages.
+
+    header │ data              one message up to 16 kB
+    header, then the buffers   beyond: the arrays themselves, nothing is copied or pickled
+
+A run has a communicator of its own between its workers (`Create_group`), so nothing meets the
+messages of others. Several ranks may live on a worker, so a tag is made of the step and the two
+ranks within their workers; a step that comes round again after millions of steps is kept apart by
+MPI's order. Every wait is a loop of probes or tests that looks at the deadline and at what stopped
+the batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from distributed.protocol.pickle import dumps
+
+from daskpart.errors import InputError
+
+from . import spmd_host as host
+from .spmd import SpmdCommunicator
+from .spmd_cluster import places_by_threads
+
+_INLINE_BYTES = 16_384
+_LENGTH = struct.Struct("<q")
+_GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
+_BUSY_SECONDS = 2e-3  # of a wait are spent testing, the rest with pauses
+_PAUSE_SECONDS = 1e-4
+_SWEEP_SECONDS = 2.0
+
+
+class WorkerGroup:
+    """The MPI side of one worker process, for the worker processes of a run.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Ranks of the worker processes in MPI.COMM_WORLD, rising.
+    run_id : str
+        Hexadecimal.
+    """
+
+    def __init__(self, members: tuple[int, ...], run_id: str) -> None:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+            raise InputError(
+                "MPI was started without THREAD_MULTIPLE, but ranks are threads of a worker; "
+                "start the job without mpi4py.rc.threads = False."
+            )
+        self.mpi = MPI
+        group = MPI.COMM_WORLD.Get_group().Incl(members)
+        self.tags = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)) + 1
+        # two runs may begin at once between the same workers: their tags differ
+        self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
+        group.Free()
+        self._sent: list[tuple[Any, Any]] = []  # requests and their buffers
+        self._lock = threading.Lock()
+
+    def start_send(self, buffer: Any, process: int, tag: int) -> None:
+        """Begin to send; the buffer is kept until it is sent."""
+        kind = [buffer, self.mpi.BYTE]
+        with self._lock:
+            self._sent.append((self.comm.Isend(kind, process, tag), buffer))
+
+    def all_sent(self) -> bool:
+        """Whether nothing waits to be sent any more; makes progress."""
+        with self._lock:
+            self._sent = [entry for entry in self._sent if not entry[0].Test()]
+            return not self._sent
+
+    def sweep(self) -> None:
+        """Take in and drop what nobody waits for any more, and let go of what is not sent."""
+        limit, quiet = monotonic() + _SWEEP_SECONDS, 0
+        while monotonic() < limit and quiet < 3:
+            status = self.mpi.Status()
+            message = self.comm.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)
+            if message is None:
+                quiet = quiet + 1 if self.all_sent() else 0
+                sleep(1e-3)
+                continue
+            quiet = 0
+            taken = message.Irecv([bytearray(status.Get_count(self.mpi.BYTE)), self.mpi.BYTE])
+            while not taken.Test() and monotonic() < limit:
+                self.all_sent()
+
+
+_groups: dict[str, WorkerGroup] = {}
+_groups_lock = threading.Lock()
+
+
+def worker_group(members: tuple[int, ...], run_id: str) -> WorkerGroup:
+    """The group of a run's workers; made once, when all of them ask for it.
+
+    This is collective over the workers, the one wait without a deadline: all ranks of the run are
+    running by then, and a process that dies takes its MPI job along.
+    """
+    with _groups_lock:
+        if run_id not in _groups:
+            _groups[run_id] = WorkerGroup(members, run_id)
+        return _groups[run_id]
+
+
+class MpiEndpoint:
+    """One rank's messages over MPI; see `spmd_rank.Endpoint`.
+
+    Parameters
+    ----------
+    session : Session
+    rank : int
+    processes : tuple of int
+        Rank of each rank's worker in MPI.COMM_WORLD.
+    """
+
+    def __init__(self, session: host.Session, rank: int, processes: tuple[int, ...]) -> None:
+        self._session, self._rank, self._processes = session, rank, processes
+        self._mailbox = session.mailboxes[rank]
+        self._members = tuple(sorted(set(processes)))
+        # the place of a rank among the ranks of its worker
+        self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
+        self._width = 1 + max(self._place)
+        self._joined: WorkerGroup | None = None
+
+    @property
+    def _group(self) -> WorkerGroup:
+        if self._joined is None:
+            self._joined = worker_group(self._members, self._session.spec.run_id)
+        return self._joined
+
+    def send(self, step: int, destination: int, payload: Any) -> None:
+        """Begin to send a message, or hand it to a rank of this worker."""
+        if destination in self._session.mailboxes:
+            self._session.mailboxes[destination].put(step, self._rank, payload)
+            return
+        process = self._members.index(self._processes[destination])
+        tag = self._tag(step, self._rank, destination)
+        for buffer in _buffers(payload):
+            self._group.start_send(buffer, process, tag)
+
+    def receive(self, step: int, source: int) -> Any:
+        """Wait for a message."""
+        if source in self._session.mailboxes:
+            return self._mailbox.take(step, source)
+        process = self._members.index(self._processes[source])
+        tag = self._tag(step, source, self._rank)
+        first = self._take(process, tag, source)
+        (length,) = _LENGTH.unpack_from(first)
+        kind, described = pickle.loads(memoryview(first)[8 : 8 + length])
+        rest = memoryview(first)[8 + length :]
+        if kind == "object":
+            return pickle.loads(rest)
+        arrays = [np.empty(shape, dtype) for dtype, shape in described[0]]
+        for array in arrays:
+            octets = array.reshape(-1).view(np.uint8)
+            if described[1]:  # inline
+                octets[:] = rest[: octets.size]
+                rest = rest[octets.size :]
+            elif octets.size:
+                self._take(process, tag, source, octets)
+        return arrays[0] if kind == "array" else tuple(arrays)
+
+    def flush(self) -> None:
+        """Go on until all messages are sent: large ones need this process for it."""
+        if self._joined is not None:
+            self._until(self._joined.all_sent, "its messages to be taken")
+
+    def close(self, whole: bool) -> None:
+        """Of the last rank on this worker: free the group.
+
+        Not where the run was broken off: what others may still send would meet a later group.
+        """
+        group = _groups.pop(self._session.spec.run_id, None)
+        if group is not None and whole and group.all_sent():
+            group.comm.Free()
+
+    def _take(self, process: int, tag: int, source: int, into: Any = None) -> Any:
+        mpi, comm = self._group.mpi, self._group.comm
+        status = mpi.Status()
+        who = f"a message of rank {source}"
+        message = self._until(lambda: comm.Improbe(process, tag, status), who)
+        buffer = bytearray(status.Get_count(mpi.BYTE)) if into is None else into
+        request = message.Irecv([buffer, mpi.BYTE])
+        self._until(request.Test, who)
+        return buffer
+
+    def _until(self, attempt: Callable[[], Any], what: str) -> Any:
+        """Repeat until it gives something; at most until the deadline."""
+        for _ in _moments(self._mailbox.deadline):
+            result = attempt()
+            if result:
+                return result
+            self._mailbox.check()
+        raise TimeoutError(
+            f"Rank {self._rank} waited {self._mailbox.deadline:g} s for {what}, the deadline of "
+            "this run. If that rank computes for so long, raise the deadline."
+        )
+
+    def _tag(self, step: int, source: int, destination: int) -> int:
+        pair = self._place[source] * self._width + self._place[destination]
+        steps = self._group.tags // self._width**2
+        return (step % steps) * self._width**2 + pair
+
+
+class MakeEndpoint:
+    """Makes the endpoints of a run; travels to the workers.
+
+    Parameters
+    ----------
+    processes : tuple of int
+        Rank of each rank's worker in MPI.COMM_WORLD.
+    """
+
+    def __init__(self, processes: tuple[int, ...]) -> None:
+        self.processes = processes
+
+    def __call__(self, session: host.Session, rank: int) -> MpiEndpoint:
+        return MpiEndpoint(session, rank, self.processes)
+
+
+class MpiCommunicator(SpmdCommunicator):
+    """Ranks as long tasks on workers that are MPI ranks; they send to each other by MPI.
+
+    Parameters and errors are those of `SpmdCommunicator`; InputError also if the workers were not
+    started by MPI, as `dask_mpi.initialize` does.
+    """
+
+    def _make_endpoint(self) -> Callable[[host.Session, int], MpiEndpoint]:
+        processes = mpi_processes(self._cluster.client, self.placement)
+        if processes is None:
+            raise InputError(
+                "transport='mpi' needs workers that are ranks of one MPI job, started by "
+                "dask_mpi.initialize() under mpiexec; use transport='dask' on this cluster."
+            )
+        return MakeEndpoint(processes)
+
+    def _after_failure(self) -> None:
+        """Messages that the failed batch left in MPI's queues are taken out."""
+        self._cluster.on_each(sweep_group, [(self.run_id,)] * len(self._cluster.workers))
+
+
+async def sweep_group(run_id: str) -> None:
+    """On a worker: drop what a failed batch left behind."""
+    if run_id in _groups:
+        await asyncio.to_thread(_groups[run_id].sweep)
+
+
+def open_groups() -> list[str]:
+    """On a worker: runs that it holds a group of."""
+    return list(_groups)
+
+
+def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
+    """Rank of each worker in MPI.COMM_WORLD; None unless they are different ranks of one job."""
+    addresses = list(dict.fromkeys(workers))
+    ranks = client.run(host.mpi_rank, workers=addresses)
+    found = [ranks[address] for address in addresses]
+    if not found or None in found or len(set(found)) < len(found):
+        return None
+    return tuple(ranks[address] for address in workers)
+
+
+def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
+    """Whether the workers that ranks would live on are ranks of one MPI job."""
+    return mpi_processes(client, places_by_threads(client, n_ranks)) is not None
+
+
+def _buffers(payload: Any) -> list[Any]:
+    """A message as the buffers that are sent."""
+    arrays = payload if isinstance(payload, tuple) else (payload,)
+    if not all(isinstance(array, np.ndarray) and not array.dtype.hasobject for array in arrays):
+        return [_headed("object", None) + dumps(payload)]
+    kind = "tuple" if isinstance(payload, tuple) else "array"
+    described = [(array.dtype, array.shape) for array in arrays]
+    octets = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    if sum(array.size for array in octets) <= _INLINE_BYTES:
+        inline = b"".join(array.tobytes() for array in octets)
+        return [_headed(kind, (described, True)) + inline]
+    return [_headed(kind, (described, False)), *(array for array in octets if array.size)]
+
+
+def _headed(kind: str, description: Any) -> bytes:
+    header = dumps((kind, description))
+    return _LENGTH.pack(len(header)) + header
+
+
+def _moments(seconds: float) -> Iterator[None]:
+    """As many moments as there are until a deadline: dense at first, then with pauses."""
+    begin = monotonic()
+    while (waited := monotonic() - begin) < seconds:
+        yield
+        sleep(0 if waited < _BUSY_SECONDS else _PAUSE_SECONDS)

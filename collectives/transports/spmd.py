@@ -1,0 +1,402 @@
+"""SPMD on a Dask cluster: one long task a rank; the driver's calls are executed by all ranks.
+
+    driver (the text)          ranks, each a long task
+    update, post, collect,     ┌─ rank 0: the same calls on its own values ─┐
+    fold, … are written down   │      ⇅ messages, worker to worker          │
+    settle ──── one batch ───▶ └─ rank 3: the same calls on its own values ─┘
+           ◀─── answers ──────    (replicated results, counts, errors)
+
+Every rank executes the same sequence of communicator calls, which is what SPMD is; the text that
+makes the sequence runs once, at the driver. So a text needs no change and may look at replicated
+results, callbacks and checkpoints stay where the user is, and an epoch that settles once costs one
+round trip to the client however many messages it sends. Calls are executed at `settle`, `gather`
+and `result`.
+
+Discipline. Ranks never exceed the workers' free threads: the run holds a lease on them.
+All ranks run before the first batch. Every wait has a deadline. A rank that fails stops the others,
+which say so; the run goes on with the values that were there before the batch. A worker that is
+lost, a cancelled task and a client that goes away end the run within seconds, and leave nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+import weakref
+from abc import abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import dask
+import numpy as np
+from dask.sizeof import sizeof
+from distributed import Client, Future
+from distributed.protocol.pickle import dumps
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
+from daskpart.collectives.counters import Counters
+from daskpart.collectives.exchange import Exchange, PendingValues
+from daskpart.collectives.prepared import PreparedRound
+from daskpart.errors import InputError, WorkerLostError
+
+from . import spmd_host as host
+from .cluster import current_client
+from .from_dask import collection_keys
+from .mailbox import RunStopped
+from .spmd_cluster import RankCluster, places_by_threads
+from .spmd_rank import Answer, Command, Endpoint, RoundShare
+
+_LARGE_BYTES = 100_000  # values beyond this are scattered, not sent with the batch
+_UNKNOWN = object()
+
+
+class Held:
+    """A value by its number; the ranks hold it."""
+
+    __slots__ = ("lost", "number", "value")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.value: Any = _UNKNOWN  # of a replicated value, when it is known here
+        self.lost = False
+
+
+class SpmdCommunicator(Communicator):
+    """Ranks as long tasks on the workers of a Dask cluster; the base of the two SPMD transports.
+
+    Parameters
+    ----------
+    n_ranks : int
+        At most as many as the workers have threads.
+    client : distributed.Client, optional
+        Default: the current one.
+    placement : sequence of str, optional
+        Worker address of each rank. Default: round-robin over the workers in order of their names,
+        passing over those whose threads are taken.
+    deadline : float
+        Seconds that a rank waits for one message.
+    start_seconds : float
+        Seconds to wait until the workers are free, and again until all ranks run.
+
+    Raises
+    ------
+    InputError
+        If there is no client, or more ranks than threads; a `WorkersBusyError` if another run
+        holds the workers, or ranks did not start in time.
+    WorkerLostError
+        From then on: if a worker was lost. The run is over; make a new communicator.
+    TimeoutError
+        If a message did not come until the deadline.
+    """
+
+    def __init__(
+        self,
+        n_ranks: int,
+        client: Client | None = None,
+        placement: Sequence[str] | None = None,
+        deadline: float = 600.0,
+        start_seconds: float = 30.0,
+    ) -> None:
+        super().__init__(n_ranks)
+        client = client or current_client()
+        if client is None or getattr(client, "asynchronous", False):
+            raise InputError(
+                f"{type(self).__name__} needs a synchronous Dask client: make one, "
+                "distributed.Client(…), or use transport='local'."
+            )
+        self.run_id = uuid.uuid4().hex[:12]
+        self.placement = tuple(places_by_threads(client, n_ranks, placement))
+        self._cluster = RankCluster(client, self.placement)
+        self._counters = Counters(n_ranks)
+        self._commands: list[Command] = []
+        self._step = 0
+        self._own: dict[int, list[bytes]] = {}  # pickled values of this batch, one a rank
+        self._made: dict[int, weakref.ref] = {}  # what this batch makes: its handles
+        self._scattered: list[Future] = []
+        self._dropped: deque[int] = deque()
+        self._broken: str | None = None
+        self._tasks: list[Future] = []
+        self._begin(deadline, start_seconds)
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent and how long it took, measured by the ranks; as of the last batch."""
+        return self._counters
+
+    # -- what the two transports differ in ---
+
+    @abstractmethod
+    def _make_endpoint(self) -> Callable[[host.Session, int], Endpoint]:
+        """Makes the endpoint of a rank, on its worker."""
+
+    def _after_failure(self) -> None:
+        """Clear away what a failed batch left between the ranks, which are idle now."""
+
+    # -- life ---
+
+    def _begin(self, deadline: float, start_seconds: float) -> None:
+        try:
+            endpoint = self._make_endpoint()
+            spec = host.RunSpec(self.run_id, self.placement, endpoint, deadline, start_seconds)
+            self._cluster.take_lease(self.run_id, start_seconds)
+            self._cluster.on_each(host.open_run, [(spec,)] * len(self._cluster.workers))
+            self._tasks = self._cluster.start_ranks(self.run_id)
+            self._cluster.wait_for_ranks(self.run_id, start_seconds)
+        except BaseException:
+            self._cluster.release(self._tasks)  # those that wait for a thread shall not begin
+            self.close()
+            raise
+
+    def _close(self) -> None:
+        self._cluster.end_run(self.run_id, self._tasks)
+
+    # -- calls: only written down ---
+
+    def _values(self, values: Any) -> PerRank:
+        if dask.is_dask_collection(values):
+            return self._fetched(self._brought(values))
+        given = list(values)
+        if len(given) != self.n_ranks:
+            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
+        if sum(map(sizeof, given)) > _LARGE_BYTES:
+            return self._fetched(self._cluster.scatter(given))
+        handle = self._record(PerRank, "hold")
+        # each apart: in one pickle two ranks could come to share an object
+        self._own[handle.content.number] = [dumps(value) for value in given]
+        return handle
+
+    def _brought(self, collection: Any) -> list[Future]:
+        """Values of a Dask collection, brought to the workers of their ranks."""
+        collection_keys(collection, self.n_ranks)
+        persisted = self._cluster.persist(collection)
+        brought = [
+            self._cluster.client.submit(_same, future, workers=[place], pure=False)
+            for future, place in zip(persisted, self.placement, strict=True)
+        ]
+        self._cluster.wait(brought)
+        return brought
+
+    def _fetched(self, futures: Sequence[Future]) -> PerRank:
+        self._scattered.extend(futures)  # until the ranks have taken them
+        return self._record(PerRank, "fetch_value", detail=[future.key for future in futures])
+
+    def _replicated(self, value: Any) -> Replicated:
+        handle = self._record(Replicated, "hold", detail=value)
+        handle.content.value = value
+        return handle
+
+    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
+        return self._record(PerRank, "map", values, function, static)
+
+    def _update(
+        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        return self._record(PerRank, "update", (state, *values), function, static)
+
+    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> int:
+        inputs = [values, prepared_round.messages]
+        return self._write("post", inputs, pack, {}, (*_addressed(prepared_round), None))
+
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank:
+        detail = (*_addressed(pending.prepared_round), pending.content)
+        return self._record(PerRank, "collect", (state, *values), combine, static, detail)
+
+    def _post_values(
+        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
+    ) -> int:
+        detail = (exchange.destinations, label, index)
+        return self._write("post_values", [values], pack, {}, detail)
+
+    def _collect_values(
+        self,
+        pending: PendingValues,
+        state: PerRank,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
+    ) -> PerRank:
+        detail = (pending.exchange.sources, pending.content)
+        return self._record(PerRank, "collect_values", (state, *values), combine, static, detail)
+
+    def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        return self._record(Replicated, "fold", [values], function, static, label)
+
+    def _record(
+        self,
+        kind: Any,
+        command: str,
+        values: Sequence[Any] = (),
+        function: Callable | None = None,
+        static: dict | None = None,
+        detail: Any = None,
+    ) -> Any:
+        """Write a call down and give the handle of what it makes."""
+        number = self._write(command, values, function, static or {}, detail)
+        handle = kind(self, Held(number))
+        self._made[number] = weakref.ref(handle)
+        weakref.finalize(handle, self._dropped.append, number).atexit = False
+        return handle
+
+    def _write(
+        self,
+        kind: str,
+        values: Sequence[Any],
+        function: Callable | None,
+        static: dict,
+        detail: Any,
+    ) -> int:
+        """Write a call down; its step."""
+        self._require_whole(values)
+        if self._dropped:
+            self._step += 1
+            self._commands.append(Command("drop", self._step, self._take_dropped()))
+        self._step += 1
+        inputs = tuple(value.content.number for value in values)
+        self._commands.append(Command(kind, self._step, inputs, function, static, detail))
+        return self._step
+
+    def _take_dropped(self) -> tuple[int, ...]:
+        return tuple(self._dropped.popleft() for _ in range(len(self._dropped)))
+
+    def _require_whole(self, values: Sequence[PerRank | Replicated]) -> None:
+        if self._broken is not None:
+            raise WorkerLostError(f"This run is over: {self._broken} Make a new communicator.")
+        if any(value.content.lost for value in values):
+            raise InputError(
+                "This value was lost when a step of its batch failed; make it again, or settle "
+                "what must outlive a failure."
+            )
+
+    # -- running ---
+
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
+        self._require_whole(values)
+        self._flush()
+
+    def _gather(self, values: PerRank) -> list[Any]:
+        number = values.content.number
+        self._write("gather", [values], None, {}, None)
+        return [answer.gathered[number] for answer in self._flush()]
+
+    def _result(self, content: Held) -> Any:
+        if content.value is _UNKNOWN:
+            self._require_open()
+            self._flush()
+        if content.lost:
+            raise InputError("This result was lost when a step of its batch failed.")
+        return content.value
+
+    def _flush(self) -> list[Answer]:
+        """Have all ranks execute what is written down."""
+        self._require_whole(())
+        commands, own, made = self._commands, self._own, self._made
+        self._commands, self._own, self._made = [], {}, {}
+        if not commands:
+            return []
+        try:
+            answers = self._executed(commands, own)
+            self._scattered.clear()
+        except BaseException as error:
+            self._break(commands[0].step, error)
+            raise
+        self._count(answers)
+        failed = [answer for answer in answers if answer.error is not None]
+        if failed:
+            self._forget_after(min(answer.done for answer in failed), commands, made)
+            self._after_failure()
+            raise self._error_of(failed)
+        for number, handle in made.items():
+            replicated = handle()
+            if isinstance(replicated, Replicated) and number in answers[0].gathered:
+                replicated.content.value = answers[0].gathered[number]
+        return answers
+
+    def _executed(self, commands: list[Command], own: dict[int, list[bytes]]) -> list[Answer]:
+        batch, first_step = dumps(commands), commands[0].step
+        of_rank: dict[str, dict[int, dict[int, bytes]]] = defaultdict(dict)
+        for rank, place in enumerate(self.placement):
+            of_rank[place][rank] = {number: values[rank] for number, values in own.items()}
+        calls = [
+            (self.run_id, first_step, batch, of_rank[place]) for place in self._cluster.workers
+        ]
+        packed = self._cluster.on_each(host.execute_batch, calls)
+        if any(answers is None for answers in packed):
+            self._cluster.require_workers()
+            raise WorkerLostError("A worker no longer knows this run: it was cancelled.")
+        answers = [pickle.loads(answer) for of_worker in packed for answer in of_worker]
+        return sorted(answers, key=lambda answer: answer.rank)
+
+    def _error_of(self, failed: list[Answer]) -> Exception:
+        """The error of the lowest rank that failed itself, not because of another."""
+        own = [answer for answer in failed if not isinstance(answer.error, RunStopped)]
+        if own:
+            error, others = own[0].error, [answer.rank for answer in own[1:]]
+            assert error is not None
+            if others:
+                error.add_note(f"also failed: rank(s) {', '.join(map(str, others))}")
+            return error
+        reason = str(failed[0].error)
+        self._broken = reason
+        with suppress(InputError):
+            self._cluster._require_workers_after(OSError())  # names the worker, if one is gone
+        return WorkerLostError(f"The run was stopped. {reason}")
+
+    def _break(self, first_step: int, error: BaseException) -> None:
+        """The batch has no answers: no rank may wait for it any more."""
+        self._broken = f"{type(error).__name__} in its last batch: {error}"
+        reason = f"the driver stopped the run ({type(error).__name__})"
+        with suppress(Exception):
+            self._cluster.on_those_left(host.stop_batch, self.run_id, first_step, reason)
+
+    def _forget_after(
+        self, done: int, commands: list[Command], made: dict[int, weakref.ref]
+    ) -> None:
+        """Values that not every rank has made, or that some have overwritten, are lost."""
+        for command in commands[done:]:
+            if command.kind in ("update", "collect", "collect_values"):
+                self._dropped.append(command.inputs[0])
+            if command.step in made:
+                self._dropped.append(command.step)
+                handle = made[command.step]()
+                if handle is not None:
+                    handle.content.lost = True
+
+    def _count(self, answers: list[Answer]) -> None:
+        shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
+        for answer in answers:
+            self._counters.seconds_computing[answer.rank] += answer.seconds_computing
+            self._counters.seconds_blocked[answer.rank] += answer.seconds_blocked
+            for share in answer.rounds:
+                shares[share.step, share.index].append((answer.rank, share))
+        for key in sorted(shares):
+            if len(shares[key]) == self.n_ranks:  # posted on every rank
+                _count_round(self._counters, shares[key])
+
+
+def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
+    first = shares[0][1]
+    source = [rank for rank, share in shares for _ in share.destinations]
+    destination = [other for _, share in shares for other in share.destinations]
+    counters.record_round(
+        first.label,
+        first.index,
+        np.array(source, np.int64),
+        np.array(destination, np.int64),
+        [rows for _, share in shares for rows in share.rows],
+        [nbytes for _, share in shares for nbytes in share.nbytes],
+    )
+
+
+def _addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:
+    """Where ranks find their messages of a round, and what it is called."""
+    number = prepared_round.messages.content.number
+    return number, prepared_round.slot, prepared_round.label, prepared_round.index
+
+
+def _same(value: Any) -> Any:
+    """Bring a value to the worker that this runs on."""
+    return value

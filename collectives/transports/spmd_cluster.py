@@ -1,0 +1,153 @@
+"""The workers of an SPMD run: which rank lives where, threads leased, ranks started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Any
+
+from distributed import Client, Future
+
+from daskpart.errors import InputError, WorkerLostError
+
+from . import spmd_host as host
+from .cluster import Cluster, order_of_workers
+from .lease import end_lease, take_lease
+
+_CLOSE_SECONDS = 10.0
+
+
+class WorkersBusyError(InputError):
+    """The workers are in use, so ranks cannot be started on them now."""
+
+
+class RankCluster(Cluster):
+    """The workers of an SPMD run, and calls to all of them at once."""
+
+    def on_each(self, function: Callable, arguments: Sequence[tuple]) -> list[Any]:
+        """``function(*arguments[i])`` on worker i, all at once, watched; the first error."""
+
+        async def one(address: str, own: tuple) -> Any:
+            answers = await self.client.run(function, *own, workers=[address], asynchronous=True)
+            return answers[address]
+
+        async def all_of_them() -> list[Any]:
+            calls = [one(*pair) for pair in zip(self.workers, arguments, strict=True)]
+            return await asyncio.gather(*calls)
+
+        return self._watched(all_of_them)
+
+    def on_those_left(self, function: Callable, *arguments: Any) -> None:
+        """The same on all workers that are still there; errors of workers are passed over."""
+        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
+        self.workers = [address for address in self.workers if address in there]
+        if self.workers:
+            self.call(function, *arguments)
+
+    def on_scheduler(self, function: Callable, *arguments: Any) -> Any:
+        """``function(*arguments)`` on the scheduler."""
+
+        def begin() -> Awaitable[Any]:
+            return self.client.run_on_scheduler(function, *arguments, asynchronous=True)
+
+        return self._answered(begin)
+
+    def take_lease(self, run_id: str, seconds: float) -> None:
+        """Hold a thread for each rank, as soon as they are free.
+
+        Raises
+        ------
+        WorkersBusyError
+            If other runs still hold them after so many seconds.
+        """
+        limit, task = monotonic() + seconds, host.task_key(run_id, 0)
+        while True:
+            held = self.on_scheduler(take_lease, run_id, self.client.id, task, self.placement)
+            if held is None:
+                return
+            if monotonic() > limit:
+                raise WorkersBusyError(
+                    f"After {seconds:g} s still {held}. Wait until that is over (or close its "
+                    "communicator), or use transport='graph', which shares threads."
+                )
+            sleep(0.1)
+
+    def start_ranks(self, run_id: str) -> list[Future]:
+        """Submit the long task of each rank."""
+        return [
+            self.client.submit(
+                host.run_rank,
+                run_id,
+                rank,
+                key=host.task_key(run_id, rank),
+                workers=[place],
+                allow_other_workers=False,  # `run_rank` also looks where it is
+                pure=False,
+                retries=0,
+            )
+            for rank, place in enumerate(self.placement)
+        ]
+
+    def wait_for_ranks(self, run_id: str, seconds: float) -> None:
+        """Until all ranks run; WorkersBusyError names those that don't after so many seconds."""
+        of_workers = self.on_each(host.missing_ranks, [(run_id, seconds)] * len(self.workers))
+        missing = sorted(rank for of_worker in of_workers for rank in of_worker)
+        if missing:
+            where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
+            raise WorkersBusyError(
+                f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
+                "workers' threads; wait for them, or use transport='graph'."
+            )
+
+    def end_run(self, run_id: str, tasks: Sequence[Future]) -> None:
+        """End the ranks and the lease, as far as the cluster answers."""
+        if self.client.status != "running":
+            return  # the workers have noticed
+        with suppress(WorkerLostError):
+            self.on_those_left(host.close_run, run_id, _CLOSE_SECONDS)
+        self.release(tasks)
+        with suppress(WorkerLostError):
+            self.on_scheduler(end_lease, run_id)
+
+
+def has_threads_for(client: Client, n_ranks: int) -> bool:
+    """Whether the workers that are there now have a thread for every rank."""
+    synchronous = not getattr(client, "asynchronous", False)
+    return synchronous and n_ranks <= sum(dict(client.nthreads()).values())
+
+
+def places_by_threads(
+    client: Client, n_ranks: int, placement: Sequence[str] | None = None
+) -> list[str]:
+    """Workers of the ranks, never more ranks on a worker than it has threads.
+
+    Raises
+    ------
+    InputError
+        If the ranks, or the ranks placed on one worker, exceed the threads.
+    """
+    threads = dict(client.nthreads())
+    listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
+    if n_ranks > sum(threads.values()):
+        raise InputError(
+            f"{n_ranks} ranks need as many threads of workers; the cluster has "
+            f"{sum(threads.values())} ({listed}). Use fewer ranks, workers with more threads, or "
+            "transport='graph', where several ranks share a thread."
+        )
+    if placement is not None:
+        wrong = [a for a in placement if placement.count(a) > threads.get(a, 0)]
+        if len(placement) != n_ranks or wrong:
+            raise InputError(
+                f"placement must name a worker with a thread of its own for each of the {n_ranks} "
+                f"ranks; got {len(placement)} names, too many on {sorted(set(wrong)) or 'none'}; "
+                f"threads are {listed}."
+            )
+        return list(placement)
+    places: list[str] = []
+    ordered = order_of_workers(client)
+    while len(places) < n_ranks:
+        free = [a for a in ordered if places.count(a) < threads.get(a, 0)]
+        places.extend(free[: n_ranks - len(places)])
+    return places

@@ -1,0 +1,292 @@
+"""One rank of an SPMD run: it executes the communicator calls of the text on its own values.
+
+    batch of calls (the same for every rank)        this rank
+    ───────────────────────────────────────         ─────────────────────────────────────
+    update  apply_ratings  5 ◀ 3, 4                  values[5] = apply_ratings(values[3], …)
+    post    pack           6 ◀ 5                     one message to each destination
+    collect average        7 ◀ 5, messages of 6      waits for its sources, in rank order
+    fold    sum            8 ◀ 7                     to rank 0 and back
+
+Values have numbers, which the driver gives. Between messages nobody but the rank itself is
+involved; what it sends and receives goes through an `Endpoint`, the one thing that differs between
+transports.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+from daskpart.collectives.communicator import duplicate
+from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.exchange import ValueInbox, make_payload, payload_size
+from daskpart.collectives.prepared import RankMessages, open_inbox, pack_message
+
+from .mailbox import Mailbox, RunStopped
+
+
+@dataclass(frozen=True)
+class Command:
+    """One communicator call.
+
+    Attributes
+    ----------
+    kind : {"hold", "fetch_value", "drop", "map", "update", "post", "collect", "fold", "gather", …}
+        Name of the method of `Rank` that executes it.
+    step : int
+        Number of the call, and of the value that it makes; rises through the whole run.
+    inputs : tuple of int
+        Numbers of the values it takes; of an "update" or "collect" the first is overwritten.
+    function : callable or None
+    static : dict
+    detail : object
+        For messages ``(number of the messages, slot, label, index, step of the post)``, where None
+        is this very step; for values ``(destinations of each rank, label, index)`` and ``(sources
+        of each rank, step of the post)``; for a fold its label;
+        for "fetch_value" the keys of the ranks' values on their workers; for "hold" a plain value.
+    """
+
+    kind: str
+    step: int
+    inputs: tuple[int, ...] = ()
+    function: Callable[..., Any] | None = None
+    static: dict[str, Any] = field(default_factory=dict)
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class RoundShare:
+    """What one rank sent in one round."""
+
+    step: int
+    label: str
+    index: int
+    destinations: list[int]
+    rows: list[int]
+    nbytes: list[int]
+
+
+@dataclass
+class Answer:
+    """What a rank says at the end of a batch.
+
+    Attributes
+    ----------
+    done : int
+        Commands executed; all, or those before the one that failed.
+    error : Exception or None
+    gathered : dict from value number to value
+        What was asked for; on rank 0 also what the folds gave.
+    """
+
+    rank: int
+    done: int = 0
+    error: Exception | None = None
+    gathered: dict[int, Any] = field(default_factory=dict)
+    rounds: list[RoundShare] = field(default_factory=list)
+    seconds_computing: float = 0.0
+    seconds_blocked: float = 0.0
+
+
+class Endpoint(Protocol):
+    """How one rank's messages travel."""
+
+    def send(self, step: int, destination: int, payload: Any) -> None:
+        """Send an array, a tuple of arrays or a small object without waiting.
+
+        Nobody changes it any more.
+        """
+
+    def receive(self, step: int, source: int) -> Any:
+        """Wait for a message, at most until the deadline."""
+
+    def flush(self) -> None:
+        """Wait until nothing that was sent needs this process any more."""
+
+    def close(self, whole: bool) -> None:
+        """Let go of what the worker's endpoints share; called once, of the last rank to end.
+
+        `whole` says whether the run was closed, and not broken off.
+        """
+
+
+class Rank:
+    """The values of one rank, and the calls on them.
+
+    Parameters
+    ----------
+    rank, n_ranks : int
+    endpoint : Endpoint
+    mailbox : Mailbox
+        Says when a batch is stopped.
+    fetch : callable
+        Gives a value that lies on this worker under a Dask key.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        n_ranks: int,
+        endpoint: Endpoint,
+        mailbox: Mailbox,
+        fetch: Callable[[Any], Any],
+    ) -> None:
+        self.rank, self.n_ranks = rank, n_ranks
+        self._endpoint, self._mailbox, self._fetch = endpoint, mailbox, fetch
+        self._values: dict[int, Any] = {}
+        self._borrowed: set[int] = set()  # others hold these objects: copy before overwriting
+        self._answer = Answer(rank)
+
+    def execute(self, commands: list[Command], own: dict[int, Any]) -> Answer:
+        """Run a batch; `own` are the rank's values of its "hold" commands.
+
+        Never raises what a step raised: it is in the answer.
+        """
+        self._answer = answer = Answer(self.rank)
+        try:
+            for command in commands:
+                self._mailbox.check()
+                getattr(self, f"_{command.kind}")(command, own)
+                answer.done += 1
+            self._endpoint.flush()
+        except RunStopped as error:
+            answer.error = error
+        except Exception as error:
+            error.add_note(f"on rank {self.rank}")
+            answer.error = error
+        return answer
+
+    # -- one method a kind of command ---
+
+    def _hold(self, command: Command, own: dict[int, Any]) -> None:
+        self._values[command.step] = own.pop(command.step, command.detail)
+
+    def _fetch_value(self, command: Command, own: dict[int, Any]) -> None:
+        self._values[command.step] = self._fetch(command.detail[self.rank])
+        self._borrowed.add(command.step)
+
+    def _drop(self, command: Command, own: dict[int, Any]) -> None:
+        for number in command.inputs:
+            self._values.pop(number, None)
+            self._borrowed.discard(number)
+
+    def _map(self, command: Command, own: dict[int, Any]) -> None:
+        values = [self._values[number] for number in command.inputs]
+        with self._computing():
+            self._values[command.step] = _called(command, *values)
+
+    def _update(self, command: Command, own: dict[int, Any]) -> None:
+        state, *values = self._state_and_values(command)
+        with self._computing():
+            self._values[command.step] = _called(command, state, *values)
+
+    def _post(self, command: Command, own: dict[int, Any]) -> None:
+        numbered, slot, label, index, _ = command.detail
+        messages: RankMessages = self._values[numbered][slot]
+        value = self._values[command.inputs[0]]
+        assert command.function is not None
+        share = RoundShare(command.step, label, index, messages.destinations, [], [])
+        for destination, positions in zip(
+            messages.destinations, messages.out_positions, strict=True
+        ):
+            with self._computing():
+                payload = pack_message(value, positions, command.function, self.rank, destination)
+            share.rows.append(len(payload))
+            share.nbytes.append(payload.nbytes)
+            self._endpoint.send(command.step, destination, payload)
+        self._answer.rounds.append(share)
+
+    def _collect(self, command: Command, own: dict[int, Any]) -> None:
+        numbered, slot, _, _, step = command.detail
+        messages: RankMessages = self._values[numbered][slot]
+        payloads = [self._receive(step, source) for source in messages.sources]
+        inbox = open_inbox(messages, payloads)
+        state, *values = self._state_and_values(command)
+        with self._computing():
+            self._values[command.step] = _called(command, state, inbox, *values)
+
+    def _post_values(self, command: Command, own: dict[int, Any]) -> None:
+        destinations, label, index = command.detail
+        value = self._values[command.inputs[0]]
+        assert command.function is not None
+        share = RoundShare(command.step, label, index, destinations[self.rank], [], [])
+        for destination in destinations[self.rank]:
+            with self._computing():
+                payload = make_payload(value, command.function, self.rank, destination)
+            rows, nbytes = payload_size(payload)
+            share.rows.append(rows)
+            share.nbytes.append(nbytes)
+            self._endpoint.send(command.step, destination, payload)
+        self._answer.rounds.append(share)
+
+    def _collect_values(self, command: Command, own: dict[int, Any]) -> None:
+        sources, step = command.detail
+        payloads = [self._receive(step, source) for source in sources[self.rank]]
+        for array in itertools.chain.from_iterable(payloads):
+            array.flags.writeable = False  # as it was packed
+        inbox = ValueInbox(self.rank, sources[self.rank], payloads)
+        state, *values = self._state_and_values(command)
+        with self._computing():
+            self._values[command.step] = _called(command, state, inbox, *values)
+
+    def _fold(self, command: Command, own: dict[int, Any]) -> None:
+        value, others = self._values[command.inputs[0]], range(1, self.n_ranks)
+        there: tuple[list[int], list[int]] = ([], [])  # destinations and bytes
+        back: tuple[list[int], list[int]] = ([], [])
+        if self.rank == 0:
+            values = [value, *(self._receive(command.step, source) for source in others)]
+            result = _called(command, values)
+            for destination in others:
+                self._endpoint.send(command.step, destination, result)
+            back = (list(others), [value_bytes(result)] * len(others))
+            self._answer.gathered[command.step] = result
+        else:
+            # a copy: the text may overwrite its value before rank 0 has read this
+            self._endpoint.send(command.step, 0, duplicate(value))
+            there = ([0], [value_bytes(value)])
+            result = self._receive(command.step, 0)
+        for index, (destinations, nbytes) in enumerate((there, back)):
+            rows = [0] * len(destinations)
+            self._answer.rounds.append(
+                RoundShare(command.step, command.detail, index, destinations, rows, nbytes)
+            )
+        self._values[command.step] = result
+
+    def _gather(self, command: Command, own: dict[int, Any]) -> None:
+        number = command.inputs[0]
+        self._answer.gathered[number] = self._values[number]
+
+    # -- what they share ---
+
+    def _receive(self, step: int, source: int) -> Any:
+        begin = perf_counter()
+        try:
+            return self._endpoint.receive(step, source)
+        finally:
+            self._answer.seconds_blocked += perf_counter() - begin
+
+    def _state_and_values(self, command: Command) -> list[Any]:
+        number, *others = command.inputs
+        values = [self._values[other] for other in others]
+        state = self._values.pop(number)
+        if number in self._borrowed:
+            self._borrowed.discard(number)
+            state = duplicate(state)
+        return [state, *values]
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self._answer.seconds_computing += perf_counter() - begin
+
+
+def _called(command: Command, *arguments: Any) -> Any:
+    assert command.function is not None
+    return command.function(*arguments, **command.static)
