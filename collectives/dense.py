@@ -50,6 +50,7 @@ from .prepared import Inbox, PreparedPlan
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 ALGORITHMS = ("hypercube", "direct")
+Kept = tuple[PreparedPlan | PreparedEmbedding, PerRank]
 
 
 def allgather(
@@ -83,11 +84,10 @@ def allgather(
     """
     rows = row_counts(communicator.n_ranks, counts)
 
-    def prepare() -> tuple[Any, PerRank]:
+    def prepare() -> tuple[Kept, list[PerRank]]:
         plan = allgather_plan(communicator.n_ranks, rows.tolist())
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
-        prepared = _prepare(communicator, plan, numbering, "allgather", algorithm)
-        return prepared, communicator.values(block_layouts(rows))
+        return _prepare(communicator, plan, numbering, block_layouts(rows), "allgather", algorithm)
 
     prepared, layouts = kept(communicator, ("allgather", algorithm, *rows.tolist()), prepare)
     held = communicator.map(_spread, values, layouts, stacked=counts is None)
@@ -122,11 +122,12 @@ def reduce_scatter(
     """
     rows = row_counts(communicator.n_ranks, counts)
 
-    def prepare() -> tuple[Any, PerRank]:
+    def prepare() -> tuple[Kept, list[PerRank]]:
         plan = allgather_plan(communicator.n_ranks, rows.tolist()).reversed()
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
-        prepared = _prepare(communicator, plan, numbering, "reduce-scatter", algorithm)
-        return prepared, communicator.values(block_layouts(rows))
+        return _prepare(
+            communicator, plan, numbering, block_layouts(rows), "reduce-scatter", algorithm
+        )
 
     prepared, layouts = kept(communicator, ("reduce-scatter", algorithm, *rows.tolist()), prepare)
     held = communicator.map(_whole, values, layouts)
@@ -165,11 +166,10 @@ def alltoall(
     """
     table = exchange_counts(communicator.n_ranks, counts)
 
-    def prepare() -> tuple[Any, PerRank]:
+    def prepare() -> tuple[Kept, list[PerRank]]:
         plan = alltoall_plan(communicator.n_ranks, table)
-        numbering = exchange_numbering(table)
-        prepared = _prepare(communicator, plan, numbering, "alltoall", algorithm)
-        return prepared, communicator.values(exchange_layouts(table))
+        numbering, layouts = exchange_numbering(table), exchange_layouts(table)
+        return _prepare(communicator, plan, numbering, layouts, "alltoall", algorithm)
 
     key = ("alltoall", algorithm, *table.ravel().tolist())
     prepared, layouts = kept(communicator, key, prepare)
@@ -201,11 +201,10 @@ def broadcast(
     if isinstance(root, bool) or not 0 <= root < n_ranks:
         raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
 
-    def prepare() -> tuple[Any, PerRank]:
+    def prepare() -> tuple[Kept, list[PerRank]]:
         numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
-        plan = broadcast_plan(n_ranks, root)
-        prepared = _prepare(communicator, plan, numbering, "broadcast", algorithm)
-        return prepared, communicator.values(list(range(n_ranks)))
+        plan, ranks = broadcast_plan(n_ranks, root), list(range(n_ranks))
+        return _prepare(communicator, plan, numbering, ranks, "broadcast", algorithm)
 
     prepared, ranks = kept(communicator, ("broadcast", algorithm, int(root)), prepare)
     held = communicator.map(_of_root, values, ranks, root=root)
@@ -217,15 +216,20 @@ def _prepare(
     communicator: Communicator,
     plan: Plan,
     numbering: list[NDArray[np.int64]],
+    layouts: Sequence[Any],
     label: str,
     algorithm: str,
-) -> PreparedPlan | PreparedEmbedding:
+) -> tuple[Kept, list[PerRank]]:
+    """The plan ready to run with a layout a rank; and what of it lies on the ranks."""
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
-    numbers = communicator.values(numbering)
+    numbers, held = communicator.values(numbering), communicator.values(layouts)
     if algorithm == "direct":
-        return communicator.prepare(plan, numbers, label)
-    return prepare_embedded(communicator, embed(plan, every_message=False), numbers, label)
+        direct = communicator.prepare(plan, numbers, label)
+        return (direct, held), [direct.rounds[0].messages, held]
+    routed = embed(plan, every_message=False)
+    embedded = prepare_embedded(communicator, routed, numbers, label)
+    return (embedded, held), [embedded.prepared.rounds[0].messages, embedded.trips, held]
 
 
 def _run_expand(

@@ -56,9 +56,10 @@ def hypercube_allreduce(
     """
     n_ranks = communicator.n_ranks
 
-    def prepare() -> PreparedPlan:
+    def prepare() -> tuple[PreparedPlan, list[PerRank]]:
         numbering = communicator.values([np.zeros(1, dtype=np.int64)] * n_ranks)
-        return communicator.prepare(hypercube_allreduce_plan(n_ranks), numbering, label)
+        plan = communicator.prepare(hypercube_allreduce_plan(n_ranks), numbering, label)
+        return plan, [plan.rounds[0].messages]
 
     prepared = kept(communicator, ("hypercube allreduce", label), prepare)
     folds = n_ranks & (n_ranks - 1) != 0

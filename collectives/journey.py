@@ -232,8 +232,9 @@ def _room_for(journey: Journey, rows: NDArray[Any], source: int) -> NDArray[Any]
         return _make_room(journey, rows)
     if room.dtype != rows.dtype or room.shape[1:] != rows.shape[1:]:
         raise InputError(
-            f"Ranks {journey.rank} and {source} disagree in what travels: rows of shape "
-            f"{room.shape[1:]} and dtype {room.dtype} against {rows.shape[1:]} and {rows.dtype}."
+            f"Ranks {min(source, journey.rank)} and {max(source, journey.rank)} disagree in what "
+            f"travels: rank {journey.rank} has rows of shape {room.shape[1:]} and dtype "
+            f"{room.dtype}, rank {source} sent {rows.shape[1:]} and {rows.dtype}."
         )
     return room
 

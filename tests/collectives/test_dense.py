@@ -55,27 +55,22 @@ def unequal_counts(n_ranks):
     return [(5 * rank + 2) % 4 for rank in range(n_ranks)]  # some ranks have no rows
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_allgather(make_communicator, algorithm, n_ranks):
-    communicator = make_communicator(n_ranks)
+def check_allgather(communicator, algorithm, n_ranks):
     blocks = [block(rank) for rank in range(n_ranks)]
     found = allgather(communicator, communicator.values(blocks), algorithm=algorithm)
     same(communicator.gather(found), [np.stack(blocks)] * n_ranks)
     check_counts(communicator, "allgather", allgather_plan(n_ranks), algorithm, blocks[0].nbytes)
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_allgather_of_unequal_rows(make_communicator, algorithm, n_ranks):
-    communicator, counts = make_communicator(n_ranks), unequal_counts(n_ranks)
+def check_allgather_of_unequal_rows(communicator, algorithm, n_ranks):
+    counts = unequal_counts(n_ranks)
     blocks = [block(rank, (n_rows, 2)) for rank, n_rows in enumerate(counts)]
     found = allgather(communicator, communicator.values(blocks), counts, algorithm)
     same(communicator.gather(found), [np.concatenate(blocks)] * n_ranks)
     check_counts(communicator, "allgather", allgather_plan(n_ranks, counts), algorithm, 8)
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_reduce_scatter(make_communicator, algorithm, n_ranks):
-    communicator = make_communicator(n_ranks)
+def check_reduce_scatter(communicator, algorithm, n_ranks):
     given = [block(rank, (n_ranks, *BLOCK)) for rank in range(n_ranks)]
     values = communicator.values(given)
     found = communicator.gather(reduce_scatter(communicator, values, algorithm=algorithm))
@@ -97,18 +92,15 @@ def test_reduce_scatter(make_communicator, algorithm, n_ranks):
     same(communicator.gather(largest), np.max(given, axis=0))
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_reduce_scatter_of_unequal_rows(make_communicator, algorithm, n_ranks):
-    communicator, counts = make_communicator(n_ranks), unequal_counts(n_ranks)
+def check_reduce_scatter_of_unequal_rows(communicator, algorithm, n_ranks):
+    counts = unequal_counts(n_ranks)
     given = [np.random.default_rng(r).integers(-9, 9, (sum(counts), 2)) for r in range(n_ranks)]
     found = reduce_scatter(communicator, communicator.values(given), counts, SUM, algorithm)
     expected = np.split(np.sum(given, axis=0), np.cumsum(counts)[:-1])
     same(communicator.gather(found), expected)
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_alltoall(make_communicator, algorithm, n_ranks):
-    communicator = make_communicator(n_ranks)
+def check_alltoall(communicator, algorithm, n_ranks):
     given = [block(rank, (n_ranks, *BLOCK)) for rank in range(n_ranks)]
     found = alltoall(communicator, communicator.values(given), algorithm=algorithm)
     same(communicator.gather(found), np.stack(given).swapaxes(0, 1))
@@ -116,9 +108,7 @@ def test_alltoall(make_communicator, algorithm, n_ranks):
     check_counts(communicator, "alltoall", plan, algorithm, 4 * np.prod(BLOCK))
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_alltoall_of_unequal_rows(make_communicator, algorithm, n_ranks):
-    communicator = make_communicator(n_ranks)
+def check_alltoall_of_unequal_rows(communicator, algorithm, n_ranks):
     counts = np.random.default_rng(n_ranks).integers(0, 4, (n_ranks, n_ranks))
     given = [block(rank, (n_rows, 2)) for rank, n_rows in enumerate(counts.sum(axis=1))]
     pieces = [np.split(g, np.cumsum(c)[:-1]) for g, c in zip(given, counts, strict=True)]
@@ -128,9 +118,7 @@ def test_alltoall_of_unequal_rows(make_communicator, algorithm, n_ranks):
     check_counts(communicator, "alltoall", alltoall_plan(n_ranks, counts), algorithm, 8)
 
 
-@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_broadcast(make_communicator, algorithm, n_ranks):
-    communicator = make_communicator(n_ranks)
+def check_broadcast(communicator, algorithm, n_ranks):
     for root in {0, n_ranks // 2, n_ranks - 1}:
         values = communicator.values([block(r) if r == root else None for r in range(n_ranks)])
         communicator.counters.reset()
@@ -138,6 +126,37 @@ def test_broadcast(make_communicator, algorithm, n_ranks):
         same(communicator.gather(found), [block(root)] * n_ranks)
         plan = broadcast_plan(n_ranks, root)
         check_counts(communicator, "broadcast", plan, algorithm, block(root).nbytes)
+
+
+CHECKS = (
+    check_allgather,
+    check_allgather_of_unequal_rows,
+    check_reduce_scatter,
+    check_reduce_scatter_of_unequal_rows,
+    check_alltoall,
+    check_alltoall_of_unequal_rows,
+    check_broadcast,
+)
+
+
+@pytest.mark.parametrize("n_ranks", RANK_COUNTS)
+def test_every_collective_on_every_transport(make_communicator, n_ranks):
+    """One communicator for all, as starting the ranks takes longer than the collectives."""
+    communicator = make_communicator(n_ranks)
+    for check in CHECKS:
+        for algorithm in ALGORITHMS:
+            communicator.counters.reset()
+            check(communicator, algorithm, n_ranks)
+
+
+def test_a_call_that_fails_leaves_the_collective_usable(make_communicator):
+    communicator = make_communicator(2)
+    for call in (allgather, reduce_scatter, alltoall):
+        widths = communicator.values([np.zeros((2, 2)), np.zeros((2, 4))])
+        with pytest.raises(InputError, match="Ranks 0 and 1 disagree"):
+            communicator.gather(call(communicator, widths))
+        rows = communicator.values([np.ones((2, 2))] * 2)
+        assert len(communicator.gather(call(communicator, rows))) == 2
 
 
 @pytest.mark.parametrize("n_ranks", [1, 4, 7])
