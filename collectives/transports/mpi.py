@@ -59,7 +59,9 @@ class WorkerGroup:
             )
         self.mpi = MPI
         group = MPI.COMM_WORLD.Get_group().Incl(members)
-        self.tags = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)) + 1
+        bound = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+        assert isinstance(bound, int)  # MPI always sets it
+        self.tags = bound + 1
         # two runs may begin at once between the same workers: their tags differ
         self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
         group.Free()

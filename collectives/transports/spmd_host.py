@@ -113,6 +113,7 @@ class Session:
         self.loop = asyncio.get_running_loop()
         ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
         self.mailboxes = {rank: Mailbox(rank, spec.deadline) for rank in ranks}
+        self.ranks: dict[int, Rank] = {}  # those that run
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._running: set[int] = set()
         self._done: set[int] = set()
@@ -230,12 +231,14 @@ class Session:
         try:
             fetch = self.host.worker.data.__getitem__
             state = Rank(rank, len(self.spec.placement), endpoint, mailbox, fetch)
+            self.ranks[rank] = state
             while (batch := batches.get()) is not None:
                 first_step, commands, own, answer = batch
                 mailbox.begin(first_step)
                 packed = self._executed(state, first_step, commands, own)
                 self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
         finally:
+            self.ranks.pop(rank, None)
             with self._leaving:
                 self._left += 1
                 if self._left == len(self.mailboxes):

@@ -1,0 +1,236 @@
+"""SPMD over Dask comms: what it holds, where ranks live, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+from spmd_steps import (
+    assert_nothing_left,
+    assert_survives_a_failing_rank,
+    assert_two_runs_do_not_mix,
+    increment,
+    ring_of_values,
+)
+
+from daskpart.collectives import (
+    DaskCommunicator,
+    GraphCommunicator,
+    LocalCommunicator,
+    MpiCommunicator,
+    allreduce,
+    communicator_for,
+)
+from daskpart.collectives.transports.spmd_cluster import WorkersBusyError
+from daskpart.errors import InputError
+
+pytestmark = pytest.mark.cluster
+
+
+def doubled(value):
+    return 2 * value
+
+
+def process_of(value):
+    return os.getpid()
+
+
+def thread_of(value):
+    return threading.get_ident()
+
+
+def slow(value, *, seconds):
+    time.sleep(seconds)  # stands for computing
+    return value
+
+
+def slow_on_rank_1(value, *, seconds):
+    return slow(value, seconds=seconds if value == 1 else 0.0)
+
+
+def hold_a_thread(name):
+    from distributed import Event
+
+    Event(name).wait(timeout=60)
+
+
+def give_a_lock(value):
+    return threading.Lock()
+
+
+def test_ranks_live_where_they_are_placed(threaded_client):
+    pids = threaded_client.run(os.getpid)
+    with DaskCommunicator(5, threaded_client) as communicator:
+        expected = [pids[address] for address in communicator.placement]
+        assert sorted(map(expected.count, set(expected))) == [2, 3]
+        numbers = communicator.values(list(range(5)))
+        assert communicator.gather(communicator.map(process_of, numbers)) == expected
+        threads = communicator.gather(communicator.map(thread_of, numbers))
+        assert threads == communicator.gather(communicator.map(thread_of, numbers))
+        assert len(set(zip(expected, threads, strict=True))) == 5  # each keeps its own
+    turned = communicator.placement[::-1]
+    with DaskCommunicator(5, threaded_client, placement=turned) as communicator:
+        numbers = communicator.values(list(range(5)))
+        assert communicator.gather(communicator.map(process_of, numbers)) == expected[::-1]
+    assert_nothing_left(threaded_client)
+
+
+def test_large_values(threaded_client):
+    """They are scattered, never overwritten where others hold them, and go both ways whole."""
+    given = [np.full(40_000, float(rank)) for rank in range(3)]
+    with DaskCommunicator(3, threaded_client) as communicator:
+        state = communicator.values(given)
+        again = communicator.values(given)
+        state = communicator.update(increment, state)
+        found = communicator.gather(state)
+        assert [array[-1] for array in found] == [1.0, 2.0, 3.0]
+        assert [array[0] for array in given] == [0.0, 1.0, 2.0]
+        assert [array[0] for array in communicator.gather(again)] == [0.0, 1.0, 2.0]
+        ring_of_values(communicator, [(400, 300), (0,), (5,)])
+
+
+def test_the_same_object_twice_is_two_values(threaded_client):
+    shared = np.zeros(2)
+    with DaskCommunicator(4, threaded_client) as communicator:
+        one, other = communicator.values([shared] * 4), communicator.values([shared] * 4)
+        one = communicator.update(increment, one)
+        assert [array.sum() for array in communicator.gather(one)] == [2.0] * 4
+        assert [array.sum() for array in communicator.gather(other)] == [0.0] * 4
+
+
+def test_a_folded_value_may_be_overwritten_at_once(threaded_client):
+    with DaskCommunicator(4, threaded_client) as communicator:
+        state = communicator.values([np.full(3, float(rank)) for rank in range(4)])
+        for turn in range(20):
+            total = allreduce(communicator, state)
+            state = communicator.update(increment, state)
+            assert total.result().tolist() == [6.0 + 4 * turn] * 3
+
+
+def test_values_of_a_dask_collection(threaded_client):
+    """Brought to the ranks while the ranks run: they keep no thread of the workers."""
+    import dask.array as da
+
+    with DaskCommunicator(8, threaded_client) as communicator:
+        blocks = da.arange(16, chunks=2)
+        for collection in (blocks, threaded_client.persist(blocks)):
+            values = communicator.map(doubled, communicator.values(collection))
+            found = communicator.gather(values)
+            assert [block.tolist() for block in found] == [[4 * i, 4 * i + 2] for i in range(8)]
+        with pytest.raises(InputError, match="8 ranks need as many values, got 4"):
+            communicator.values(da.arange(4, chunks=1))
+        assert threaded_client.submit(doubled, 21, pure=False).result(timeout=30) == 42
+
+
+def test_values_that_nobody_holds_are_dropped(threaded_client):
+    with DaskCommunicator(2, threaded_client) as communicator:
+        state = communicator.values([0, 0])
+        for _ in range(5):
+            state = communicator.settle(communicator.map(doubled, state))
+        held = threaded_client.run(_values_held)
+        assert max(held.values()) <= 2  # of the last turns, not of all
+
+
+def _values_held(dask_worker):
+    from daskpart.collectives.transports.spmd_host import RankHost
+
+    sessions = RankHost.of(dask_worker).sessions.values()
+    return max((len(rank._values) for s in sessions for rank in s.ranks.values()), default=0)
+
+
+def test_a_failing_rank(threaded_client):
+    with DaskCommunicator(5, threaded_client) as communicator:
+        assert_survives_a_failing_rank(communicator)
+    assert_nothing_left(threaded_client)
+
+
+def test_what_cannot_be_sent_back(threaded_client):
+    with DaskCommunicator(2, threaded_client) as communicator:
+        locks = communicator.map(give_a_lock, communicator.values([1, 2]))
+        communicator.settle(locks)  # it may stay where it is
+        with pytest.raises(InputError, match="rank 0 gave back cannot be pickled"):
+            communicator.gather(locks)
+        assert communicator.gather(communicator.values([1, 2])) == [1, 2]
+
+
+def test_the_deadline_names_both_ranks(threaded_client):
+    with DaskCommunicator(3, threaded_client, deadline=0.2) as communicator:
+        late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]), seconds=1.0)
+        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for a message of rank 1"):
+            allreduce(communicator, late).result()
+        assert allreduce(communicator, communicator.values([1, 1, 1])).result() == 3
+
+
+def test_two_runs_at_once(threaded_client):
+    assert_two_runs_do_not_mix(lambda n_ranks: DaskCommunicator(n_ranks, threaded_client))
+    assert_nothing_left(threaded_client)
+
+
+def test_a_run_waits_for_threads_that_another_holds(threaded_client):
+    with DaskCommunicator(6, threaded_client) as first:
+        begin = time.monotonic()
+        with pytest.raises(WorkersBusyError, match=rf"find 1 of 4.*{first.run_id}"):
+            DaskCommunicator(4, threaded_client, start_seconds=0.3)
+        assert time.monotonic() - begin < 10
+        with communicator_for("auto", 4, threaded_client) as graph:
+            assert isinstance(graph, GraphCommunicator)  # which shares threads
+        closer = threading.Timer(0.3, first.close)
+        closer.start()
+        with DaskCommunicator(4, threaded_client) as second:
+            assert allreduce(second, second.values([1] * 4)).result() == 4
+        closer.join()
+    assert_nothing_left(threaded_client)
+
+
+def test_more_ranks_than_threads(threaded_client):
+    with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
+        DaskCommunicator(9, threaded_client)
+    with communicator_for("auto", 9, threaded_client) as communicator:
+        assert isinstance(communicator, GraphCommunicator)
+    assert_nothing_left(threaded_client)
+
+
+def test_threads_that_other_tasks_keep(threaded_client):
+    from distributed import Event
+
+    address = next(iter(threaded_client.nthreads()))
+    release = Event("release", client=threaded_client)
+    busy = [
+        threaded_client.submit(hold_a_thread, "release", workers=[address], pure=False)
+        for _ in range(4)
+    ]
+    try:
+        with pytest.raises(WorkersBusyError, match=rf"these ranks do not run: .*{address}"):
+            DaskCommunicator(2, threaded_client, start_seconds=0.5)
+        assert_nothing_left(threaded_client)
+    finally:
+        release.set()
+        threaded_client.gather(busy)
+    with DaskCommunicator(8, threaded_client) as communicator:
+        assert allreduce(communicator, communicator.values([1] * 8)).result() == 8
+
+
+def test_transports_by_name(threaded_client):
+    with communicator_for("dask", 2, threaded_client) as communicator:
+        assert isinstance(communicator, DaskCommunicator)
+    with communicator_for("auto", 2, threaded_client) as communicator:
+        assert isinstance(communicator, DaskCommunicator)
+    assert isinstance(communicator_for("auto", 2), LocalCommunicator)
+    with pytest.raises(InputError, match="needs a synchronous Dask client"):
+        communicator_for("dask", 2)
+    with pytest.raises(InputError, match=r"workers that are ranks of one MPI job.*'dask'"):
+        MpiCommunicator(2, threaded_client)
+    assert_nothing_left(threaded_client)
+
+
+def run_in_a_task():
+    with communicator_for("dask", 4) as communicator:
+        return allreduce(communicator, communicator.values([1, 2, 3, 4])).result()
+
+
+def test_a_run_inside_a_task(threaded_client):
+    assert threaded_client.submit(run_in_a_task, pure=False).result(timeout=60) == 10
+    assert_nothing_left(threaded_client)

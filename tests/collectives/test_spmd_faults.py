@@ -1,0 +1,138 @@
+"""What goes wrong on a cluster: bounded time, a clear error, nothing left, the cluster usable."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from spmd_steps import BOUND, assert_nothing_left, ring_of_values
+
+from daskpart.collectives import DaskCommunicator, allreduce
+from daskpart.errors import WorkerLostError
+
+pytestmark = pytest.mark.cluster
+N_RANKS = 4
+
+
+def slow(value, *, seconds):
+    time.sleep(seconds)  # stands for computing
+    return value
+
+
+def slow_on_rank_1(value, *, seconds):
+    return slow(value, seconds=seconds if value == 1 else 0.0)
+
+
+def busy_allreduces(communicator, n=10):
+    """A batch that takes a while: the other ranks wait for rank 1 again and again."""
+    numbers = communicator.values(list(range(N_RANKS)))
+    for _ in range(n):
+        total = allreduce(communicator, communicator.map(slow_on_rank_1, numbers, seconds=0.2))
+    return total
+
+
+def assert_usable(client):
+    with DaskCommunicator(N_RANKS, client) as communicator:
+        assert allreduce(communicator, communicator.values([1] * N_RANKS)).result() == N_RANKS
+        ring_of_values(communicator, [(3,)])
+    assert_nothing_left(client)
+
+
+def test_ctrl_c(threaded_client):
+    begin = time.monotonic()
+    with DaskCommunicator(N_RANKS, threaded_client) as communicator:
+        total = busy_allreduces(communicator)
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            total.result()
+        timer.join()
+        with pytest.raises(WorkerLostError, match="over: KeyboardInterrupt"):
+            communicator.gather(communicator.values([1] * N_RANKS))
+    assert_nothing_left(threaded_client)
+    assert time.monotonic() - begin < BOUND
+    assert_usable(threaded_client)
+
+
+def test_cancelled_ranks(threaded_client):
+    begin = time.monotonic()
+    with DaskCommunicator(N_RANKS, threaded_client) as communicator:
+        total = busy_allreduces(communicator)
+        tasks = communicator._tasks
+        timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
+        timer.start()
+        with pytest.raises(WorkerLostError, match="was cancelled, or its client went away"):
+            total.result()
+        timer.join()
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(threaded_client)
+    assert_usable(threaded_client)
+
+
+def test_a_client_that_closes_without_a_word(threaded_client):
+    from distributed import Client
+
+    address = threaded_client.scheduler.address
+    with Client(address, set_as_default=False) as other:
+        communicator = DaskCommunicator(N_RANKS, other)
+        assert allreduce(communicator, communicator.values([1] * N_RANKS)).result() == N_RANKS
+    assert_nothing_left(threaded_client)
+    with pytest.raises(WorkerLostError):
+        communicator.gather(communicator.values([1] * N_RANKS))
+    communicator.close()
+    assert_usable(threaded_client)
+
+
+def test_a_client_that_is_killed(threaded_client):
+    script = Path(__file__).with_name("spmd_client.py")
+    command = [sys.executable, str(script), threaded_client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout.readline() == "running\n"
+        finally:
+            watchdog.cancel()
+            process.kill()
+    assert_nothing_left(threaded_client)
+    assert_usable(threaded_client)
+
+
+@pytest.fixture
+def own_client():
+    """A cluster to kill workers of."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def test_a_worker_killed_in_the_middle(own_client):
+    communicator = DaskCommunicator(N_RANKS, own_client)
+    total = busy_allreduces(communicator)
+    victim = communicator.placement[1]
+    pid = own_client.run(os.getpid)[victim]
+    begin = time.monotonic()
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
+        total.result()
+    assert time.monotonic() - begin < BOUND
+    with pytest.raises(WorkerLostError, match="This run is over"):
+        communicator.gather(communicator.values([1] * N_RANKS))
+    communicator.close()
+    own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
+    assert_nothing_left(own_client)
+    assert_usable(own_client)

@@ -1,0 +1,185 @@
+"""The parts of the SPMD transports without a cluster: mailbox, lease, messages, one rank."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from daskpart.collectives.transports import mailbox as boxes
+from daskpart.collectives.transports.dask_comm import _decoded, _encoded
+from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
+from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
+from daskpart.collectives.transports.mpi import _buffers
+from daskpart.collectives.transports.spmd_cluster import places_by_threads
+from daskpart.collectives.transports.spmd_rank import Command, Rank
+from daskpart.errors import InputError
+
+
+def test_messages_are_taken_by_step_and_source():
+    box = Mailbox(2, deadline=5.0)
+    box.put(7, 1, "late")
+    box.put(6, 1, "early")
+    box.put(6, 0, "other")
+    assert [box.take(6, 0), box.take(6, 1), box.take(7, 1)] == ["other", "early", "late"]
+    assert len(box) == 0
+
+
+def test_a_wait_ends_with_the_message():
+    box = Mailbox(0, deadline=5.0)
+    sender = threading.Thread(target=box.put, args=(1, 1, "now"))
+    sender.start()
+    assert box.take(1, 1) == "now"
+    sender.join()
+
+
+def test_a_wait_ends_at_the_deadline():
+    box = Mailbox(3, deadline=0.05)
+    with pytest.raises(TimeoutError, match=r"Rank 3 waited 0.05 s for a message of rank 1"):
+        box.take(1, 1)
+
+
+def test_a_wait_ends_when_the_batch_is_stopped():
+    box = Mailbox(3, deadline=5.0)
+    stopper = threading.Thread(target=box.stop, args=(0, "rank 1 failed"))
+    stopper.start()
+    with pytest.raises(RunStopped, match="Rank 3 stopped: rank 1 failed"):
+        box.take(1, 1)
+    stopper.join()
+    box.begin(5)  # the next batch is not stopped
+    box.put(5, 1, "again")
+    assert box.take(5, 1) == "again"
+    box.stop(9, "before it began here")
+    box.begin(9)
+    with pytest.raises(RunStopped, match="before it began here"):
+        box.check()
+
+
+def test_what_is_late_is_dropped():
+    box = Mailbox(0, deadline=0.01)
+    box.put(3, 1, "unclaimed")
+    box.put(8, 1, "for the next batch")
+    box.begin(5)
+    box.put(4, 1, "a straggler")
+    assert len(box) == 1
+    box.end("closed")
+    box.put(9, 1, "after the end")
+    assert len(box) == 0
+    with pytest.raises(RunStopped, match="closed"):
+        box.take(8, 1)
+
+
+def scheduler(threads, clients=("me", "you"), tasks=()):
+    workers = {address: SimpleNamespace(nthreads=n) for address, n in threads.items()}
+    return SimpleNamespace(
+        extensions={}, clients=dict.fromkeys(clients), workers=workers, tasks=dict.fromkeys(tasks)
+    )
+
+
+def test_threads_are_leased_all_or_none():
+    dask = scheduler({"a": 2, "b": 2})
+    assert take_lease("one", "me", ("t", 0), ["a", "b", "a"], dask) is None
+    assert "find 0 of 2 threads free on worker a" in take_lease(
+        "two", "you", ("u", 0), ["b", "a"], dask
+    )
+    assert take_lease("two", "you", ("u", 0), ["b"], dask) is None
+    assert leased_runs(dask) == ["one", "two"]
+    end_lease("one", dask)
+    assert take_lease("three", "me", ("v", 0), ["a", "a", "b"], dask) is None
+    assert "worker c is gone" in take_lease("four", "me", ("w", 0), ["c"], dask)
+
+
+def test_a_lease_dies_with_its_owner(monkeypatch):
+    dask = scheduler({"a": 1}, tasks=[("t", 0)])
+    assert take_lease("one", "me", ("t", 0), ["a"], dask) is None
+    del dask.clients["me"]
+    assert leased_runs(dask) == []
+    assert take_lease("two", "you", ("u", 0), ["a"], dask) is None
+    later = time.monotonic() + 1000.0
+    monkeypatch.setattr("daskpart.collectives.transports.lease.monotonic", lambda: later)
+    assert leased_runs(dask) == []  # its ranks are not there
+
+
+def message_arrays():
+    structured = np.zeros(2, dtype=[("id", "i4"), ("x", "f8")])
+    big = np.random.default_rng(0).standard_normal((300, 50))
+    return [np.arange(3), np.zeros((0, 4), "f4"), big, structured, big[::3], np.array(2.5)]
+
+
+@pytest.mark.parametrize("payload", [*message_arrays(), tuple(message_arrays()[:3]), {"n": 1}, 7])
+def test_messages_over_dask_come_whole(payload):
+    found = _decoded(_encoded(payload))
+    assert type(found) is type(payload)
+    if not isinstance(payload, np.ndarray | tuple):
+        assert found == payload
+        return
+    payload, found = (x if isinstance(x, tuple) else (x,) for x in (payload, found))
+    for one, other in zip(payload, found, strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_large_arrays_are_their_own_buffers():
+    """Nothing of a large array is pickled or copied for MPI."""
+    large, empty = np.zeros((100, 50)), np.zeros((0, 3))
+    header, buffer = _buffers((large, empty))
+    assert np.shares_memory(buffer, large)
+    assert len(header) < 400
+    (inline,) = _buffers(np.zeros(4))
+    assert isinstance(inline, bytes)
+
+
+def test_places_never_exceed_threads():
+    class Client:
+        def nthreads(self):
+            return {"tcp://0": 1, "tcp://1": 3, "tcp://2": 2}
+
+        def scheduler_info(self):
+            return {"workers": {f"tcp://{i}": {"name": i} for i in range(3)}}
+
+    places = [int(place[-1]) for place in places_by_threads(Client(), 6)]
+    assert places == [0, 1, 2, 1, 2, 1]
+    with pytest.raises(InputError, match=r"7 ranks need as many threads.*has 6.*tcp://1: 3"):
+        places_by_threads(Client(), 7)
+    given = ["tcp://2", "tcp://1"]
+    assert places_by_threads(Client(), 2, given) == given
+    with pytest.raises(InputError, match="too many on.*tcp://0"):
+        places_by_threads(Client(), 2, ["tcp://0", "tcp://0"])
+    with pytest.raises(InputError, match="2 names"):
+        places_by_threads(Client(), 3, given)
+
+
+def fail(value):
+    raise ValueError("no")
+
+
+def increment(value):
+    value += 1
+    return value
+
+
+def test_a_rank_answers_for_what_it_did():
+    scattered = np.zeros(2)
+    rank = Rank(0, 1, None, boxes.Mailbox(0, 1.0), {"key": scattered}.__getitem__)
+    rank._endpoint = SimpleNamespace(flush=lambda: None)
+    commands = [
+        Command("fetch_value", 1, detail=["key"]),
+        Command("update", 2, (1,), increment),
+        Command("fold", 3, (2,), sum, {}, "allreduce"),
+        Command("gather", 4, (2,)),
+        Command("map", 5, (2,), fail),
+        Command("hold", 6),
+    ]
+    answer = rank.execute(commands, {6: "never"})
+    assert answer.done == 4
+    assert answer.error.__notes__ == ["on rank 0"]
+    assert answer.gathered[2].tolist() == answer.gathered[3].tolist() == [1.0, 1.0]
+    assert scattered.tolist() == [0.0, 0.0]  # others hold it too
+    assert [(r.label, r.index, r.destinations) for r in answer.rounds] == [
+        ("allreduce", 0, []),
+        ("allreduce", 1, []),
+    ]
+    assert rank.execute([Command("drop", 7, (2, 3)), Command("gather", 8, (2,))], {}).done == 1
