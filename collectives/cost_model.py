@@ -1,0 +1,261 @@
+"""Seconds of a sparse allreduce before it runs: an α–β–γ model, and the choice it makes.
+
+    a step  =  α_round + α · messages + β · bytes + γ · entries combined
+
+All per rank, while every rank does the same: the constants are measured so (`cost_measurement`),
+and hold for as many ranks on the same machine. How many entries a range of n indices has after m
+ranks were combined is the closed form of seed 004 §3.2.1 for entries spread evenly,
+
+    E = n (1 − (1 − k/N)^m)
+
+which is the most that any spread gives on average; where entries of ranks coincide (power laws) the
+true figure is lower, so sparse algorithms do better than predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from daskpart.errors import InputError
+
+from .sparse_steps import ALGORITHMS, Step, factorizations, steps_of
+from .stream import index_type
+
+_MOST_LAYERINGS = 200  # a butterfly of so many ranks has hundreds of layerings; few differ
+
+
+def expected_union(n: float, density: float, n_ranks: float) -> float:
+    """Entries among n indices after `n_ranks` vectors of that density are combined (§3.2.1)."""
+    return -n * np.expm1(n_ranks * np.log1p(-min(density, 1.0))) if density < 1.0 else float(n)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be reduced.
+
+    Attributes
+    ----------
+    n_ranks : int
+    size : int
+        N, length of the vector.
+    entries : float
+        k, entries a rank (the mean).
+    dtype : numpy dtype of the values
+    most_entries : float, optional
+        The largest k of a rank; default `entries`.
+    """
+
+    n_ranks: int
+    size: int
+    entries: float
+    dtype: DTypeLike = np.float32
+    most_entries: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_ranks", 1), ("size", 0), ("entries", 0)):
+            value = getattr(self, name)
+            if not least <= value < np.inf:  # NaN fails too
+                raise InputError(f"{name} must be at least {least} and finite, got {value}.")
+        if self.entries > self.size:
+            raise InputError(f"{self.entries} entries do not fit a vector of size {self.size}.")
+
+    @property
+    def density(self) -> float:
+        """k/N of the mean rank."""
+        return self.entries / self.size if self.size else 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm with its options, and the seconds predicted for it."""
+
+    algorithm: str
+    seconds: float
+    group: int | None = None
+    degrees: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Measured constants, all in seconds, of one rank while all ranks do the same.
+
+    Attributes
+    ----------
+    round : float
+        A step of an algorithm with no message.
+    message : float
+        α: a message, whatever its size.
+    byte : float
+        β: a byte sent.
+    merged_entry : float
+        γ of an entry going into a merge of two sparse vectors.
+    gathered_entry : float
+        γ of an entry going into a merge of many.
+    scattered_entry : float
+        γ of an entry going into a dense vector.
+    dense_element : float
+        γ of an element of a dense vector that is combined with another.
+    copied_byte : float
+        A byte copied, as joining ranges does.
+    """
+
+    round: float
+    message: float
+    byte: float
+    merged_entry: float
+    gathered_entry: float
+    scattered_entry: float
+    dense_element: float
+    copied_byte: float
+
+    def switch_density(self, size: int, dtype: DTypeLike) -> float:
+        """Share of entries from which a dense vector is cheaper to send and combine.
+
+        The two cost the same where entries · (bytes · β + γ_merge) = n · (bytes · β + γ_dense).
+        With β alone this is the thesis's δ; with γ alone its observation that combining sparse
+        vectors stops to pay at some percent (§5.2.5).
+        """
+        item = np.dtype(dtype).itemsize
+        pair = item + index_type(size).itemsize
+        dense = item * (self.byte + self.copied_byte) + self.dense_element
+        sparse = pair * (self.byte + self.copied_byte) + self.merged_entry
+        return min(dense / sparse, item / pair) if sparse else item / pair
+
+    def seconds_of(self, problem: Problem, steps: Sequence[Step]) -> float:
+        """Predicted time of a list of steps."""
+        walk = _Walk(self, problem)
+        return float(sum(walk.seconds(step) for step in steps))
+
+    def choices(self, problem: Problem) -> list[Choice]:
+        """Every algorithm with every option worth a look, fastest first."""
+        found = [
+            Choice(
+                algorithm,
+                self.seconds_of(problem, steps_of(algorithm, problem.n_ranks, **options)),
+                **options,
+            )
+            for algorithm in ALGORITHMS
+            for options in _options(algorithm, problem.n_ranks)
+        ]  # fmt: skip
+        return sorted(found, key=lambda choice: choice.seconds)  # stable: the same on every rank
+
+    def best(self, problem: Problem) -> Choice:
+        """The choice of least predicted time."""
+        return self.choices(problem)[0]
+
+    def predict(
+        self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
+    ) -> dict[str, float]:
+        """Seconds of each algorithm, with its best options.
+
+        Parameters
+        ----------
+        n_ranks : int
+            P.
+        size : int
+            N.
+        entries : float
+            k, entries a rank.
+        dtype : numpy dtype
+        """
+        seconds: dict[str, float] = {}
+        for choice in self.choices(Problem(n_ranks, size, entries, dtype)):
+            seconds.setdefault(choice.algorithm, choice.seconds)
+        return {algorithm: seconds[algorithm] for algorithm in ALGORITHMS}
+
+
+def _options(algorithm: str, n_ranks: int) -> list[dict[str, Any]]:
+    if algorithm == "dsar-early-switching":
+        sizes = [1 << t for t in range(1, n_ranks.bit_length() - 1)]  # all of them is dsar-split
+        return [{"group": size} for size in sizes] or [{}]
+    if algorithm == "butterfly" and n_ranks > 1:
+        return [{"degrees": degrees} for degrees in factorizations(n_ranks)[:_MOST_LAYERINGS]]
+    return [{}]
+
+
+class _Walk:
+    """Goes through the steps with what a rank expects to hold: a range of n indices."""
+
+    def __init__(self, model: CostModel, problem: Problem) -> None:
+        self.model, self.problem = model, problem
+        self.item = np.dtype(problem.dtype).itemsize
+        self.pair = self.item + index_type(problem.size).itemsize
+        self.switch = model.switch_density(problem.size, problem.dtype)
+        self.n = float(problem.size)
+        self.n_combined = 1.0  # ranks whose vectors are in it
+        self.is_dense = False
+
+    def seconds(self, step: Step) -> float:
+        """Of the next step."""
+        price = getattr(self, "_" + step.kind.replace("-", "_"))
+        return price(step)
+
+    def _dense(self, step: Step) -> float:
+        entries = self._values(self.n)
+        fresh = 0.0 if self.is_dense else self.n * self.model.dense_element
+        self.is_dense = True
+        return fresh + entries * self.model.scattered_entry
+
+    def _split(self, step: Step) -> float:
+        part = self.n / step.degree
+        sent = (step.degree - 1) * self._bytes(part)
+        work = self._combining(part, step.degree)
+        self.n, self.n_combined = part, self.n_combined * step.degree
+        return self._step(step.degree - 1, sent, work)
+
+    def _join(self, step: Step) -> float:
+        size = self._bytes(self.n)
+        self.n *= step.degree
+        copying = step.degree * size * self.model.copied_byte
+        return self._step(step.degree - 1, (step.degree - 1) * size, copying)
+
+    def _swap(self, step: Step) -> float:
+        sent, work = self._bytes(self.n), self._combining(self.n, 2)
+        self.n_combined *= 2
+        return self._step(1, sent, work)
+
+    def _fold(self, step: Step) -> float:
+        sent, work = self._bytes(self.n), self._combining(self.n, 2)
+        self.n_combined *= self.problem.n_ranks / step.n_parts
+        return self._step(1, sent, work)
+
+    def _unfold(self, step: Step) -> float:
+        return self._step(1, self._bytes(self.n), 0.0)
+
+    def _ring_down(self, step: Step) -> float:
+        part = self.problem.size / step.n_parts
+        return self._step(1, part * self.item, part * self.model.dense_element)
+
+    def _ring_up(self, step: Step) -> float:
+        return self._step(1, self.problem.size / step.n_parts * self.item, 0.0)
+
+    def _unring(self, step: Step) -> float:
+        return self.problem.size * self.item * self.model.copied_byte
+
+    def _values(self, n: float) -> float:
+        """Values that a range of n indices holds now."""
+        entries = expected_union(n, self.problem.density, self.n_combined)
+        switched = self.n_combined > 1 and entries >= self.switch * n
+        return n if self.is_dense or switched else entries
+
+    def _bytes(self, n: float) -> float:
+        values = self._values(n)
+        return values * (self.item if values >= n else self.pair)
+
+    def _combining(self, n: float, degree: int) -> float:
+        """Seconds to combine `degree` ranges of n indices."""
+        values = self._values(n)
+        if values >= n:
+            return (degree - 1) * n * self.model.dense_element
+        if degree == 2:
+            return 2 * values * self.model.merged_entry
+        return degree * values * self.model.gathered_entry
+
+    def _step(self, messages: float, nbytes: float, work: float) -> float:
+        model = self.model
+        return model.round + messages * model.message + nbytes * model.byte + work

@@ -1,0 +1,222 @@
+"""Sparse allreduce: every rank gives a sparse vector, every rank gets the sum (min, max, or).
+
+    rank 0   ‥a‥‥b‥‥          ‥A‥cB‥d‥
+    rank 1   ‥a‥c‥‥‥‥   ───▶  ‥A‥cB‥d‥      entries travel, absent ones don't
+    rank 2   ‥‥‥‥b‥d‥          ‥A‥cB‥d‥
+
+Seed 004 ch. 3–4. First the ranks agree on what they hold (one small allreduce: size, type, number
+of entries), which also finds ranks that disagree before anything moves; then the steps of one
+algorithm run, chosen by the cost model unless named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .communicator import Communicator, PerRank
+from .cost_measurement import cost_model_of
+from .cost_model import CostModel, Problem
+from .exchange import PendingValues
+from .reduction import SUM, Reduction
+from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
+from .sparse_steps import Step, steps_of
+from .stream import Stream
+from .stream_inputs import stream_of
+
+
+def sparse_allreduce(
+    communicator: Communicator,
+    values: PerRank,
+    reduction: Reduction = SUM,
+    *,
+    algorithm: str = "auto",
+    group: int | None = None,
+    degrees: Sequence[int] | None = None,
+    model: CostModel | None = None,
+    switch_density: float | None = None,
+) -> PerRank:
+    """Combine one sparse vector a rank; every rank holds the result.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    values : PerRank
+        On each rank what `stream_of` takes: `sparse.COO` of any dimension, a numpy array or masked
+        array, (indices, values, size), or a `Stream`. Equal in shape and dtype. Not spent.
+    reduction : Reduction
+        `SUM`, `MIN`, `MAX`, `ANY`, or another with a neutral element; its `combine` a numpy ufunc
+        or a function that numba can compile.
+    algorithm : str
+        One of `sparse_steps.ALGORITHMS`, or "auto": the least predicted time.
+    group : int, optional
+        Of "dsar-early-switching".
+    degrees : sequence of int, optional
+        Of "butterfly".
+    model : CostModel, optional
+        Default: measured on the communicator once, and kept with it (`cost_model_of`).
+    switch_density : float, optional
+        Share of entries from which a range is dense. Default: the model's.
+
+    Returns
+    -------
+    PerRank of Stream
+        Equal to the bit on all ranks and transports. Entries that cancel stay, as zeros.
+
+    Raises
+    ------
+    InputError
+        For input that `stream_of` refuses, or ranks that disagree on shape or dtype; names them.
+        A lazy transport raises it when the result is asked for, unless the algorithm is "auto".
+    """
+    return post_sparse_allreduce(
+        communicator, values, reduction, algorithm=algorithm, group=group, degrees=degrees,
+        model=model, switch_density=switch_density,
+    ).collect()  # fmt: skip
+
+
+def post_sparse_allreduce(
+    communicator: Communicator,
+    values: PerRank,
+    reduction: Reduction = SUM,
+    *,
+    algorithm: str = "auto",
+    group: int | None = None,
+    degrees: Sequence[int] | None = None,
+    model: CostModel | None = None,
+    switch_density: float | None = None,
+) -> PendingAllreduce:
+    """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
+
+    Same parameters. Compute something else, then call `collect` on what this returns.
+    """
+    streams = communicator.map(stream_of, values, reduction=reduction)
+    descriptions = communicator.map(describe, streams)
+    agreed = communicator.fold(descriptions, agree, label="sparse allreduce: sizes")
+    if model is None and (algorithm == "auto" or switch_density is None):
+        model = cost_model_of(communicator)
+    if algorithm == "auto":
+        assert model is not None
+        best = model.best(_problem(communicator.n_ranks, agreed.result()))
+        algorithm, group, degrees = best.algorithm, best.group, best.degrees
+    steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
+    state = communicator.map(after_agreement, streams, agreed)
+    switch = _checked_switch(model if switch_density is None else switch_density)
+    pending = PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
+    pending.post_next()
+    return pending
+
+
+class PendingAllreduce:
+    """A sparse allreduce on its way; made by `post_sparse_allreduce`.
+
+    Attributes
+    ----------
+    algorithm : str
+        The one that runs.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        steps: Sequence[Step],
+        state: PerRank,
+        reduction: Reduction,
+        algorithm: str,
+        switch: CostModel | float,
+    ) -> None:
+        self.algorithm = algorithm
+        self._communicator = communicator
+        self._steps = list(steps)
+        self._state = state
+        self._reduction = reduction
+        self._switch = switch
+        self._posted: PendingValues | None = None
+        self._index = 0
+        self._collected = False
+
+    def collect(self) -> PerRank:
+        """The result, a `Stream` on each rank; once."""
+        if self._collected:
+            raise InputError("This sparse allreduce was collected before.")
+        self._collected = True
+        while self._posted is not None:
+            step = self._steps.pop(0)
+            self._state = self._communicator.collect_values(
+                self._posted,
+                self._state,
+                combine_step,
+                step=step,
+                reduction=self._reduction,
+                switch=self._switch,
+            )
+            self._posted = None
+            self.post_next()
+        return self._state
+
+    def post_next(self) -> None:
+        """Run what needs no messages, and send the messages of the step after."""
+        while self._steps and self._steps[0].kind in LOCAL_KINDS:
+            self._state = self._communicator.map(run_local, self._state, step=self._steps.pop(0))
+        if self._steps:
+            step = self._steps[0]
+            self._posted = self._communicator.post_values(
+                exchange_of(step, self._communicator.n_ranks),
+                self._state,
+                partial(pack_step, step=step),
+                label=self.algorithm,
+                index=self._index,
+            )
+            self._index += 1
+
+
+def describe(stream: Stream) -> NDArray[np.int64]:
+    """What the ranks must agree on, and the number of entries: 8 bytes each."""
+    return np.array([stream.n_entries, stream.values.dtype.num, *stream.shape], dtype=np.int64)
+
+
+def agree(descriptions: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Size, number of the dtype, sum of entries, most entries; InputError if ranks disagree."""
+    first = descriptions[0]
+    for rank, other in enumerate(descriptions):
+        if not np.array_equal(first[1:], other[1:]):
+            raise InputError(
+                f"Ranks 0 and {rank} disagree in a sparse allreduce: {_described(first)} against "
+                f"{_described(other)}."
+            )
+    entries = [int(description[0]) for description in descriptions]
+    size = math.prod(first[2:].tolist())
+    return np.array([size, first[1], sum(entries), max(entries)], dtype=np.int64)
+
+
+def after_agreement(stream: Stream, agreed: Any) -> Stream:
+    """The stream; here so that no rank sends before all agree."""
+    return stream
+
+
+def _described(description: NDArray[np.int64]) -> str:
+    return f"shape {tuple(description[2:].tolist())} of {_dtype(int(description[1]))}"
+
+
+def _dtype(number: int) -> np.dtype[Any]:
+    return next(np.dtype(code) for code in np.typecodes["All"] if np.dtype(code).num == number)
+
+
+def _problem(n_ranks: int, agreed: NDArray[np.int64]) -> Problem:
+    size, dtype, total, most = agreed.tolist()
+    return Problem(n_ranks, size, total / n_ranks, _dtype(dtype), most)
+
+
+def _checked_switch(switch: Any) -> CostModel | float:
+    if isinstance(switch, CostModel):
+        return switch
+    if not 0.0 < switch <= 1.0:  # NaN fails too
+        raise InputError(f"switch_density is a share, above 0 and at most 1; got {switch!r}.")
+    return float(switch)

@@ -1,0 +1,152 @@
+"""What a step of a sparse allreduce sends, and what a rank does with what it gets.
+
+Every message is (values, indices) of a sparse range, or (values,) of a dense one: the receiver
+knows the range from the step, and by the number of arrays which of the two it is. See
+`sparse_steps` for the kinds of steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from .cost_model import CostModel
+from .exchange import Exchange, Payload, ValueInbox
+from .reduction import Reduction
+from .sparse_steps import Step
+from .stream import Stream, combined, concatenated
+
+LOCAL_KINDS = ("dense", "unring")
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """A rank's state on a ring: its own vector, the range that travels, and the ones complete."""
+
+    own: Stream
+    travelling: Stream
+    blocks: tuple[Stream, ...] = ()
+
+    def copy(self) -> Ring:
+        """Itself, as it never changes."""
+        return self
+
+
+@cache
+def exchange_of(step: Step, n_ranks: int) -> Exchange:
+    """Who sends to whom in a step."""
+    n_parts = step.n_parts
+    if step.kind == "fold":
+        pairs = [(rank, rank - n_parts) for rank in range(n_parts, n_ranks)]
+    elif step.kind == "unfold":
+        pairs = [(rank - n_parts, rank) for rank in range(n_parts, n_ranks)]
+    elif step.kind == "swap":
+        pairs = [(rank, rank ^ step.span) for rank in range(n_parts)]
+    elif step.kind.startswith("ring"):
+        pairs = [(rank, (rank + 1) % n_parts) for rank in range(n_parts)]
+    else:
+        pairs = [(r, m) for r in range(n_parts) for m in _team(step, r) if m != r]
+    return Exchange.from_pairs(n_ranks, pairs)
+
+
+def pack_step(state: Stream | Ring, source: int, destination: int, step: Step) -> Payload:
+    """The message of a step from one rank to another."""
+    if isinstance(state, Ring):
+        return _payload(state.travelling)
+    if step.kind == "split":
+        return _payload(state.of_range(*_block(state.size, step, destination)))
+    if step.kind == "ring-down":  # the first round: the block that ends at this rank's predecessor
+        return _payload(state.of_range(*_block(state.size, step, source - 1)))
+    return _payload(state)
+
+
+def combine_step(
+    state: Stream | Ring,
+    inbox: ValueInbox,
+    *,
+    step: Step,
+    reduction: Reduction,
+    switch: CostModel | float,
+) -> Stream | Ring:
+    """The state after a step; of a rank that gets no message, unchanged.
+
+    `switch` is the density from which a range is dense, or the model that knows it.
+    """
+    if not inbox.sources:
+        return state
+    density = switch if isinstance(switch, float) else _density(switch, state)
+    if step.kind.startswith("ring"):
+        return _combine_ring(state, inbox, step, reduction, density)
+    assert isinstance(state, Stream)
+    if step.kind == "unfold":
+        return _received(state, inbox.payloads[0], 0, state.size)
+    if step.kind == "join":
+        ranges = [_block(state.size, step, source) for source in inbox.sources]
+        return concatenated(_in_rank_order(inbox, state, ranges), density)
+    lower, upper = state.lower, state.upper
+    if step.kind == "split":
+        lower, upper = _block(state.size, step, inbox.rank)
+    own = state.of_range(lower, upper)
+    ordered = _in_rank_order(inbox, own, [(lower, upper)] * len(inbox.sources))
+    return combined(ordered, reduction, density)
+
+
+def run_local(state: Stream | Ring, step: Step) -> Stream:
+    """A step without messages."""
+    if step.kind == "unring":
+        assert isinstance(state, Ring)
+        blocks = sorted(state.blocks, key=lambda block: (block.lower, block.upper))
+        return concatenated(blocks, 0.0)
+    assert isinstance(state, Stream)
+    return state.to_dense()
+
+
+def _density(model: CostModel, state: Stream | Ring) -> float:
+    stream = state.own if isinstance(state, Ring) else state
+    return model.switch_density(stream.size, stream.values.dtype)
+
+
+def _combine_ring(
+    state: Stream | Ring, inbox: ValueInbox, step: Step, reduction: Reduction, density: float
+) -> Ring:
+    own = state.own if isinstance(state, Ring) else state
+    if step.kind == "ring-down":
+        lower, upper = _block(own.size, step, inbox.rank - step.degree - 2)
+        arrived = _received(own, inbox.payloads[0], lower, upper)
+        travelling = combined([arrived, own.of_range(lower, upper)], reduction, density)
+        return Ring(own, travelling)
+    held = state.travelling if isinstance(state, Ring) else state
+    blocks = state.blocks if isinstance(state, Ring) and state.blocks else (held,)
+    lower, upper = _block(own.size, step, inbox.rank - step.degree - 1)
+    arrived = _received(own, inbox.payloads[0], lower, upper)
+    return Ring(own, arrived, (*blocks, arrived))
+
+
+def _team(step: Step, rank: int) -> list[int]:
+    """Ranks that cut, or join, the same range."""
+    reach = step.span * step.degree
+    first = rank // reach * reach + rank % step.span
+    return [first + member * step.span for member in range(step.degree)]
+
+
+def _block(size: int, step: Step, rank: int) -> tuple[int, int]:
+    """The range that a rank holds when it holds `step.span` of the parts."""
+    first = (rank % step.n_parts) // step.span * step.span
+    return size * first // step.n_parts, size * (first + step.span) // step.n_parts
+
+
+def _payload(stream: Stream) -> Payload:
+    return (stream.values,) if stream.indices is None else (stream.values, stream.indices)
+
+
+def _received(like: Stream, payload: Payload, lower: int, upper: int) -> Stream:
+    indices = payload[1] if len(payload) == 2 else None
+    return like.replaced(payload[0], indices, lower, upper)
+
+
+def _in_rank_order(inbox: ValueInbox, own: Stream, ranges: list[tuple[int, int]]) -> list[Stream]:
+    """What arrived and the rank's own, by rising rank."""
+    streams = {inbox.rank: own}
+    for source, payload, (lower, upper) in zip(inbox.sources, inbox.payloads, ranges, strict=True):
+        streams[source] = _received(own, payload, lower, upper)
+    return [streams[rank] for rank in sorted(streams)]

@@ -1,0 +1,193 @@
+"""Every sparse allreduce as a list of steps: one nested butterfly, cut and joined in layers.
+
+    ranks 0 … 7, N cut into 8 ranges          down, degrees 4 · 2       up, degrees 2 · 2 · 2
+
+    split   down by degree d: teams of d ranks that hold the same range cut it into d parts, each
+            sends part j to its member j, and combines what it gets in rank order
+    join    up by degree d: the same teams send each other what they have, and concatenate
+    swap    partners at distance 1, 2, 4, … exchange all they have, and combine
+    ring    P − 1 rounds, each to the next neighbour
+    fold    ranks beyond the largest power of two give theirs to a partner first, and get the
+            result last (seed 004 §3.1.4)
+
+    ssar-recursive-doubling         swap 1, 2, … Q/2                               fig. 3.9
+    ssar-split-allgather            split Q, join 2 · 2 · …                        fig. 3.11
+    dsar-split-allgather-doubling   split Q, dense, join 2 · 2 · …                 §3.3.4
+    dsar-split-allgather-ring       split P, dense, ring                           §3.3.4
+    dsar-early-switching            split g, dense, split 2 · …, join 2 · 2 · …    fig. 3.12
+    dense-recursive-doubling        dense, swap 1, 2, …                            §3.3.1
+    dense-rabenseifner              dense, split 2 · 2 · …, join 2 · 2 · …         fig. 3.8
+    dense-ring                      dense, ring down, ring up                      fig. 3.7
+    butterfly                       split d1 · d2 · …, join … · d2 · d1            Kylix, §1.1
+
+Q is the largest power of two within P, the number of ranks. The same list is run on a
+communicator (`sparse_allreduce`) and priced (`cost_model`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daskpart.errors import InputError
+
+ALGORITHMS = (
+    "ssar-recursive-doubling",
+    "ssar-split-allgather",
+    "dsar-split-allgather-doubling",
+    "dsar-split-allgather-ring",
+    "dsar-early-switching",
+    "dense-recursive-doubling",
+    "dense-rabenseifner",
+    "dense-ring",
+    "butterfly",
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step on all ranks.
+
+    Attributes
+    ----------
+    kind : str
+        "split", "join", "swap", "fold", "unfold", "ring-down", "ring-up" exchange messages;
+        "dense" and "unring" are local.
+    n_parts : int
+        Ranks that take part, and ranges that the vector is cut into.
+    degree : int
+        Size of a team; of a ring step, its number.
+    span : int
+        Ranges that a rank holds: after a split, before a join; of a swap, the distance.
+    """
+
+    kind: str
+    n_parts: int
+    degree: int = 1
+    span: int = 1
+
+
+def steps_of(
+    algorithm: str, n_ranks: int, group: int | None = None, degrees: Sequence[int] | None = None
+) -> list[Step]:
+    """The steps of an algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        One of `ALGORITHMS`.
+    n_ranks : int
+    group : int, optional
+        For "dsar-early-switching": ranks of a group, a power of two; default 8, or what fits.
+    degrees : sequence of int, optional
+        For "butterfly": degrees of the layers, whose product is `n_ranks`; default: its prime
+        factors, largest first.
+
+    Raises
+    ------
+    InputError
+        For an unknown algorithm, or a group or degrees that do not fit.
+    """
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm={algorithm!r}; allowed are auto, {', '.join(ALGORITHMS)}.")
+    if group is not None and algorithm != "dsar-early-switching":
+        raise InputError(f"group={group!r} is for dsar-early-switching, not for {algorithm}.")
+    if degrees is not None and algorithm != "butterfly":
+        raise InputError(f"degrees={degrees!r} are for butterfly, not for {algorithm}.")
+    core = 1 << (n_ranks.bit_length() - 1)
+    start = [Step("dense", core)] if algorithm.startswith("dense") else []
+    if algorithm == "butterfly":
+        layers = _checked_degrees(n_ranks, degrees)
+        return _splits(n_ranks, layers) + _joins(n_ranks, layers)
+    if algorithm == "dense-ring":
+        return start + _ring(n_ranks, "ring-down") + _ring(n_ranks, "ring-up") + _unring(n_ranks)
+    if algorithm == "dsar-split-allgather-ring":
+        split = [*_splits(n_ranks, [n_ranks]), Step("dense", n_ranks)]
+        return split + _ring(n_ranks, "ring-up") + _unring(n_ranks)
+    steps = start + _core_steps(algorithm, core, _checked_group(core, group))
+    if core == n_ranks:
+        return steps
+    return [*start, Step("fold", core), *steps[len(start) :], Step("unfold", core)]
+
+
+def factorizations(number: int) -> list[tuple[int, ...]]:
+    """All ordered ways to write a number as a product of factors of 2 and more."""
+    if number == 1:
+        return [()]
+    return [
+        (first, *rest)
+        for first in range(2, number + 1)
+        if number % first == 0
+        for rest in factorizations(number // first)
+    ]
+
+
+def _core_steps(algorithm: str, core: int, group: int) -> list[Step]:
+    twos = [2] * (core.bit_length() - 1)
+    if algorithm.endswith("recursive-doubling"):
+        return [Step("swap", core, 2, 1 << t) for t in range(len(twos))]
+    if algorithm == "dense-rabenseifner":
+        return _splits(core, twos) + _joins(core, twos)
+    if algorithm == "dsar-early-switching":
+        splits = _splits(core, [group, *[2] * ((core // group).bit_length() - 1)])
+        return [*splits[:1], Step("dense", core), *splits[1:], *_joins(core, twos)]
+    dense = [Step("dense", core)] if algorithm.startswith("dsar") else []
+    return _splits(core, [core]) + dense + _joins(core, twos)
+
+
+def _splits(n_parts: int, degrees: Sequence[int]) -> list[Step]:
+    steps, span = [], n_parts
+    for degree in degrees:
+        span //= degree
+        if degree > 1:
+            steps.append(Step("split", n_parts, degree, span))
+    return steps
+
+
+def _joins(n_parts: int, degrees: Sequence[int]) -> list[Step]:
+    return [
+        Step("join", n_parts, step.degree, step.span)
+        for step in reversed(_splits(n_parts, degrees))
+    ]
+
+
+def _ring(n_ranks: int, kind: str) -> list[Step]:
+    return [Step(kind, n_ranks, number) for number in range(n_ranks - 1)]
+
+
+def _unring(n_ranks: int) -> list[Step]:
+    return [Step("unring", n_ranks)] if n_ranks > 1 else []
+
+
+def _checked_group(core: int, group: int | None) -> int:
+    if group is None:
+        return min(8, core)
+    if isinstance(group, bool) or group not in [1 << t for t in range(1, core.bit_length())]:
+        raise InputError(
+            f"group={group!r}; allowed are powers of two from 2 to {core}, the largest one within "
+            "the number of ranks."
+        )
+    return group
+
+
+def _checked_degrees(n_ranks: int, degrees: Sequence[int] | None) -> list[int]:
+    if degrees is None:
+        return sorted(_prime_factors(n_ranks), reverse=True)
+    layers = list(degrees)
+    if any(isinstance(d, bool) or d < 2 for d in layers) or math.prod(layers) != n_ranks:
+        raise InputError(
+            f"degrees={layers}: their product must be the number of ranks, {n_ranks}, each at "
+            "least 2."
+        )
+    return layers
+
+
+def _prime_factors(number: int) -> list[int]:
+    factors, divisor = [], 2
+    while number > 1:
+        while number % divisor == 0:
+            factors.append(divisor)
+            number //= divisor
+        divisor += 1
+    return factors

@@ -1,0 +1,143 @@
+"""The cost model: union sizes, prices that follow the steps, choices that follow the constants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from daskpart.collectives import GraphCommunicator, LocalCommunicator
+from daskpart.collectives.cost_measurement import cost_model_of
+from daskpart.collectives.cost_model import CostModel, Problem, expected_union
+from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from daskpart.collectives.sparse_steps import ALGORITHMS, steps_of
+from daskpart.errors import InputError
+
+NOTHING = CostModel(*[0.0] * 8)
+TYPICAL = CostModel(
+    round=1e-5, message=2e-6, byte=1e-9, merged_entry=3e-9, gathered_entry=4e-9,
+    scattered_entry=2e-9, dense_element=3e-10, copied_byte=1e-10,
+)  # fmt: skip
+
+
+def random_vectors(n_ranks, size, k, seed=0):
+    random = np.random.default_rng(seed)
+    return [
+        (np.sort(random.choice(size, k, replace=False)), random.standard_normal(k), size)
+        for _ in range(n_ranks)
+    ]
+
+
+@pytest.mark.parametrize(("size", "k", "n_ranks"), [(512, 16, 8), (5000, 50, 30), (64, 64, 3)])
+def test_union_is_the_closed_form_and_what_samples_show(size, k, n_ranks):
+    found = expected_union(size, k / size, n_ranks)
+    series = sum(
+        (-1) ** (i - 1) * math.comb(n_ranks, i) * (k / size) ** i for i in range(1, n_ranks + 1)
+    )
+    assert found == pytest.approx(size * series, rel=1e-6)
+    sampled = [
+        len(set(np.concatenate([v[0] for v in random_vectors(n_ranks, size, k, seed)]).tolist()))
+        for seed in range(30)
+    ]
+    assert found == pytest.approx(np.mean(sampled), rel=0.05)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("n_ranks", [2, 8, 6])
+def test_messages_and_bytes_are_those_that_travel(algorithm, n_ranks):
+    """With only α, or only β, the prediction is a count: of the busiest rank, in expectation."""
+    size, k = 40_000, 900
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        values = communicator.values(random_vectors(n_ranks, size, k))
+        sparse_allreduce(communicator, values, algorithm=algorithm, switch_density=0.8)
+        counted = communicator.counters.of(algorithm)
+    problem, steps = Problem(n_ranks, size, k, "f8"), steps_of(algorithm, n_ranks)
+    messages = replace(NOTHING, message=1.0).seconds_of(problem, steps)
+    nbytes = replace(NOTHING, byte=1.0).seconds_of(problem, steps)
+    if n_ranks == 6:  # folded: no rank takes part in every step
+        assert messages >= counted["messages_sent"].max()
+        assert nbytes >= 0.9 * counted["bytes_sent"].max()
+    else:
+        assert messages == counted["messages_sent"].max()
+        assert nbytes == pytest.approx(counted["bytes_sent"].max(), rel=0.05)
+
+
+def test_choices_follow_the_constants():
+    latency = replace(TYPICAL, message=1.0, round=1.0)
+    assert latency.best(Problem(8, 10**6, 10**3)).algorithm.endswith("recursive-doubling")
+    bandwidth = replace(TYPICAL, message=0.0, round=0.0, byte=1.0)
+    few = bandwidth.best(Problem(8, 10**6, 10))  # (P - 1) k against P k of table 3.1
+    assert few.algorithm == "ssar-recursive-doubling"
+    many = bandwidth.best(Problem(8, 10**6, 10**5))
+    assert many.algorithm in ("ssar-split-allgather", "butterfly")
+    dense = bandwidth.best(Problem(8, 10**6, 9 * 10**5))
+    assert dense.algorithm.startswith(("dense", "dsar", "butterfly", "ssar-split"))
+    layered = replace(TYPICAL, message=1e-4, round=0.0).best(Problem(12, 10**6, 10**5))
+    assert layered.algorithm == "butterfly" and math.prod(layered.degrees) == 12
+    assert len(layered.degrees) > 1
+
+
+def test_predict_gives_every_algorithm_its_best_options():
+    seconds = TYPICAL.predict(64, 10**6, 10**4)
+    assert list(seconds) == list(ALGORITHMS)
+    assert all(value > 0 for value in seconds.values())
+    best = TYPICAL.best(Problem(64, 10**6, 10**4))
+    assert best.seconds == min(seconds.values()) == seconds[best.algorithm]
+    assert TYPICAL.predict(512, 10**7, 10**4)["dense-ring"] > seconds["dense-ring"]
+    assert TYPICAL.predict(1, 10, 3)["butterfly"] == 0
+
+
+def test_switch_density_is_between_bytes_and_work():
+    """δ of §3.3.2 where bytes are all that counts; a few percent where combining is."""
+    bytes_only = replace(NOTHING, byte=1.0)
+    assert bytes_only.switch_density(10**6, "f4") == pytest.approx(0.5)
+    assert bytes_only.switch_density(1000, "f8") == pytest.approx(0.8)
+    work_only = replace(NOTHING, merged_entry=16.0, dense_element=1.0)
+    assert work_only.switch_density(10**6, "f4") == pytest.approx(1 / 16)
+    assert 1 / 16 < TYPICAL.switch_density(10**6, "f4") < 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((0, 10, 1), "n_ranks must be at least 1"),
+        ((2, -1, 0), "size must be at least 0"),
+        ((2, 10, math.nan), "entries must be at least 0 and finite, got nan"),
+        ((2, 10, 11), "11 entries do not fit a vector of size 10"),
+    ],
+)
+def test_bad_problems(given, message):
+    with pytest.raises(InputError, match=message):
+        TYPICAL.predict(*given)
+
+
+@pytest.mark.parametrize("scheduler", [None, "threads"])
+def test_constants_are_measured_once_and_choose(scheduler):
+    make = LocalCommunicator if scheduler is None else GraphCommunicator
+    options = {} if scheduler is None else {"scheduler": scheduler}
+    with make(4, **options) as communicator:
+        model = cost_model_of(communicator)
+        assert cost_model_of(communicator) is model
+        assert all(0 <= value < 1 for value in asdict(model).values())
+        assert model.merged_entry > model.dense_element > 0
+        assert 0 < model.switch_density(10**6, "f4") <= 0.5
+        vectors = random_vectors(4, 500, 20)
+        pending = post_sparse_allreduce(communicator, communicator.values(vectors))
+        assert pending.algorithm == model.best(Problem(4, 500, 20, "f8")).algorithm
+        stream = communicator.gather(pending.collect())[0]
+    expected = np.zeros(500)
+    for indices, values, _ in vectors:
+        expected[indices] += values
+    np.testing.assert_allclose(stream.to_numpy(), expected, atol=1e-12)
+
+
+def test_auto_takes_the_given_model():
+    vectors = random_vectors(8, 4000, 40)
+    with LocalCommunicator(8, sequential=True) as communicator:
+        values = communicator.values(vectors)
+        for model in (replace(TYPICAL, message=1.0, round=1.0), replace(TYPICAL, byte=1.0)):
+            pending = post_sparse_allreduce(communicator, values, model=model)
+            assert pending.algorithm == model.best(Problem(8, 4000, 40, "f8")).algorithm
+            pending.collect()

@@ -1,0 +1,246 @@
+"""Every algorithm gives what a serial sum gives, the same bits everywhere, within table 3.1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator
+from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from daskpart.collectives.sparse_steps import ALGORITHMS, factorizations
+from daskpart.errors import InputError
+
+SIZE = 2000
+SWITCH = 0.1
+ONE_OF_EACH_KIND = ("ssar-recursive-doubling", "dsar-split-allgather-ring", "butterfly")
+COUNTS = ("messages_sent", "rows_sent", "rows_received", "bytes_sent", "bytes_received")
+
+
+def unequal_vectors(n_ranks, size=SIZE, seed=0):
+    """Very unequal numbers of entries, one rank without any, values of very unequal size."""
+    random = np.random.default_rng(seed)
+    vectors = []
+    for rank in range(n_ranks):
+        n = 0 if rank == 1 else int(size * 0.4 ** (rank % 5 + 1))
+        indices = np.sort(random.choice(size, n, replace=False))
+        values = random.standard_normal(n) * 10.0 ** random.integers(-6, 7, n)
+        vectors.append((indices, values, size))
+    return vectors
+
+
+def serial_sum(vectors, size=SIZE):
+    total = np.zeros(size)
+    for indices, values, _ in vectors:
+        total[indices] += values
+    return total
+
+
+def run(communicator, vectors, **options):
+    """The streams of all ranks, and what was counted."""
+    options.setdefault("switch_density", SWITCH)
+    communicator.counters.reset()
+    result = sparse_allreduce(communicator, communicator.values(vectors), **options)
+    streams = communicator.gather(result)
+    counted = communicator.counters.of(options["algorithm"])
+    return streams, {name: counted[name].tolist() for name in COUNTS}
+
+
+def bits(stream):
+    return stream.values.tobytes(), None if stream.is_dense else stream.indices.tobytes()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks, request):
+    in_processes = "processes" in request.node.name
+    vectors = unequal_vectors(n_ranks)
+    expected = serial_sum(vectors)
+    communicator = make_communicator(n_ranks)
+    with LocalCommunicator(n_ranks, sequential=True) as simulator:
+        for algorithm in ONE_OF_EACH_KIND if in_processes else ALGORITHMS:
+            streams, counts = run(communicator, vectors, algorithm=algorithm)
+            np.testing.assert_allclose(streams[0].to_numpy(), expected, rtol=1e-9, atol=1e-9)
+            assert len({bits(stream) for stream in streams}) == 1, algorithm
+            reference, reference_counts = run(simulator, vectors, algorithm=algorithm)
+            assert bits(reference[0]) == bits(streams[0]), algorithm
+            assert counts == reference_counts, algorithm
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 13), st.sampled_from(ALGORITHMS), st.integers(0, 60), st.floats(0.01, 1.0),
+    st.integers(0, 10**6),
+)  # fmt: skip
+def test_any_number_of_ranks_any_size(n_ranks, algorithm, size, switch, seed):
+    """Integers, so that equal means equal; sizes below the number of ranks, all-empty ranks."""
+    random = np.random.default_rng(seed)
+    vectors = random.integers(-9, 9, (n_ranks, size))
+    vectors[random.random(vectors.shape) < random.choice([0.0, 0.5, 0.95, 1.0])] = 0
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        streams, _ = run(communicator, list(vectors), algorithm=algorithm, switch_density=switch)
+    for stream in streams:
+        assert stream.values.dtype == vectors.dtype
+        np.testing.assert_array_equal(stream.to_numpy(), vectors.sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("reduction", "dtype"), [(SUM, "f4"), (MIN, "f8"), (MAX, "i8"), (ANY, "?")]
+)
+def test_reductions_and_types(reduction, dtype):
+    random = np.random.default_rng(5)
+    neutral = np.asarray(reduction.identity_of(np.dtype(dtype))).astype(dtype)
+    vectors = random.integers(-5, 6, (5, 300)).astype(dtype)
+    vectors[random.random(vectors.shape) < 0.8] = neutral
+    with LocalCommunicator(5) as communicator:
+        for algorithm in ALGORITHMS:
+            streams, _ = run(communicator, list(vectors), algorithm=algorithm, reduction=reduction)
+            found = streams[4].to_numpy()
+            assert found.dtype == np.dtype(dtype)
+            np.testing.assert_array_equal(found, reduction.combine.reduce(vectors, axis=0))
+
+
+def test_n_dimensional_input_comes_back_in_shape():
+    random = np.random.default_rng(0)
+    arrays = [sparse.random((6, 7, 8), 0.1, random_state=random) for _ in range(3)]
+    with LocalCommunicator(3) as communicator:
+        streams, _ = run(communicator, arrays, algorithm="butterfly")
+    expected = sum(array.todense() for array in arrays)
+    np.testing.assert_allclose(streams[1].to_coo().todense(), expected)
+    assert streams[1].to_coo().shape == streams[1].to_numpy().shape == (6, 7, 8)
+
+
+def disjoint(n_ranks, k, size):
+    """K = kP, and every rank has as much in every range."""
+    step = size // (n_ranks * k)
+    places = [np.arange(k) * n_ranks * step + rank * step for rank in range(n_ranks)]
+    return [(place, np.ones(k), size) for place in places]
+
+
+def identical(n_ranks, k, size):
+    """K = k."""
+    return [(np.arange(k) * (size // k), np.ones(k), size)] * n_ranks
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4, 8, 16])
+def test_messages_and_volumes_of_table_3_1(n_ranks):
+    """Rows sent by the busiest rank, at both ends of the overlap; entries as the thesis counts."""
+    k, size, p, log = 64, 2**14, n_ranks, int(math.log2(n_ranks))
+    bounds = {  # messages, rows if the entries coincide, rows if none do
+        "ssar-recursive-doubling": (log, log * k, (p - 1) * k),
+        "ssar-split-allgather": (p - 1 + log, 2 * k * (p - 1) / p, k * (p - 1) / p + (p - 1) * k),
+        "dsar-split-allgather-doubling": (p - 1 + log, *[(k + size) * (p - 1) / p] * 2),
+        "dsar-split-allgather-ring": (2 * (p - 1), *[(k + size) * (p - 1) / p] * 2),
+        "dense-rabenseifner": (2 * log, *[2 * size * (p - 1) / p] * 2),
+        "dense-ring": (2 * (p - 1), *[2 * size * (p - 1) / p] * 2),
+        "dense-recursive-doubling": (log, *[log * size] * 2),
+    }
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        for algorithm, (messages, *rows) in bounds.items():
+            for make, most in zip((identical, disjoint), rows, strict=True):
+                vectors = make(n_ranks, k, size)
+                streams, counts = run(
+                    communicator, vectors, algorithm=algorithm, switch_density=0.6
+                )
+                np.testing.assert_array_equal(streams[0].to_numpy(), serial_sum(vectors, size))
+                assert counts["messages_sent"] == [messages] * n_ranks, algorithm
+                assert counts["rows_sent"] == [most] * n_ranks, (algorithm, make)
+        assert 2 * (k + size) * (p - 1) / p >= bounds["dense-ring"][1]  # lemma 3.3
+
+
+def test_early_switching_sends_less_than_a_split_of_all_in_messages():
+    """g - 1 + log2(P/g) + log2 P messages; dense from the group on."""
+    vectors = unequal_vectors(16)
+    with LocalCommunicator(16, sequential=True) as communicator:
+        for group in (2, 4, 8, 16):
+            _, counts = run(communicator, vectors, algorithm="dsar-early-switching", group=group)
+            assert counts["messages_sent"] == [group - 1 + int(math.log2(16 // group)) + 4] * 16
+            labels = [r.label for r in communicator.counters.rounds]
+            assert labels.count("dsar-early-switching") == 1 + int(math.log2(16 // group)) + 4
+
+
+def test_every_layering_of_the_butterfly():
+    vectors = unequal_vectors(12)
+    with LocalCommunicator(12, sequential=True) as communicator:
+        for degrees in factorizations(12):
+            streams, counts = run(communicator, vectors, algorithm="butterfly", degrees=degrees)
+            np.testing.assert_allclose(streams[7].to_numpy(), serial_sum(vectors), atol=1e-9)
+            assert counts["messages_sent"] == [2 * sum(d - 1 for d in degrees)] * 12
+
+
+def test_the_sizes_are_agreed_on_first():
+    """Two small messages a rank, before the first entry moves."""
+    with LocalCommunicator(4, sequential=True) as communicator:
+        run(communicator, unequal_vectors(4), algorithm="ssar-split-allgather")
+        labels = [record.label for record in communicator.counters.rounds]
+        assert labels[:2] == ["sparse allreduce: sizes"] * 2
+        assert set(labels[2:]) == {"ssar-split-allgather"}
+
+
+def double(value):
+    return 2 * value
+
+
+def test_computing_goes_on_between_post_and_collect(make_communicator):
+    communicator = make_communicator(4)
+    vectors = unequal_vectors(4)
+    pending = post_sparse_allreduce(
+        communicator, communicator.values(vectors), algorithm="butterfly", switch_density=SWITCH
+    )
+    assert pending.algorithm == "butterfly"
+    doubled = communicator.map(double, communicator.values([1, 2, 3, 4]))
+    result = pending.collect()
+    assert communicator.gather(doubled) == [2, 4, 6, 8]
+    stream = communicator.gather(result)[3]
+    np.testing.assert_allclose(stream.to_numpy(), serial_sum(vectors), atol=1e-9)
+    with pytest.raises(InputError, match="collected before"):
+        pending.collect()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((np.array([1]), np.ones(1), SIZE + 1), r"Ranks 0 and 2 disagree.*\(2000,\).*\(2001,\)"),
+        ((np.array([1]), np.ones(1, np.float32), SIZE), "Ranks 0 and 2.*float64.*float32"),
+        (np.zeros((SIZE, 1)), r"Ranks 0 and 2 disagree.*\(2000,\).*\(2000, 1\)"),
+        ((np.array([5, 3]), np.ones(2), SIZE), "3 comes after 5"),
+        ((np.array([5, 5]), np.ones(2), SIZE), "5 comes twice"),
+    ],
+)
+def test_ranks_that_disagree_are_named(make_communicator, change, message):
+    communicator = make_communicator(4)
+    vectors = unequal_vectors(4)
+    vectors[2] = change
+    with pytest.raises(InputError, match=message) as caught:
+        communicator.gather(
+            sparse_allreduce(
+                communicator, communicator.values(vectors), algorithm="ssar-split-allgather",
+                switch_density=SWITCH,
+            )
+        )  # fmt: skip
+    if "comes" in message:
+        assert "on rank 2" in "".join(caught.value.__notes__)
+    assert "ssar-split-allgather" not in communicator.counters.labels  # nothing half-applied
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "fastest"}, "algorithm='fastest'; allowed are auto, ssar-rec"),
+        ({"algorithm": "butterfly", "degrees": (2, 3)}, "product must be the number of ranks, 4"),
+        ({"algorithm": "butterfly", "degrees": (4, 1)}, "at least 2"),
+        ({"algorithm": "dsar-early-switching", "group": 3}, "powers of two from 2 to 4"),
+        ({"algorithm": "dense-ring", "group": 2}, "group=2 is for dsar-early-switching"),
+        ({"algorithm": "dense-ring", "degrees": (4,)}, "are for butterfly"),
+        ({"algorithm": "dense-ring", "switch_density": 0.0}, "share, above 0 and at most 1"),
+        ({"algorithm": "dense-ring", "switch_density": math.nan}, "got nan"),
+    ],
+)
+def test_bad_options(options, message):
+    with LocalCommunicator(4, sequential=True) as communicator:
+        values = communicator.values(unequal_vectors(4))
+        with pytest.raises(InputError, match=message):
+            sparse_allreduce(communicator, values, **{"switch_density": SWITCH, **options})
