@@ -18,6 +18,7 @@ than in lock-step.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,24 +152,26 @@ class Simulation:
             rounds.append([f"{hidden} more", "", "", "", ""])
         return per_rank, rounds
 
-    def _heading(self) -> str:
-        return (
-            f"{self.name}: {self.n_ranks} ranks, {self.n_rounds} round(s), "
+    def _heading(self) -> list[str]:
+        return [
+            f"{self.name}: {self.n_ranks} ranks, {self.n_rounds} round(s)",
             f"{self.seconds:.3g} s in lock-step, {self.seconds_of_rank.max():.3g} s without "
-            f"(α {self.alpha:g} s, β {self.beta:g} s/byte, {self.row_bytes:g} bytes a row); "
+            f"(α {self.alpha:g} s, β {self.beta:g} s/byte, {self.row_bytes:g} bytes a row)",
             f"concurrent volume {self.concurrent_volume} rows, "
-            f"at most {int(self.forward_rows.max())} rows forwarded by a rank"
-        )
+            f"at most {int(self.forward_rows.max())} rows only forwarded by a rank",
+        ]
 
     def __repr__(self) -> str:
-        lines = [f"Simulation of {self._heading()}"]
+        lines = ["Simulation of " + "\n  ".join(self._heading())]
         for table in self._tables():
             for head, *numbers in table:
-                lines.append(f"  {head:<18}" + "".join(f"{number:>16}" for number in numbers))
+                cells = "".join(f"{number:>16}" for number in numbers)
+                lines.append(f"  {head:<18}{cells}".rstrip())
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._heading()}</p>" + "".join(_html_table(t) for t in self._tables())
+        heading = "<br>".join(html.escape(line) for line in self._heading())
+        return f"<p>{heading}</p>" + "".join(_html_table(table) for table in self._tables())
 
 
 def simulate(

@@ -13,6 +13,7 @@ from daskpart.collectives import (
     alltoall,
     broadcast,
     embed,
+    hypercube_allreduce,
     reduce_scatter,
 )
 from daskpart.collectives.dense_plans import allgather_plan, alltoall_plan, broadcast_plan
@@ -157,6 +158,46 @@ def test_a_call_that_fails_leaves_the_collective_usable(make_communicator):
             communicator.gather(call(communicator, widths))
         rows = communicator.values([np.ones((2, 2))] * 2)
         assert len(communicator.gather(call(communicator, rows))) == 2
+
+
+# -- an algorithm text of a user's own ---
+
+
+def k_means(communicator, points, n_clusters, n_iterations):
+    """Lloyd's algorithm: each rank has its points, all have the centres."""
+    first = communicator.map(_first_points, points, n_clusters=n_clusters)
+    centres = broadcast(communicator, first)
+    for _ in range(n_iterations):
+        sums = communicator.map(_cluster_sums, points, centres)
+        centres = communicator.map(_means, hypercube_allreduce(communicator, sums), centres)
+        communicator.settle(centres)
+    return communicator.gather(centres)[0]
+
+
+def _first_points(points, *, n_clusters):
+    return points[:n_clusters].copy()
+
+
+def _cluster_sums(points, centres):
+    nearest = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    members = nearest == np.arange(len(centres))[:, None]
+    return np.column_stack((members @ points, members.sum(axis=1)))
+
+
+def _means(sums, centres):
+    return np.where(sums[:, -1:] > 0, sums[:, :-1] / np.maximum(sums[:, -1:], 1), centres)
+
+
+def test_k_means_is_a_short_text(make_communicator):
+    random = np.random.default_rng(0)
+    points = random.normal(size=(60, 2)) + 8 * random.integers(0, 3, (60, 1))
+    shares = np.split(points, [20, 30])
+    communicator = make_communicator(3)
+    found = k_means(communicator, communicator.values(shares), n_clusters=3, n_iterations=5)
+    expected = points[:3].copy()
+    for _ in range(5):
+        expected = _means(_cluster_sums(points, expected), expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 4, 7])

@@ -142,6 +142,7 @@ def test_it_prints():
         assert line in text
     assert found._repr_html_().count("<table>") == 2
     assert "MovieLens" in found._repr_html_()
+    assert "&lt;b&gt;" in simulate(plan, row_bytes=1, name="<b>")._repr_html_()
     assert repr(simulate(plan, row_bytes=1)).startswith("Simulation of expand: 8 ranks")
 
 
