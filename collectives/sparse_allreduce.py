@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
@@ -33,8 +34,8 @@ from .stream_inputs import stream_of
 
 
 def sparse_allreduce(
-    communicator: Communicator,
-    values: PerRank,
+    communicator: Any,
+    values: PerRank | None = None,
     reduction: Reduction = SUM,
     *,
     algorithm: str = "auto",
@@ -42,12 +43,14 @@ def sparse_allreduce(
     degrees: Sequence[int] | None = None,
     model: CostModel | None = None,
     switch_density: float | None = None,
-) -> PerRank:
+    expected_density: float = 0.01,
+) -> Any:
     """Combine one sparse vector a rank; every rank holds the result.
 
     Parameters
     ----------
-    communicator : Communicator
+    communicator : Communicator, or Dask array
+        A Dask array is one rank a block of its first axis, and `values` is left out.
     values : PerRank
         On each rank what `stream_of` takes: `sparse.COO` of any dimension, a numpy array or masked
         array, (indices, values, size), or a `Stream`. Equal in shape and dtype. Not spent.
@@ -64,18 +67,42 @@ def sparse_allreduce(
         Default: measured on the communicator once, and kept with it (`cost_model_of`).
     switch_density : float, optional
         Share of entries from which a range is dense. Default: the model's.
+    expected_density : float
+        Of a Dask array's blocks, for "auto": it is not computed to find out.
 
     Returns
     -------
-    PerRank of Stream
-        Equal to the bit on all ranks and transports. Entries that cancel stay, as zeros.
+    PerRank of Stream, or Dask array
+        Equal to the bit on all ranks and transports. Entries that cancel stay, as zeros. Of an
+        array: the same shape and chunks, every block the total; `sparse.COO`, or numpy if the
+        array's blocks are.
 
     Raises
     ------
     InputError
         For input that `stream_of` refuses, or ranks that disagree on shape or dtype; names them.
         A lazy transport raises it when the result is asked for, unless the algorithm is "auto".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daskpart.collectives import LocalCommunicator
+    >>> with LocalCommunicator(2) as communicator:
+    ...     pairs = communicator.values([([1], [2.0], 4), ([1, 3], [1.0, 5.0], 4)])
+    ...     total = sparse_allreduce(communicator, pairs, algorithm="butterfly", switch_density=1.0)
+    ...     print(communicator.gather(total)[0].to_numpy())
+    [0. 3. 0. 5.]
     """
+    if not isinstance(communicator, Communicator):
+        _require_array_alone(communicator, values)
+        from .sparse_arrays import allreduce_array
+
+        return allreduce_array(
+            communicator, reduction, algorithm, group, degrees, model, switch_density,
+            expected_density,
+        )  # fmt: skip
+    if values is None:
+        raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
     return post_sparse_allreduce(
         communicator, values, reduction, algorithm=algorithm, group=group, degrees=degrees,
         model=model, switch_density=switch_density,
@@ -175,6 +202,14 @@ class PendingAllreduce:
                 index=self._index,
             )
             self._index += 1
+
+
+def _require_array_alone(x: Any, values: Any) -> None:
+    if not is_dask_collection(x) or not hasattr(x, "chunks") or values is not None:
+        raise InputError(
+            "sparse_allreduce takes (communicator, values), or a Dask array alone; got "
+            f"{type(x).__name__} and {type(values).__name__}."
+        )
 
 
 def describe(stream: Stream) -> NDArray[np.int64]:

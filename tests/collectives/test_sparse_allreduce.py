@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import dask.array as da
 import numpy as np
 import pytest
 import sparse
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator
 from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from daskpart.collectives.sparse_steps import ALGORITHMS, factorizations
+from daskpart.collectives.transports import ledger
 from daskpart.errors import InputError
 
 SIZE = 2000
@@ -244,3 +246,55 @@ def test_bad_options(options, message):
         values = communicator.values(unequal_vectors(4))
         with pytest.raises(InputError, match=message):
             sparse_allreduce(communicator, values, **{"switch_density": SWITCH, **options})
+
+
+def array_of(vectors, as_sparse=True):
+    blocks = np.zeros((len(vectors), SIZE))
+    for row, (indices, values, _) in zip(blocks, vectors, strict=True):
+        row[indices] = values
+    x = da.from_array(blocks, chunks=(1, -1))
+    return x.map_blocks(sparse.COO.from_numpy) if as_sparse else x
+
+
+@pytest.mark.parametrize("algorithm", ["auto", *ONE_OF_EACH_KIND])
+@pytest.mark.parametrize("as_sparse", [True, False])
+def test_lazily_on_a_dask_array(algorithm, as_sparse):
+    vectors = unequal_vectors(5)
+    x = array_of(vectors, as_sparse)
+    total = sparse_allreduce(x, algorithm=algorithm, switch_density=SWITCH)
+    assert isinstance(total, da.Array)
+    assert (total.shape, total.chunks, total.dtype) == (x.shape, x.chunks, x.dtype)
+    assert isinstance(total._meta, sparse.COO if as_sparse else np.ndarray)
+    again = sparse_allreduce(x, algorithm=algorithm, switch_density=SWITCH)
+    assert again.name == total.name
+    for scheduler in ("threads", "synchronous"):
+        block = total.blocks[3].compute(scheduler=scheduler)
+        block = block.todense() if as_sparse else block
+        np.testing.assert_allclose(block[0], serial_sum(vectors), atol=1e-9)
+    mean = (total[0] / 5).sum().compute(scheduler="threads")
+    assert (mean.todense() if as_sparse else mean) == pytest.approx(
+        serial_sum(vectors).sum() / 5, rel=1e-6, abs=1e-6
+    )
+    assert not any(run.startswith(ledger.UNMEASURED) for run in ledger.open_runs())
+
+
+@pytest.mark.cluster
+def test_a_dask_array_on_a_cluster(client):
+    vectors = unequal_vectors(4)
+    total = sparse_allreduce(array_of(vectors), algorithm="butterfly", switch_density=SWITCH)
+    block = client.compute(total.blocks[2], sync=True)
+    np.testing.assert_allclose(block.todense()[0], serial_sum(vectors), atol=1e-9)
+
+
+def test_arrays_that_do_not_fit():
+    x = da.zeros((4, 6), chunks=(1, 3))
+    with pytest.raises(InputError, match=r"cut into \(4, 2\) blocks"):
+        sparse_allreduce(x)
+    with pytest.raises(InputError, match=r"chunks of the first axis are \(3, 1\)"):
+        sparse_allreduce(da.zeros((4, 6), chunks=(3, -1)))
+    with pytest.raises(InputError, match="expected_density is a share"):
+        sparse_allreduce(da.zeros((4, 6), chunks=(1, -1)), expected_density=2)
+    with pytest.raises(InputError, match="got list and NoneType"):
+        sparse_allreduce([1, 2])
+    with pytest.raises(InputError, match="needs the ranks' values"), LocalCommunicator(2) as ranks:
+        sparse_allreduce(ranks)

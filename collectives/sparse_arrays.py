@@ -1,0 +1,94 @@
+"""Sparse allreduce of a Dask array: lazy in, lazy out, the steps as a layer of its graph.
+
+    x, cut along its first axis        result, same shape and chunks
+    ┌ block 0 ┐                        ┌ total ┐
+    ├ block 1 ┤   sparse_allreduce     ├ total ┤     every block holds what all blocks
+    └ block 2 ┘   ───────────────▶     └ total ┘     combine to, as every rank would
+
+Nothing is computed, so the algorithm is chosen for a density that the caller expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+
+from daskpart._rank_tasks import Task, TaskRef
+from daskpart.errors import InputError
+
+from .cost_model import CostModel, Problem
+from .reduction import Reduction
+from .stream import Stream
+
+# of tasks on a Dask scheduler, where a message costs a thousand times what its first bytes do
+TASK_GRAPH = CostModel(
+    round=1e-3, message=1e-3, byte=2e-9, merged_entry=1e-8, gathered_entry=1.2e-8,
+    scattered_entry=5e-9, dense_element=1e-9, copied_byte=2e-10,
+)  # fmt: skip
+
+
+def allreduce_array(
+    x: da.Array,
+    reduction: Reduction,
+    algorithm: str,
+    group: int | None,
+    degrees: Sequence[int] | None,
+    model: CostModel | None,
+    switch_density: float | None,
+    expected_density: float,
+) -> da.Array:
+    """See `sparse_allreduce`."""
+    from .sparse_allreduce import sparse_allreduce
+    from .transports.graph_writer import GraphWriter
+
+    n_ranks = _checked_blocks(x)
+    if not 0 <= expected_density <= 1:
+        raise InputError(f"expected_density is a share from 0 to 1, got {expected_density!r}.")
+    model = model or TASK_GRAPH
+    if algorithm == "auto":
+        size = int(np.prod(x.shape)) // n_ranks
+        best = model.best(Problem(n_ranks, size, expected_density * size, x.dtype))
+        algorithm, group, degrees = best.algorithm, best.group, best.degrees
+    token = tokenize(x.name, reduction.name, algorithm, group, degrees, model, switch_density)
+    writer = GraphWriter(n_ranks, token)
+    last = (0,) * (x.ndim - 1)
+    streams = sparse_allreduce(
+        writer, writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)]), reduction,
+        algorithm=algorithm, group=group, degrees=degrees, model=model,
+        switch_density=switch_density,
+    )  # fmt: skip
+    tasks, keys = writer.written(streams)
+    name = f"sparse-allreduce-{token}"
+    as_block = _dense_block if isinstance(x._meta, np.ndarray) else _sparse_block
+    for rank, key in enumerate(keys):
+        block = (name, rank, *last)
+        tasks[block] = Task(block, as_block, TaskRef(key))
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[x])
+    return da.Array(graph, name, x.chunks, meta=x._meta)
+
+
+def _checked_blocks(x: da.Array) -> int:
+    if x.ndim == 0 or any(blocks != 1 for blocks in x.numblocks[1:]):
+        raise InputError(
+            "A rank's vector is one block of the first axis; this array is cut into "
+            f"{x.numblocks} blocks. Rechunk it: x.rechunk({{0: …, 1: -1}})."
+        )
+    if len(set(x.chunks[0])) != 1 or np.isnan(x.shape).any():
+        raise InputError(
+            f"Ranks disagree on shape: the chunks of the first axis are {x.chunks[0]}; they must "
+            "be known and equal."
+        )
+    return x.numblocks[0]
+
+
+def _sparse_block(stream: Stream) -> Any:
+    return stream.to_coo()
+
+
+def _dense_block(stream: Stream) -> Any:
+    return stream.to_numpy()

@@ -1,0 +1,252 @@
+"""TopK with error feedback: send the largest entries of a gradient, keep the rest for later.
+
+    gradient + residual    ‥3‥-7‥1‥‥2‥
+    sent (k = 2)           ‥3‥-7‥‥‥‥‥‥     a Stream, for a sparse allreduce
+    residual after         ‥‥‥‥‥‥1‥‥2‥     added to the next gradient: nothing is lost
+
+Seed 004 §2.4, algorithm 3. `TopK` sends exactly the k largest magnitudes, of the whole gradient or
+of every bucket; `ApproximateTopK` draws each entry by the probability of §2.4.1, so that k are sent
+in expectation and only two norms look at the whole vector. A gradient with at most k nonzeros is
+sent whole: then this is plain SGD, bit for bit.
+
+For any data-parallel trainer: each rank holds a `Feedback` and calls ``compress(gradient,
+feedback)``; on a communicator `topk_allreduce` does that and the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from daskpart.errors import InputError
+
+from .communicator import Communicator, PerRank
+from .reduction import SUM
+from .sparse_allreduce import sparse_allreduce
+from .stream import Stream
+from .stream_inputs import stream_of
+
+
+@dataclass(frozen=True, eq=False)
+class Feedback:
+    """What a rank has not sent yet.
+
+    Attributes
+    ----------
+    residual : float array of shape (size,)
+    rank : int
+        Ranks draw differently.
+    step : int
+        Gradients compressed so far; steps draw differently.
+    """
+
+    residual: NDArray[Any] = field(repr=False)
+    rank: int = 0
+    step: int = 0
+
+    @classmethod
+    def zeros(cls, size: int, dtype: DTypeLike = np.float32, rank: int = 0) -> Feedback:
+        """Of a rank that has sent everything."""
+        return cls(np.zeros(size, dtype), rank)
+
+
+class Compressor(Protocol):
+    """What `topk_allreduce` takes: `TopK`, `ApproximateTopK`, or your own.
+
+    ``compress(gradient, feedback)`` gives what to send, and the feedback after; it changes neither
+    argument.
+    """
+
+    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]: ...
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The k largest magnitudes, exactly.
+
+    Parameters
+    ----------
+    k : int
+        Entries sent; of each bucket if there are buckets. Among equal magnitudes the lower index
+        goes first.
+    bucket : int, optional
+        Length of a bucket (the last one may be shorter). Default: the whole gradient. Buckets
+        spread what is sent over the layers of a model.
+
+    Raises
+    ------
+    InputError
+        If k or bucket is not positive.
+    """
+
+    k: int
+    bucket: int | None = None
+
+    def __post_init__(self) -> None:
+        _require_count("k", self.k)
+        if self.bucket is not None:
+            _require_count("bucket", self.bucket)
+
+    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
+        """Gradient and residual added; the largest entries as a stream, the rest as residual."""
+        return _compressed(gradient, feedback, self.selected)
+
+    def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
+        """Indices of what is sent, rising; never a zero."""
+        length = self.bucket or max(len(values), 1)
+        parts = [
+            begin + _largest(values[begin : begin + length], self.k)
+            for begin in range(0, len(values), length)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class ApproximateTopK:
+    """Each entry by chance, the larger the likelier; k in expectation.
+
+    Parameters
+    ----------
+    k : int
+        Entries selected in expectation, where the gradient has more than k nonzeros. Selected
+        zeros have nothing to send.
+    random_state : int
+        With the rank and the step it fixes what is drawn.
+
+    Raises
+    ------
+    InputError
+        If k is not positive, or random_state no count.
+    """
+
+    k: int
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        _require_count("k", self.k)
+        _require_count("random_state", self.random_state, least=0)
+
+    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
+        """Gradient and residual added; what is drawn as a stream, the rest as residual."""
+        return _compressed(gradient, feedback, self.selected)
+
+    def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Of each entry (§2.4.1); their sum is k, or all nonzeros are certain if they are fewer."""
+        magnitudes = np.abs(values).astype(np.float64)
+        total, largest = magnitudes.sum(), magnitudes.max(initial=0.0)
+        if np.count_nonzero(magnitudes) <= self.k:
+            return (magnitudes > 0).astype(np.float64)
+        if self.k * largest <= total:
+            return self.k * magnitudes / total
+        # every entry is lifted by so much that the largest one is certain
+        lift = (self.k * largest - total) / (len(values) - self.k)
+        return np.minimum(self.k * (magnitudes + lift) / (total + len(values) * lift), 1.0)
+
+    def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
+        """Indices of what is drawn for the rank and step of the feedback, rising."""
+        rank, step = (0, 0) if feedback is None else (feedback.rank, feedback.step)
+        random = np.random.default_rng([self.random_state, rank, step])
+        return np.flatnonzero(random.random(len(values)) < self.probabilities(values))
+
+
+def topk_allreduce(
+    communicator: Communicator,
+    compressor: Compressor,
+    gradients: PerRank,
+    feedback: PerRank,
+    **options: Any,
+) -> tuple[PerRank, PerRank]:
+    """The sum over all ranks of what they send, on every rank, and what they kept.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    compressor : TopK, ApproximateTopK, or alike
+    gradients : PerRank
+        1-d float arrays, or what `stream_of` takes; of equal size and dtype. Not spent.
+    feedback : PerRank of Feedback
+        See `start_feedback`. Not spent.
+    **options
+        Of `sparse_allreduce`.
+
+    Returns
+    -------
+    total : PerRank of Stream
+    feedback : PerRank of Feedback
+        For the next step.
+    """
+    pairs = communicator.map(_compress, gradients, feedback, compressor=compressor)
+    total = sparse_allreduce(communicator, communicator.map(_first, pairs), SUM, **options)
+    return total, communicator.map(_second, pairs)
+
+
+def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.float32) -> PerRank:
+    """A `Feedback` a rank for gradients of a size, before the first step."""
+    ranks = communicator.values(list(range(communicator.n_ranks)))
+    return communicator.map(_zero_feedback, ranks, size=size, dtype=np.dtype(dtype))
+
+
+def _compressed(gradient: Any, feedback: Feedback, select: Any) -> tuple[Stream, Feedback]:
+    values = _added(gradient, feedback)
+    chosen = select(values, feedback)
+    sent = stream_of((chosen, values[chosen], len(values)))
+    values[chosen] = 0
+    return sent, Feedback(values, feedback.rank, feedback.step + 1)
+
+
+def _added(gradient: Any, feedback: Feedback) -> NDArray[Any]:
+    """Gradient plus residual, as a new array."""
+    stream = stream_of(gradient)
+    residual = feedback.residual
+    if stream.size != len(residual) or stream.values.dtype != residual.dtype:
+        raise InputError(
+            f"Rank {feedback.rank} has a gradient of size {stream.size} and dtype "
+            f"{stream.values.dtype}, but a residual of size {len(residual)} and {residual.dtype}."
+        )
+    if stream.values.dtype.kind != "f":
+        raise InputError(f"Gradients are floats; rank {feedback.rank} has {stream.values.dtype}.")
+    wrong = np.count_nonzero(~np.isfinite(stream.values))
+    if wrong:
+        raise InputError(f"{wrong} values of the gradient of rank {feedback.rank} are not finite.")
+    if stream.indices is None:
+        return residual + stream.values
+    values = residual.copy()
+    values[stream.indices.astype(np.int64)] += stream.values
+    return values
+
+
+def _largest(values: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Indices of the k largest magnitudes that are not zero, rising."""
+    places = np.flatnonzero(values)
+    if len(places) <= k:
+        return places
+    magnitudes = np.abs(values[places])
+    threshold = np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
+    above = magnitudes > threshold
+    equal = np.flatnonzero(magnitudes == threshold)[: k - np.count_nonzero(above)]
+    above[equal] = True
+    return places[above]
+
+
+def _require_count(name: str, value: Any, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def _compress(gradient: Any, feedback: Feedback, *, compressor: Compressor) -> Any:
+    return compressor.compress(gradient, feedback)
+
+
+def _first(pair: tuple) -> Stream:
+    return pair[0]
+
+
+def _second(pair: tuple) -> Feedback:
+    return pair[1]
+
+
+def _zero_feedback(rank: int, *, size: int, dtype: np.dtype[Any]) -> Feedback:
+    return Feedback.zeros(size, dtype, rank)
