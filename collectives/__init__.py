@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
+from .cost_measurement import cost_model_of
+from .cost_model import CostModel
 from .counters import Counters
 from .dense import allgather, alltoall, broadcast, reduce_scatter
 from .embedded import (
@@ -16,6 +18,7 @@ from .embedded import (
     embedded_reduce_allreduce,
     prepare_embedded,
 )
+from .exchange import Exchange, PendingValues, ValueInbox
 from .hypercube import (
     EmbeddedPlan,
     concurrent_volume,
@@ -43,6 +46,10 @@ from .reduction import (
     place_rows,
 )
 from .simulator import Simulation, simulate
+from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from .stream import Stream
+from .stream_inputs import stream_of
+from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
@@ -56,15 +63,20 @@ __all__ = [
     "MAX",
     "MIN",
     "SUM",
+    "ApproximateTopK",
     "Communicator",
+    "CostModel",
     "Counters",
     "DaskCommunicator",
     "EmbeddedPlan",
+    "Exchange",
+    "Feedback",
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
     "MpiCommunicator",
     "Pending",
+    "PendingValues",
     "PerRank",
     "Plan",
     "PlanStatistics",
@@ -76,6 +88,9 @@ __all__ = [
     "Replicated",
     "Round",
     "Simulation",
+    "Stream",
+    "TopK",
+    "ValueInbox",
     "allgather",
     "allreduce",
     "alltoall",
@@ -85,6 +100,7 @@ __all__ = [
     "communicator_for",
     "concurrent_volume",
     "contributions",
+    "cost_model_of",
     "embed",
     "embedded_expand",
     "embedded_expand_allreduce",
@@ -98,12 +114,17 @@ __all__ = [
     "hypercube_reduce_plan",
     "pack_rows",
     "place_rows",
+    "post_sparse_allreduce",
     "prepare_embedded",
     "reduce",
     "reduce_plan",
     "reduce_scatter",
     "rows_for_payload",
     "simulate",
+    "sparse_allreduce",
+    "start_feedback",
+    "stream_of",
+    "topk_allreduce",
 ]
 
 

@@ -29,6 +29,7 @@ from daskpart._jit import kernel
 
 _WINDOW_BITS = (10, 15)  # smallest and largest window, log2 of indices: it stays in the L2 cache
 _ENTRIES_IN_WINDOW = 1024
+_NO_INDEX = np.uint64(0xFFFFFFFFFFFFFFFF)  # no vector has so many indices
 
 
 class SparseKernels(NamedTuple):
@@ -84,7 +85,7 @@ def _merge(combine: Any) -> Any:
             indices[n], values[n] = second_indices[b], second_values[b]
             b += one
             n += one
-        return n
+        return int(n)
 
     return merge
 
@@ -106,11 +107,8 @@ def _merge_many(combine: Any) -> Any:
         window = np.full(1 << bits, neutral, all_values.dtype)
         touched = np.zeros(max((1 << bits) >> 6, 1), np.uint64)
         while True:
-            begin = np.uint64(0xFFFFFFFFFFFFFFFF)
-            for v in range(n_vectors):
-                if heads[v] < pointer[v + 1]:
-                    begin = min(begin, np.uint64(all_indices[heads[v]]))
-            if begin == np.uint64(0xFFFFFFFFFFFFFFFF):
+            begin = _least_index(all_indices, heads, pointer)
+            if begin == _NO_INDEX:
                 return n
             size = np.uint64(1 << bits)
             for v in range(n_vectors):
@@ -133,6 +131,18 @@ def _merge_many(combine: Any) -> Any:
                 touched[word] = 0
 
     return merge_many
+
+
+@kernel
+def _least_index(
+    all_indices: NDArray[Any], heads: NDArray[np.int64], pointer: NDArray[np.int64]
+) -> Any:
+    """The least of the vectors' next indices; `_NO_INDEX` when all are through."""
+    least = _NO_INDEX
+    for v in range(len(heads)):
+        if heads[v] < pointer[v + 1]:
+            least = min(least, np.uint64(all_indices[heads[v]]))
+    return least
 
 
 def _scatter(combine: Any) -> Any:

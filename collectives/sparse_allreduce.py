@@ -86,7 +86,7 @@ def sparse_allreduce(
     Examples
     --------
     >>> import numpy as np
-    >>> from daskpart.collectives import LocalCommunicator
+    >>> from daskpart.collectives import LocalCommunicator, sparse_allreduce
     >>> with LocalCommunicator(2) as communicator:
     ...     pairs = communicator.values([([1], [2.0], 4), ([1, 3], [1.0, 5.0], 4)])
     ...     total = sparse_allreduce(communicator, pairs, algorithm="butterfly", switch_density=1.0)

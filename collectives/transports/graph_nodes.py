@@ -48,4 +48,5 @@ def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list:
 
 
 def name_of(function: Callable) -> str:
+    """A function's name as a part of task names."""
     return getattr(function, "__name__", type(function).__name__).strip("_<>").replace(" ", "-")
