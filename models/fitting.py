@@ -159,7 +159,8 @@ class Trainer:
     plan : FitPlan
     settings : TrainingSettings
     connect : callable
-        Gives a new communicator for the plan's ranks on the workers that are there now.
+        ``connect(after_loss)`` gives a new communicator for the plan's ranks on the workers that
+        are there now; `after_loss` says whether a worker was lost in this fit.
     start : Factors or None
         Where to begin; None: from the beginning.
     blank : Factors
@@ -177,7 +178,7 @@ class Trainer:
         self,
         plan: FitPlan,
         settings: TrainingSettings,
-        connect: Callable[[], Communicator],
+        connect: Callable[[bool], Communicator],
         start: Factors | None,
         blank: Factors,
         score: Callable[[Factors], float] | None,
@@ -216,7 +217,7 @@ class Trainer:
 
     def _run_once(self, epoch: int) -> dict[str, Any]:
         if self._attempt is None:
-            comm = self._connect()
+            comm = self._connect(self._losses > 0)
             self._transport = type(comm).__name__.removesuffix("Communicator").lower()
             try:
                 self._attempt = Attempt(comm, self.plan, self.settings, self.factors)

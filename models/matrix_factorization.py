@@ -20,7 +20,7 @@ import numpy as np
 from dask.base import tokenize
 from sklearn.base import BaseEstimator
 
-from daskpart.collectives import communicator_for
+from daskpart.collectives import Communicator, communicator_for
 from daskpart.collectives.transports import TRANSPORTS
 from daskpart.containers import LabelledMatrix
 from daskpart.errors import InputError
@@ -96,8 +96,10 @@ class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
         Share of the ratings held out to measure `validation_rmse`.
     patience : int or None, default=None
         Stop after so many epochs without a better validation RMSE.
-    transport : {"auto", "local", "graph"}, default="auto"
-        "auto": a Dask task graph where a client is active, else this process.
+    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
+        How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
+        Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
+        suffice, else "graph", which is also the way on after a lost worker.
     checkpoint_path : path or None, default=None
         ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
     checkpoint_every : int, default=1
@@ -243,14 +245,11 @@ class MatrixFactorization(CallbackSupportMixin, FactorModel, BaseEstimator):
         blank = blank_factors(ratings, settings.layout.n_components, self._identity(ratings))
         score = held_out.rmse if held_out is not None else None
         n_ranks = plan.settings.n_ranks
-        trainer = Trainer(
-            plan,
-            settings,
-            lambda: communicator_for(self.transport, n_ranks),
-            start,
-            blank,
-            score,
-        )
+
+        def connect(after_loss: bool) -> Communicator:
+            return communicator_for("graph" if after_loss else self.transport, n_ranks)
+
+        trainer = Trainer(plan, settings, connect, start, blank, score)
         first = start.epoch if start else 0
         history = start.history if start else []
         own = self._own_callbacks()

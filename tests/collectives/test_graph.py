@@ -234,7 +234,7 @@ def test_ranks_stay_where_they_are_placed(client):
 
 @pytest.mark.cluster
 def test_the_current_client_is_taken(client):
-    with client.as_current(), communicator_for("auto", 2) as communicator:
+    with client.as_current(), communicator_for("graph", 2) as communicator:
         assert isinstance(communicator, GraphCommunicator)
         assert communicator.placement is not None
 

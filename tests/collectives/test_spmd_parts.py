@@ -146,7 +146,7 @@ def test_places_never_exceed_threads():
         places_by_threads(Client(), 7)
     given = ["tcp://2", "tcp://1"]
     assert places_by_threads(Client(), 2, given) == given
-    with pytest.raises(InputError, match="too many on.*tcp://0"):
+    with pytest.raises(InputError, match=r"too many on.*tcp://0"):
         places_by_threads(Client(), 2, ["tcp://0", "tcp://0"])
     with pytest.raises(InputError, match="2 names"):
         places_by_threads(Client(), 3, given)

@@ -1,0 +1,156 @@
+"""The same fit as SPMD over Dask comms: the bits of one process, on good days and bad ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart.containers import as_coo
+from daskpart.errors import DaskpartWarning, DivergenceError, InputError
+from daskpart.models.callbacks import EpochCallback
+
+pytestmark = pytest.mark.cluster
+OPTIONS = {"eta": 2, "max_epochs": 3, "partitioner": "random"}
+
+
+def model(transport="dask", n_ranks=4, **changes):
+    return daskpart.MatrixFactorization(
+        4, n_ranks=n_ranks, transport=transport, **(OPTIONS | changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
+
+
+def assert_same(one, other):
+    for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
+        np.testing.assert_array_equal(getattr(one.factors_, name), getattr(other.factors_, name))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 8])
+def test_the_bits_of_local(ratings, client, n_ranks):
+    eta = min(2, n_ranks)
+    local, spmd = (model(kind, n_ranks, eta=eta).fit(ratings) for kind in ("local", "dask"))
+    assert_same(local, spmd)
+    assert spmd.comm_report_.transport == "dask"
+    assert spmd.comm_report_.matches
+    np.testing.assert_array_equal(local.comm_report_.traffic, spmd.comm_report_.traffic)
+    assert not client.futures  # nothing is left behind
+
+
+def test_auto_and_lazy_ratings(ratings, client):
+    import dask.array as da
+
+    lazy = da.from_array(as_coo(ratings).to_coo(), chunks=(30, 50))
+    parts = daskpart.partition(ratings, 4, method="random")
+    expected = model("local", partitioner=parts).fit(ratings)
+    fitted = model("auto", partitioner=parts).fit(lazy)
+    assert fitted.comm_report_.transport == "dask"
+    assert_same(expected, fitted)
+
+
+def test_resumed_fits(ratings, client, tmp_path):
+    """A fit that stopped on one transport goes on, on another, to the same bits."""
+    whole = model("local", max_epochs=4).fit(ratings)
+    options = {"checkpoint_path": tmp_path / "run.npz"}
+    model("dask", max_epochs=2, **options).fit(ratings)
+    assert_same(whole, model("dask", max_epochs=4, resume=True, **options).fit(ratings))
+
+
+def test_two_fits_at_once(ratings, client):
+    expected, fitted = model("local").fit(ratings), [model(), model()]
+    threads = [threading.Thread(target=m.fit, args=(ratings,)) for m in fitted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    for one in fitted:
+        assert_same(expected, one)
+
+
+def test_divergence_and_too_many_ranks(ratings, client):
+    wild = model(learning_rate="constant", initial_learning_rate=1e6)
+    with pytest.raises(DivergenceError, match="diverged in epoch"), np.errstate(all="ignore"):
+        wild.fit(ratings)
+    with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
+        model(n_ranks=9).fit(ratings)
+    assert model("auto", n_ranks=9).fit(ratings).comm_report_.transport == "graph"
+
+
+class Interrupt(EpochCallback):
+    """Ctrl-C, a moment after the first epoch."""
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 1:
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return False
+
+
+def test_ctrl_c_keeps_whole_epochs(ratings, client):
+    interrupted = model(max_epochs=10_000)
+    interrupted.set_callbacks(Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(ratings)
+    assert 1 <= interrupted.n_iter_ < 10_000
+    assert_same(model("local", max_epochs=interrupted.n_iter_).fit(ratings), interrupted)
+    assert_same(model("local").fit(ratings), model().fit(ratings))  # the cluster is usable
+
+
+class KillWorkerAfter(EpochCallback):
+    """Kill one worker process a moment after an epoch, so in the middle of the next."""
+
+    def __init__(self, client, epoch, delay):
+        self.client, self.epoch, self.delay = client, epoch, delay
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == self.epoch:
+            process = next(iter(self.client.run(os.getpid).values()))
+            threading.Timer(self.delay, os.kill, (process, signal.SIGKILL)).start()
+        return False
+
+
+def test_a_killed_worker_does_not_change_the_result(ratings):
+    """The fit goes on as a graph on the workers that are left."""
+    from distributed import Client, LocalCluster
+
+    expected = model("local", max_epochs=30).fit(ratings)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as own_cluster,
+        Client(own_cluster) as own_client,
+    ):  # fmt: skip
+        survivor = model("auto", max_epochs=30)
+        survivor.set_callbacks(KillWorkerAfter(own_client, 4, 0.02))
+        with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
+            survivor.fit(ratings)
+    assert_same(expected, survivor)
+    assert survivor.comm_report_.transport == "graph"
+    assert survivor.history_["epoch"].tolist() == list(range(1, 31))
