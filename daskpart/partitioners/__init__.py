@@ -183,12 +183,14 @@ def _searched(
     epsilon, random_state = info["epsilon"], info["random_state"]
     tolls = goal.tolls(n_parts)
     if info["method"] == "recursive":
+        started = time.perf_counter()
         found = recursive_bipartition(
             hypergraph, n_parts, goal, cutter, epsilon, random_state, fixed
         )
         assignment = found.assignment
         info["cost_paid"] = found.cost_paid
         info["engine_seconds"] = found.engine_seconds
+        info["recursion_seconds"] = time.perf_counter() - started
     elif n_parts == 1:
         assignment = np.zeros(hypergraph.n_vertices, np.int32)
     else:
