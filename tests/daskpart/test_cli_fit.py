@@ -68,6 +68,13 @@ def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, ca
     assert "neither one of power, connectivity" in capsys.readouterr().err
 
 
+def test_more_ranks_than_rows_are_refused_in_the_words_of_the_options(
+    tmp_path, rating_file, capsys, run_cli
+):
+    assert run_cli("fit", "mf", rating_file, "--ranks", 500, "--out", tmp_path / "out") == 2
+    assert "--ranks 500, but there are only 150 users" in capsys.readouterr().err
+
+
 def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
     tmp_path, rating_file, capsys, run_cli
 ):
