@@ -30,6 +30,8 @@ def _cache_is_safe() -> bool:
 def kernel(function: Callable | None = None, **options: Any) -> Any:
     """Compile `function` with numba: nopython, lazy signatures, the GIL released.
 
+    Division by zero gives infinity or NaN, as in numpy: callers look for them once at the end.
+
     Parameters
     ----------
     function : callable
@@ -37,7 +39,7 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
     **options
         Passed on to `numba.njit`, for example ``fastmath=True`` or ``inline="always"``.
     """
-    settings: dict[str, Any] = {"nogil": True, "cache": _cache_is_safe(), **options}
+    settings = {"nogil": True, "error_model": "numpy", "cache": _cache_is_safe(), **options}
     if function is None:
         return numba.njit(**settings)
     return numba.njit(**settings)(function)
