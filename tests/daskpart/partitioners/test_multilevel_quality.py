@@ -1,6 +1,7 @@
 """Our engine against Mt-KaHyPar DEFAULT on real data: within 10 % in connectivity - 1.
 
-`python -m benchmarks partition_engine` measures K = 64 on all three: Mt-KaHyPar alone takes minutes.
+`python -m benchmarks partition_engine` measures K = 64 on all three: Mt-KaHyPar alone takes
+minutes.
 """
 
 from __future__ import annotations
