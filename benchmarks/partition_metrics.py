@@ -112,10 +112,11 @@ class Quality:
         return self.partition.info["seconds"]
 
     def track_overhead_of_recursion(self, *case: object) -> float:
-        """Share of the time that is not spent in bipartition calls (polish included)."""
-        if "engine_seconds" not in self.partition.info:
+        """Share of the recursion that is not spent in bipartition calls."""
+        info = self.partition.info
+        if "engine_seconds" not in info:
             raise NotImplementedError("not recursive")
-        return 1 - self.partition.info["engine_seconds"] / self.partition.info["seconds"]
+        return 1 - info["engine_seconds"] / info["recursion_seconds"]
 
     def track_imbalance(self, *case: object) -> float:
         """Heaviest part over the mean, less 1."""

@@ -6,8 +6,8 @@
     column 2       {0, 1, 3}      3    0
 
 Metrics: cut-net and connectivity-1 (eq. 4 and 5), power-connectivity Σ λ^ρ (eq. 11), volume and
-staleness of η-PASGD (eq. 8 and 9), all of Cevik et al.; concurrent volume on a hypercube as in the
-hypercube mapping of CP decompositions: for Λ = {1, 2, 6, 7} three bit positions differ.
+staleness of η-PASGD (eq. 8 and 9), all of Abubaker et al.; concurrent volume on a hypercube as in
+the hypercube mapping of CP decompositions: for Λ = {1, 2, 6, 7} three bit positions differ.
 """
 
 from __future__ import annotations

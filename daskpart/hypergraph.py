@@ -1,6 +1,6 @@
 """Nets and pins: which vertices share what, in compressed rows.
 
-A rating matrix as its column-net hypergraph (Cevik et al., η-PASGD, section 4):
+A rating matrix as its column-net hypergraph (Abubaker et al., η-PASGD, section 4):
 
           j0 j1 j2                      vertex i = row i,    weight = nonzeros of row i
       i0   x  .  x      net of j0: {0, 1}

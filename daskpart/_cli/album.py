@@ -9,6 +9,8 @@ from typing import Any
 
 from daskpart.report import Report
 
+from .terminal import say
+
 _DPI = 144
 
 
@@ -27,8 +29,10 @@ class Album:
 
     def __init__(self, folder: Path, page: Report, wanted: bool = True) -> None:
         self.folder, self.page = folder, page
-        self.can_draw = find_spec("matplotlib") is not None
-        self.draws = wanted and self.can_draw
+        can_draw = find_spec("matplotlib") is not None
+        if wanted and not can_draw:
+            say("note: no pictures without matplotlib: pip install 'daskpart[plot]'")
+        self.draws = wanted and can_draw
         self.files: list[Path] = []
 
     def draw(

@@ -106,6 +106,10 @@ def _along(train: LabelledMatrix, axis: str) -> LabelledMatrix:
 
 
 def _made(settings: FitSettings, n_ranks: int, matrix: LabelledMatrix) -> Cut:
+    if n_ranks > matrix.shape[0]:
+        raise InputError(
+            f"--ranks {n_ranks}, but there are only {matrix.shape[0]:,} {matrix.row_name}s to deal"
+        )
     partition = daskpart.partition(
         matrix,
         n_ranks,

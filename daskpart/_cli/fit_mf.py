@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ class FitSettings:
             raise InputError(
                 f"--transport local stays in one process; with --cluster {self.cluster} use graph"
             )
+        if self.model_format == "zarr" and find_spec("zarr") is None:
+            raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
         model = self.out / "model"
         if model.exists() and not (model / "model.json").is_file():
             raise InputError(
@@ -125,6 +128,8 @@ def _prepare(settings: FitSettings) -> Prepared:
     """Read, hold out, cut; say each."""
     ratings = load(settings.ratings, settings.format)
     say(in_words(ratings, settings.ratings))
+    if ratings.values.min() == ratings.values.max():
+        say(f"note: all values are {ratings.values[0]:g}, so there is nothing to predict")
     split = hold_out(ratings, settings.test_fraction, settings.validation_fraction, settings.seed)
     say(split.in_words())
     n_ranks = planned_ranks(settings)

@@ -11,6 +11,8 @@ from daskpart.containers import LabelledMatrix
 
 from .ratings import Split
 
+_FAR_ABOVE = 1.3
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -26,6 +28,8 @@ class Judgement:
         Held-out ratings.
     n_strangers : int
         Of these, ratings of a row or column without any training rating.
+    train_rmse : float
+        Of the last epoch.
     """
 
     test_rmse: float
@@ -33,6 +37,7 @@ class Judgement:
     mean_rmse: float
     n_test: int
     n_strangers: int
+    train_rmse: float
 
     def sentences(self, split: Split) -> list[str]:
         """The judgement in plain words."""
@@ -46,6 +51,11 @@ class Judgement:
             words.append(
                 f"{self.n_strangers:,} of them belong to a {split.train.row_name} or "
                 f"{split.train.column_name} without any training value"
+            )
+        if self.test_rmse > _FAR_ABOVE * self.train_rmse:
+            words.append(
+                f"the training RMSE, {self.train_rmse:.4f}, is far below it: a larger "
+                "--regularization, fewer --epochs or --components, or --patience may help"
             )
         return words
 
@@ -62,6 +72,7 @@ def judge(model: Any, split: Split) -> Judgement | None:
         mean_rmse=_root_mean_square(wanted - split.train.values.mean(dtype=np.float64)),
         n_test=split.test.nnz,
         n_strangers=_strangers(split.train, split.test),
+        train_rmse=float(model.history_["train_rmse"].iloc[-1]),
     )
 
 

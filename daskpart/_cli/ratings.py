@@ -8,7 +8,7 @@ from typing import Any
 
 from daskpart.containers import LabelledMatrix, as_coo
 from daskpart.datasets import load_python_source, train_test_split_ratings
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 from daskpart.readers import read
 
 BUILT_IN = "python-source"
@@ -58,7 +58,12 @@ def load(
             f"{source}: no such file; give a file of ratings or a matrix, or {BUILT_IN!r}, "
             "the data set that needs no file"
         )
-    data = _matrix_of(read(source, format), source)
+    try:
+        data = _matrix_of(read(source, format), source)
+    except ReadError as error:
+        raise ReadError(
+            str(error).replace("format= ", "--format ").replace("format=", "--format ")
+        ) from error
     matrix = as_coo(data)
     if hasattr(data, "dims"):
         return matrix

@@ -38,6 +38,7 @@ from .objectives import (
 )
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
+from .relief import relieve
 from .simple import block_parts, random_parts
 
 __all__ = [
@@ -71,6 +72,7 @@ def partition(
     rho: float = 2,
     fixed: ArrayLike | None = None,
     polish: bool = True,
+    even: bool = True,
 ) -> Partition:
     """Cut sparse data into parts that weigh the same and share little.
 
@@ -100,6 +102,10 @@ def partition(
         The part that a vertex must go to, -1 where it is free. Method recursive only.
     polish : bool
         Whether direct and recursive end with single-vertex moves that lower the objective.
+    even : bool
+        False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
+        empty parts down to a single vertex where that lowers the objective. It takes about 1/ε
+        parts before the others have room for one; a rank is then nearly idle.
 
     Returns
     -------
@@ -120,7 +126,9 @@ def partition(
 
     Notes
     -----
-    Power-connectivity: Cevik, Tugluk, Karsavuran, Aykanat, section 4, Algorithm 3 and Theorem 1.
+    Power-connectivity: Abubaker, Caglayan, Karsavuran, Aykanat, "Minimizing Staleness and
+    Communication Overhead in Distributed SGD for Collaborative Filtering", section 4, Algorithm 3
+    and Theorem 1.
     """
     started = time.perf_counter()
     goal = objective_named(objective, rho)
@@ -143,6 +151,10 @@ def partition(
         warnings.simplefilter("ignore", BalanceWarning)
         if method in ("direct", "recursive"):
             assignment = _searched(hypergraph, n_parts, goal, engine, wanted, polish, info)
+            if not even:
+                info["even"] = False
+                most = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
+                assignment = relieve(hypergraph, assignment, goal.tolls(n_parts), most, wanted)
         else:
             assignment = _unsearched(hypergraph, n_parts, engine, info)
     info["seconds"] = time.perf_counter() - started
@@ -183,12 +195,14 @@ def _searched(
     epsilon, random_state = info["epsilon"], info["random_state"]
     tolls = goal.tolls(n_parts)
     if info["method"] == "recursive":
+        started = time.perf_counter()
         found = recursive_bipartition(
             hypergraph, n_parts, goal, cutter, epsilon, random_state, fixed
         )
         assignment = found.assignment
         info["cost_paid"] = found.cost_paid
         info["engine_seconds"] = found.engine_seconds
+        info["recursion_seconds"] = time.perf_counter() - started
     elif n_parts == 1:
         assignment = np.zeros(hypergraph.n_vertices, np.int32)
     else:

@@ -1,6 +1,6 @@
 """How heavy a part may be, and what is said when one is heavier.
 
-W_k ≤ (1 + ε) W / K     (Cevik et al., section 2), never less than ⌈W / K⌉, the least that whole
+W_k ≤ (1 + ε) W / K     (Abubaker et al., section 2), never less than ⌈W / K⌉, the least that whole
                         weights allow
 
 The bound is from above only: where every part may weigh 3 % more, 64 parts have room for what two

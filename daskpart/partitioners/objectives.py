@@ -3,11 +3,11 @@
     λ                            0  1  2  3  4  …
     CutNet                       0  0  1  1  1      a cut net has paid all: it is removed
     Connectivity                 0  0  1  2  3      a cut net is split, its cost stays
-    PowerConnectivity(2)         0  0  4  9 16      split; 4, then 5, then 7 (Cevik et al., Fig. 4)
+    PowerConnectivity(2)         0  0  4  9 16      split; 4, then 5, then 7 (their Fig. 4)
 
 A bipartition that cuts a (sub)net takes its ancestor from λ to λ + 1, so it costs
 toll[λ + 1] - toll[λ]. However the recursion runs, these differences add up to toll[λ] of the end:
-that is Theorem 1 of Cevik et al. for any table.
+that is Theorem 1 of Abubaker et al. for any table.
 """
 
 from __future__ import annotations

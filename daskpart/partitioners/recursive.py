@@ -5,7 +5,7 @@
         1 : 1       {2}                {3}       {4}
      {0}     {1}
 
-Cevik et al., Algorithm 3: a net that a bipartition cuts is split between the sides (or removed,
+Abubaker et al., Algorithm 3: a net that a bipartition cuts is split between the sides (or removed,
 as the objective says), and λ of its *ancestor*, the net of the whole hypergraph, rises at once;
 every later bipartition of any of its subnets prices it at toll[λ + 1] - toll[λ]. (The algorithm as
 printed runs k to 2^ℓ in its last loop; it is 2^ℓ - 1.)

@@ -68,6 +68,7 @@ def convergence(
     if against == "epoch":
         whole_numbers(ax.xaxis)
     else:
+        ax.locator_params(axis="x", nbins=6)
         ax.set_xlim(left=0)  # what the first epoch takes longer is part of the wait
     quiet_frame(ax, "both")
     ax.legend(frameon=False)
@@ -111,7 +112,9 @@ def connectivity_histogram(histogram: Any, *, item: str = "column", ax: Axes | N
     ax.bar(connectivity[1:], counts[1:], width=0.85, color=RANK_COLOURS[0], label="linking")
     if counts.max() > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
         ax.set_yscale("log")
-        ax.set_ylim(bottom=0.7)
+        ax.set_ylim(0.7, 3 * counts.max())
+    else:
+        ax.set_ylim(0, 1.12 * max(counts.max(), 1))
     if shown <= 12:
         for place, count in zip(connectivity, counts, strict=True):
             if count:

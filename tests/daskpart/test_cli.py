@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse
 
 import daskpart
-from daskpart._cli import cluster, ratings, terminal
+from daskpart._cli import album, cluster, judging, ratings, terminal
 from daskpart.containers import as_coo
 from daskpart.datasets import power_law_ratings, train_test_split_ratings
 from daskpart.errors import DaskpartWarning, InputError
@@ -183,6 +183,21 @@ def test_a_tensor_is_refused_with_its_number_of_modes(tmp_path):
         ratings.load(str(path))
 
 
+def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("to be or not to be\n")
+    with pytest.raises(InputError, match="--format one of"):
+        ratings.load(str(path))
+
+
+def test_a_judgement_hints_at_what_was_learnt_by_heart():
+    split = ratings.hold_out(as_coo(power_law_ratings(40, 30, 300)), 0.2, 0, seed=0)
+    good = judging.Judgement(0.9, 0.7, 1.1, 60, 0, train_rmse=0.8)
+    assert len(good.sentences(split)) == 1
+    by_heart = judging.Judgement(0.9, 0.7, 1.1, 60, 2, train_rmse=0.4)
+    assert "--regularization" in by_heart.sentences(split)[2]
+
+
 # daskpart partition
 
 
@@ -205,6 +220,16 @@ def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run
     assert page.count("data:image/png;base64,") == 2 and "http" not in page.split("<body>")[1]
     told = capsys.readouterr().out
     assert "60 rows × 40 columns" in told and str(out / "report.html") in told
+
+
+def test_without_matplotlib_all_but_the_pictures_is_written(
+    tmp_path, rating_file, capsys, monkeypatch, run_cli
+):
+    monkeypatch.setattr(album, "find_spec", lambda name: None)
+    out = tmp_path / "out"
+    assert run_cli("partition", rating_file, "--method", "block", "--out", out) == 0
+    assert "pip install 'daskpart[plot]'" in capsys.readouterr().out
+    assert (out / "report.html").exists() and not list(out.glob("*.png"))
 
 
 def test_partition_without_pictures(tmp_path, rating_file, run_cli):

@@ -68,6 +68,13 @@ def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, ca
     assert "neither one of power, connectivity" in capsys.readouterr().err
 
 
+def test_more_ranks_than_rows_are_refused_in_the_words_of_the_options(
+    tmp_path, rating_file, capsys, run_cli
+):
+    assert run_cli("fit", "mf", rating_file, "--ranks", 500, "--out", tmp_path / "out") == 2
+    assert "--ranks 500, but there are only 150 users" in capsys.readouterr().err
+
+
 def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
     tmp_path, rating_file, capsys, run_cli
 ):
@@ -111,6 +118,16 @@ def test_divergence_keeps_the_last_finite_state_and_exits_with_1(
     assert outcome == 1
     assert "diverged" in captured.out + captured.err
     assert not (out / "model").exists() or metrics_of(out)["ended"] == "diverged"
+
+
+def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):
+    path = tmp_path / "alike.mtx"
+    cells = [f"{row} {column} 1" for row in range(1, 5) for column in range(1, 4)]
+    header = ("%%MatrixMarket matrix coordinate real general", "4 3 12")
+    path.write_text("\n".join((*header, *cells)))
+    arguments = ("--ranks", 2, "--epochs", 1, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", path, *arguments) == 0
+    assert "note: all values are 1" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_model_is_not_replaced(tmp_path, rating_file, capsys, run_cli):

@@ -24,7 +24,7 @@ from daskpart._jit import kernel
 
 from .level import Level, contract
 
-RATING_PINS = 800  # pins a vertex looks at when it rates its neighbours
+RATING_PINS = 1500  # pins a vertex looks at when it rates its neighbours
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
 LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine
+from daskpart.partitioners.multilevel import MultilevelEngine, direct
 from daskpart.partitioners.multilevel.bipartition import side_limits
 
 ENGINE = MultilevelEngine()
@@ -136,6 +136,14 @@ def test_net_sizes_of_every_kind_together():
     assert np.bincount(part).max() <= 1.03 * n / 7 + 1
     # the 300 triples can all stay whole; the wide nets cost 6 + up to 6 + up to 6, the pairs 50
     assert connectivity_minus_one(hypergraph, part) <= 18 + 50
+
+
+def test_without_room_for_the_bond_table(monkeypatch):
+    """Many parts of many vertices: label propagation alone, as balanced and nearly as good."""
+    monkeypatch.setattr(direct, "TABLE_ENTRIES", 0)
+    part = ENGINE.partition(grid(40), 4, 0.03, 1)
+    assert np.bincount(part).max() <= 1.03 * 400
+    assert connectivity_minus_one(grid(40), part) <= 1.5 * 80
 
 
 @pytest.mark.slow

@@ -1,0 +1,63 @@
+"""Updates per second of the SGD kernel beside LIBMF's: one thread, float32, in turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from benchmarks import data, libmf_peer
+from benchmarks.sgd_kernel import SgdKernel
+
+from .output import Origin, markdown_table, out_option, write_numbers, write_section
+
+COLUMNS = (
+    "data", "components", "rate", "ours, M updates/s", "LIBMF, M updates/s", "ratio",
+)  # fmt: skip
+WANTED = 1.5
+
+
+def measure(name: str, n_components: int, rate: str, turns: int) -> list:
+    """One line: medians of turns side by side."""
+    suite = SgdKernel()
+    suite.setup(name, n_components, rate)
+    own, peer = suite.seconds_side_by_side(name, n_components, rate, turns)
+    millions = data.ratings(name)[0].size / 1e6
+    return [name, n_components, rate, *np.round([millions / own, millions / peer, peer / own], 2)]
+
+
+@click.command()
+@click.option("--data", "names", multiple=True, default=("ml-1m", "power-law-10m"))
+@click.option("--components", multiple=True, type=int, default=(32, 50, 64), show_default=True)
+@click.option("--rate", "rates", multiple=True, default=("adagrad", "constant"), show_default=True)
+@click.option("--turns", default=5, show_default=True)
+@out_option
+def main(
+    names: tuple[str, ...], components: tuple[int, ...], rates: tuple[str, ...], turns: int,
+    out: Path,
+) -> None:  # fmt: skip
+    """Write the table of updates per second; set LIBMF_OBJ to compare with your own build."""
+    origin = Origin.here()
+    rows = []
+    for name in names:
+        for n_components in components:
+            for rate in rates:
+                rows.append(measure(name, n_components, rate, turns))
+                click.echo(rows[-1])
+    least = min(row[-1] for row in rows)
+    body = (
+        "Passes over all ratings, one thread, float32. Ours: the kernel in the order in which a "
+        "fit takes the ratings, biases included; LIBMF: the difference of a long and a short fit, "
+        f"which takes its set-up away, without biases. Medians of {turns} turns, one after the "
+        f"other in one run. LIBMF: {libmf_peer.build_name()}; its own rate is "
+        "adaptive, like adagrad.\n\n"
+        f"{markdown_table(COLUMNS, rows)}\n\n"
+        f"Least ratio {least:.2f} (wanted: {WANTED} in each line)."
+    )
+    write_numbers(out, "sgd_kernel", COLUMNS, rows, origin)
+    write_section(out, "sgd_kernel", "SGD kernel", body, origin)
+
+
+if __name__ == "__main__":
+    main()

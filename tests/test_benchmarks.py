@@ -1,0 +1,166 @@
+"""Every benchmark and every study run once, on ratings so few that nothing is measured.
+
+Whoever renames what they call finds out here, not when the next table is wanted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import daskpart
+from daskpart.containers import as_coo
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted(
+    path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_")
+)
+
+
+def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Stands for any data set."""
+    matrix = as_coo(daskpart.datasets.power_law_ratings(120, 60, 2000, random_state=0))
+    return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
+
+
+class Peer:
+    """Stands for `libmf.mf`: with two threads LIBMF itself may hang on so few ratings."""
+
+    @staticmethod
+    def MF(**options: Any) -> Peer:
+        peer = Peer()
+        peer.k = options["k"]
+        return peer
+
+    def fit(self, triples: np.ndarray) -> None:
+        self.m, self.n = (int(ids.max()) + 1 for ids in triples.T[:2])
+        self.b = float(triples[:, 2].mean())
+        self.P, self.Q = (np.zeros((rows, self.k), np.float32) for rows in (self.m, self.n))
+        self.model = self
+
+
+def small_metrics_matrix() -> Any:
+    users, items, ratings = few_ratings("")
+    from scipy.sparse import coo_array
+
+    return coo_array((ratings, (users, items))).tocsr()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every benchmark module sees few ratings, and few parts."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    factorization = importlib.import_module("benchmarks.factorization")
+    monkeypatch.setattr(factorization, "RATES", (0.1,))
+    monkeypatch.setattr(factorization, "REGULARIZATIONS", (0.05,))
+    replaced = {
+        "ratings": few_ratings, "power_law_matrix": small_metrics_matrix, "N_USERS": 200,
+        "N_ITEMS": 50, "N_RATINGS": 3000,
+    }  # fmt: skip
+    peer = importlib.import_module("benchmarks.libmf_peer")
+    monkeypatch.setattr(peer, "load", lambda: Peer)
+    for name in MODULES:
+        module = importlib.import_module(f"benchmarks.{name}")
+        for attribute, value in replaced.items():
+            if hasattr(module, attribute):
+                monkeypatch.setattr(module, attribute, value)
+    yield
+    for module in [m for n, m in sys.modules.items() if n.startswith("benchmarks")]:
+        for member in vars(module).values():
+            if hasattr(member, "cache_clear"):
+                member.cache_clear()  # what was made of few ratings
+
+
+def first_cases(runner: Any, module: str) -> dict[tuple[type, str], tuple]:
+    """The first parameters of every method, with no more parts than there are users."""
+    found: dict[tuple[type, str], tuple] = {}
+    for suite, method, parameters in runner.cases(rf"^{module}\."):
+        found.setdefault((suite, method), parameters)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_benchmark_runs_once(
+    small: None, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = importlib.import_module("benchmarks.__main__")
+    if module == "reading":
+        monkeypatch.setattr(daskpart.datasets, "load_python_source", lambda cache: None)
+    for (suite, method), parameters in first_cases(runner, module).items():
+        if suite.__name__ == "Making":
+            continue  # makes 10⁷ ratings, whatever the constants say
+        instance = suite()
+        if suite.__name__ == "TimeToRmse":
+            parameters = (6.0,)  # nothing is learnt here
+        try:
+            for name in ("setup", method, "teardown"):
+                if hasattr(instance, name):
+                    result = getattr(instance, name)(*parameters)
+                    assert name != method or result is None or np.isfinite(result)
+        except NotImplementedError as reason:
+            assert str(reason) == "not recursive", reason
+
+
+def test_there_is_something_to_run(small: None) -> None:
+    runner = importlib.import_module("benchmarks.__main__")
+    having = {suite.__module__.split(".")[1] for suite, _, _ in runner.cases("")}
+    assert having == set(MODULES) - {"data", "libmf_peer"}
+
+
+STUDIES = {
+    "partitions": ["--data", "few", "--parts", "4"],
+    "eta": [
+        "--data", "few", "--metrics-of", "other", "--ranks", "4", "--train", "4:RAND:1,4",
+        "--train", "4:HP-λ²:1,4", "--epochs", "1", "--components", "3", "--processes", "1",
+    ],
+    "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
+    "rmse_per_second": [
+        "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",
+        "--updates-per-second", "1e6",
+    ],
+    "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
+    "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
+}  # fmt: skip
+
+
+def test_every_study_is_tested() -> None:
+    scripts = (ROOT / "benchmarks" / "studies").glob("*.py")
+    with_main = {path.stem for path in scripts if "@click.command" in path.read_text()}
+    assert with_main == set(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_writes_its_section(small: None, name: str, tmp_path: Path) -> None:
+    study = importlib.import_module(f"benchmarks.studies.{name}")
+    done = CliRunner().invoke(
+        study.main, [*STUDIES[name], "--out", str(tmp_path)], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    section = (tmp_path / f"{name}.md").read_text()
+    assert section.startswith("## ") and "Machine: " in section and "Versions: " in section
+    numbers = (tmp_path / "data" / f"{name}.csv").read_text().splitlines()
+    assert sum(line.startswith("#") for line in numbers) == 4
+    widths = {line.count(",") for line in numbers if not line.startswith("#") and '"' not in line}
+    assert len(numbers) > 5 and (len(widths) == 1 or any('"' in line for line in numbers))
+    for picture in re.findall(r"\]\((.+?\.png)\)", section):
+        assert (tmp_path / picture).stat().st_size > 1000
+
+
+def test_the_plot_of_eta_can_be_drawn_again(small: None, tmp_path: Path) -> None:
+    study = importlib.import_module("benchmarks.studies.eta")
+    run = [*STUDIES["eta"], "--out", str(tmp_path)]
+    assert CliRunner().invoke(study.main, run, catch_exceptions=False).exit_code == 0
+    section = (tmp_path / "eta.md").read_text()
+    (tmp_path / "eta.png").unlink()
+    again = CliRunner().invoke(study.main, ["--redraw", "--out", str(tmp_path)])
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "eta.md").read_text() == section
+    assert (tmp_path / "eta.png").exists()
