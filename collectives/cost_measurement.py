@@ -1,5 +1,6 @@
 """The constants of the cost model, measured on the communicator at hand.
 
+    what comes before the first step          →  seconds of the start
     a round of 0, 1, and 8 messages a rank    →  seconds of a round, of a message
     a round of large messages                 →  seconds of a byte
     each kernel on all ranks at once          →  seconds of an entry
@@ -24,6 +25,7 @@ from .communicator import Communicator, PerRank
 from .cost_model import CostModel
 from .exchange import Exchange, Payload, ValueInbox
 from .kernels_sparse import sparse_kernels, window_bits
+from .stream_inputs import stream_of
 
 _ROUNDS = 4
 _TURNS = 3
@@ -48,9 +50,10 @@ def cost_model_of(communicator: Communicator) -> CostModel:
 
 
 def _measured(communicator: Communicator) -> CostModel:
+    start = _seconds(communicator, partial(_start, communicator))
     rounds = _round_constants(communicator)
     kernels = _kernel_constants(communicator)
-    own = np.array([*rounds, *kernels])
+    own = np.array([start, *rounds, *kernels])
     everyones = communicator.values([own] * communicator.n_ranks)
     agreed = communicator.fold(everyones, _largest, label="cost model").result()
     return CostModel(*agreed.tolist())
@@ -58,6 +61,19 @@ def _measured(communicator: Communicator) -> CostModel:
 
 def _largest(values: list[NDArray[Any]]) -> NDArray[Any]:
     return np.max(values, axis=0)
+
+
+def _start(communicator: Communicator) -> PerRank:
+    """As much as happens before the first step."""
+    held = communicator.values([np.zeros(3)] * communicator.n_ranks)
+    streams = communicator.map(stream_of, held)
+    agreed = communicator.fold(communicator.map(_same, held), _largest, label="cost model")
+    agreed.result()
+    return communicator.map(_first_of, streams, agreed)
+
+
+def _first_of(value: Any, other: Any) -> Any:
+    return value
 
 
 # -- messages ---

@@ -1,5 +1,6 @@
 """Seconds of a sparse allreduce before it runs: an α–β–γ model, and the choice it makes.
 
+    time    =  start + the sum of its steps
     a step  =  α_round + α · messages + β · bytes + γ · entries combined
 
 All per rank, while every rank does the same: the constants are measured so (`cost_measurement`),
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,15 +48,12 @@ class Problem:
     entries : float
         k, entries a rank (the mean).
     dtype : numpy dtype of the values
-    most_entries : float, optional
-        The largest k of a rank; default `entries`.
     """
 
     n_ranks: int
     size: int
     entries: float
     dtype: DTypeLike = np.float32
-    most_entries: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("n_ranks", 1), ("size", 0), ("entries", 0)):
@@ -86,6 +85,8 @@ class CostModel:
 
     Attributes
     ----------
+    start : float
+        Making the streams, and agreeing on their sizes; the same for every algorithm.
     round : float
         A step of an algorithm with no message.
     message : float
@@ -104,6 +105,7 @@ class CostModel:
         A byte copied, as joining ranges does.
     """
 
+    start: float
     round: float
     message: float
     byte: float
@@ -129,7 +131,7 @@ class CostModel:
     def seconds_of(self, problem: Problem, steps: Sequence[Step]) -> float:
         """Predicted time of a list of steps."""
         walk = _Walk(self, problem)
-        return float(sum(walk.seconds(step) for step in steps))
+        return float(self.start + sum(walk.seconds(step) for step in steps))
 
     def choices(self, problem: Problem) -> list[Choice]:
         """Every algorithm with every option worth a look, fastest first."""
@@ -145,8 +147,8 @@ class CostModel:
         return sorted(found, key=lambda choice: choice.seconds)  # stable: the same on every rank
 
     def best(self, problem: Problem) -> Choice:
-        """The choice of least predicted time."""
-        return self.choices(problem)[0]
+        """The choice of least predicted time; kept for problems asked again."""
+        return _best(self, problem)
 
     def predict(
         self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
@@ -167,6 +169,11 @@ class CostModel:
         for choice in self.choices(Problem(n_ranks, size, entries, dtype)):
             seconds.setdefault(choice.algorithm, choice.seconds)
         return {algorithm: seconds[algorithm] for algorithm in ALGORITHMS}
+
+
+@lru_cache(maxsize=4096)
+def _best(model: CostModel, problem: Problem) -> Choice:
+    return model.choices(problem)[0]
 
 
 def _options(algorithm: str, n_ranks: int) -> list[dict[str, Any]]:
@@ -252,6 +259,8 @@ class _Walk:
         values = self._values(n)
         if values >= n:
             return (degree - 1) * n * self.model.dense_element
+        if values >= self.switch * n:
+            return n * self.model.dense_element + degree * values * self.model.scattered_entry
         if degree == 2:
             return 2 * values * self.model.merged_entry
         return degree * values * self.model.gathered_entry

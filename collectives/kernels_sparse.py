@@ -7,7 +7,7 @@
               |‥d‥‥‥‥|‥‥e‥f‥|    vector 1    values of an index combine in the order of vectors,
               |‥*‥‥b‥|‥‥*‥f‥|    out         and a bit map says which were touched
 
-    scatter   entries into a dense vector
+    scatter   entries combined with a dense vector; `place` writes them over it
     compress  a dense vector back into entries
 
 Seed 004 §4.1.3. Indices are uint32 or uint64 here (`stream` widens smaller ones: those vectors are
@@ -157,6 +157,14 @@ def _scatter(combine: Any) -> Any:
             dense[place] = combine(dense[place], values[n])
 
     return scatter
+
+
+@kernel
+def place(dense: NDArray[Any], lower: int, indices: NDArray[Any], values: NDArray[Any]) -> None:
+    """``dense[index - lower] = value`` for every entry."""
+    first = np.uint64(lower)
+    for n in range(len(indices)):
+        dense[np.uint64(indices[n]) - first] = values[n]
 
 
 @kernel

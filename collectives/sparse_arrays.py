@@ -27,7 +27,7 @@ from .stream import Stream
 
 # of tasks on a Dask scheduler, where a message costs a thousand times what its first bytes do
 TASK_GRAPH = CostModel(
-    round=1e-3, message=1e-3, byte=2e-9, merged_entry=1e-8, gathered_entry=1.2e-8,
+    start=5e-3, round=1e-3, message=1e-3, byte=2e-9, merged_entry=1e-8, gathered_entry=1.2e-8,
     scattered_entry=5e-9, dense_element=1e-9, copied_byte=2e-10,
 )  # fmt: skip
 

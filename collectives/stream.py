@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels_sparse import compress, sparse_kernels, window_bits
+from .kernels_sparse import compress, place, sparse_kernels, window_bits
 from .reduction import Reduction
 
 
@@ -91,8 +91,7 @@ class Stream:
         if self.indices is None:
             part = self.values[lower - self.lower : upper - self.lower]
             return self.replaced(part, None, lower, upper)
-        # as python integers: uint8 has no room for the end of a range of 256
-        begin, end = np.searchsorted(self.indices.astype(np.uint64, copy=False), [lower, upper])
+        begin, end = _place(self.indices, lower), _place(self.indices, upper)
         return self.replaced(self.values[begin:end], self.indices[begin:end], lower, upper)
 
     def replaced(
@@ -105,9 +104,7 @@ class Stream:
         """The same with a value for every index of the range."""
         if self.indices is None:
             return self
-        dense = np.full(self.upper - self.lower, self.neutral, self.values.dtype)
-        dense[self.indices.astype(np.int64) - self.lower] = self.values
-        return self.replaced(dense, None, self.lower, self.upper)
+        return self.replaced(_dense_values(self), None, self.lower, self.upper)
 
     def to_sparse(self) -> Stream:
         """The same as entries; those equal to the neutral element are dropped."""
@@ -168,8 +165,8 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
     held = [stream for stream in streams if stream.n_entries]
     if len(held) <= 1:
         return (held or streams)[0].switched(density)
-    if sum(stream.n_entries for stream in held) >= 2 * (held[0].upper - held[0].lower):
-        return _onto_dense([held[0].to_dense(), *held[1:]], reduction)
+    if max(stream.n_entries for stream in held) >= density * (held[0].upper - held[0].lower):
+        return _onto_dense(held, reduction)  # the union is at least as large
     return _merged(held, reduction).switched(density)
 
 
@@ -194,8 +191,8 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
 
 
 def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
-    first = streams[0].to_dense()
-    total = first.values.copy()
+    first = streams[0]
+    total = first.values.copy() if first.is_dense else _dense_values(first)
     scatter = sparse_kernels(reduction.combine).scatter
     for stream in streams[1:]:
         if stream.indices is None:
@@ -203,6 +200,19 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
         else:
             scatter(total, stream.lower, _wide(stream.indices), stream.values)
     return first.replaced(total, None, first.lower, first.upper)
+
+
+def _dense_values(stream: Stream) -> NDArray[Any]:
+    dense = np.full(stream.upper - stream.lower, stream.neutral, stream.values.dtype)
+    place(dense, stream.lower, _wide(stream.indices), stream.values)
+    return dense
+
+
+def _place(indices: NDArray[Any], bound: int) -> int:
+    """Where an index belongs; the end of a range may be too large for the indices' type."""
+    if bound > np.iinfo(indices.dtype).max:
+        return len(indices)
+    return int(np.searchsorted(indices, indices.dtype.type(bound)))
 
 
 def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:

@@ -15,9 +15,9 @@ from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_
 from daskpart.collectives.sparse_steps import ALGORITHMS, steps_of
 from daskpart.errors import InputError
 
-NOTHING = CostModel(*[0.0] * 8)
+NOTHING = CostModel(*[0.0] * 9)
 TYPICAL = CostModel(
-    round=1e-5, message=2e-6, byte=1e-9, merged_entry=3e-9, gathered_entry=4e-9,
+    start=1e-4, round=1e-5, message=2e-6, byte=1e-9, merged_entry=3e-9, gathered_entry=4e-9,
     scattered_entry=2e-9, dense_element=3e-10, copied_byte=1e-10,
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_predict_gives_every_algorithm_its_best_options():
     best = TYPICAL.best(Problem(64, 10**6, 10**4))
     assert best.seconds == min(seconds.values()) == seconds[best.algorithm]
     assert TYPICAL.predict(512, 10**7, 10**4)["dense-ring"] > seconds["dense-ring"]
-    assert TYPICAL.predict(1, 10, 3)["butterfly"] == 0
+    assert TYPICAL.predict(1, 10, 3)["butterfly"] == TYPICAL.start
 
 
 def test_switch_density_is_between_bytes_and_work():
@@ -123,9 +123,9 @@ def test_constants_are_measured_once_and_choose(scheduler):
         assert all(0 <= value < 1 for value in asdict(model).values())
         assert model.merged_entry > model.dense_element > 0
         assert 0 < model.switch_density(10**6, "f4") <= 0.5
-        vectors = random_vectors(4, 500, 20)
+        vectors = random_vectors(4, 500, 16)
         pending = post_sparse_allreduce(communicator, communicator.values(vectors))
-        assert pending.algorithm == model.best(Problem(4, 500, 20, "f8")).algorithm
+        assert pending.algorithm == model.best(Problem(4, 500, 16, "f8")).algorithm
         stream = communicator.gather(pending.collect())[0]
     expected = np.zeros(500)
     for indices, values, _ in vectors:
@@ -134,10 +134,10 @@ def test_constants_are_measured_once_and_choose(scheduler):
 
 
 def test_auto_takes_the_given_model():
-    vectors = random_vectors(8, 4000, 40)
+    vectors = random_vectors(8, 4000, 32)
     with LocalCommunicator(8, sequential=True) as communicator:
         values = communicator.values(vectors)
         for model in (replace(TYPICAL, message=1.0, round=1.0), replace(TYPICAL, byte=1.0)):
             pending = post_sparse_allreduce(communicator, values, model=model)
-            assert pending.algorithm == model.best(Problem(8, 4000, 40, "f8")).algorithm
+            assert pending.algorithm == model.best(Problem(8, 4000, 32, "f8")).algorithm
             pending.collect()
