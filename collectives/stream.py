@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ class Stream:
 
     def of_range(self, lower: int, upper: int) -> Stream:
         """The part of the indices ``[lower, upper)``; a view."""
+        if (lower, upper) == (self.lower, self.upper):
+            return self
         if self.indices is None:
             part = self.values[lower - self.lower : upper - self.lower]
             return self.replaced(part, None, lower, upper)
@@ -141,6 +144,7 @@ class Stream:
         )  # fmt: skip
 
 
+@cache
 def index_type(size: int) -> np.dtype[Any]:
     """The smallest unsigned type that holds every index of a vector of `size`."""
     for name in ("uint8", "uint16", "uint32"):
