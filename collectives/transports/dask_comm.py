@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from distributed.protocol import Serialize, to_serialize
-from distributed.protocol.pickle import dumps
 
 from .spmd import SpmdCommunicator
 from .spmd_host import Session
+from .spmd_rank import pickled_object
 
 _INLINE_BYTES = 65_536
 _PLAIN_KINDS = "biufcmMSU"  # dtypes that their short string describes whole
@@ -29,6 +29,9 @@ class DaskEndpoint:
     def __init__(self, session: Session, rank: int) -> None:
         self._session, self._rank = session, rank
         self._places, self._mailbox = session.spec.placement, session.mailboxes[rank]
+
+    def connect(self) -> None:
+        """A stream opens with its first message."""
 
     def send(self, step: int, destination: int, payload: Any) -> None:
         """Hand a message to the event loop, or to a rank of this worker."""
@@ -63,7 +66,7 @@ def _encoded(payload: Any) -> tuple:
     if isinstance(payload, tuple) and all(isinstance(array, np.ndarray) for array in payload):
         return ("tuple", *map(_encoded, payload))
     if not isinstance(payload, np.ndarray):
-        return ("object", dumps(payload))
+        return ("object", pickled_object(payload))
     if payload.nbytes > _INLINE_BYTES or payload.dtype.kind not in _PLAIN_KINDS:
         return ("array", to_serialize(payload))
     return ("bytes", payload.dtype.str, payload.shape, payload.tobytes())

@@ -13,28 +13,30 @@ the batch.
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 from distributed import Client
-from distributed.protocol.pickle import dumps
 
 from daskpart.errors import InputError
 
 from . import spmd_host as host
 from .spmd import SpmdCommunicator
 from .spmd_cluster import places_by_threads
+from .spmd_rank import pickled_object
 
 _INLINE_BYTES = 16_384
 _LENGTH = struct.Struct("<q")
 _GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
-_BUSY_SECONDS = 2e-3  # of a wait are spent testing, the rest with pauses
-_PAUSE_SECONDS = 1e-4
+_BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
+_PAUSE_SECONDS = 5e-5
 _SWEEP_SECONDS = 2.0
 
 
@@ -97,16 +99,17 @@ class WorkerGroup:
 
 
 _groups: dict[str, WorkerGroup] = {}
-_groups_lock = threading.Lock()
+_joining: dict[str, threading.Lock] = {}
 
 
 def worker_group(members: tuple[int, ...], run_id: str) -> WorkerGroup:
     """The group of a run's workers; made once, when all of them ask for it.
 
-    This is collective over the workers, the one wait without a deadline: all ranks of the run are
-    running by then, and a process that dies takes its MPI job along.
+    This is collective over the workers, the one wait without a deadline. So it is the first thing
+    that the ranks do, when all of them run; a process that dies takes its MPI job along.
     """
-    with _groups_lock:
+    # a lock a run: two runs that begin at once must not wait for each other in different order
+    with _joining.setdefault(run_id, threading.Lock()):
         if run_id not in _groups:
             _groups[run_id] = WorkerGroup(members, run_id)
         return _groups[run_id]
@@ -130,13 +133,11 @@ class MpiEndpoint:
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
-        self._joined: WorkerGroup | None = None
+        self._group: WorkerGroup
 
-    @property
-    def _group(self) -> WorkerGroup:
-        if self._joined is None:
-            self._joined = worker_group(self._members, self._session.spec.run_id)
-        return self._joined
+    def connect(self) -> None:
+        """Join the group of the run's workers; collective."""
+        self._group = worker_group(self._members, self._session.spec.run_id)
 
     def send(self, step: int, destination: int, payload: Any) -> None:
         """Begin to send a message, or hand it to a rank of this worker."""
@@ -156,7 +157,7 @@ class MpiEndpoint:
         tag = self._tag(step, source, self._rank)
         first = self._take(process, tag, source)
         (length,) = _LENGTH.unpack_from(first)
-        kind, described = pickle.loads(memoryview(first)[8 : 8 + length])
+        kind, described = _read_header(bytes(first[8 : 8 + length]))
         rest = memoryview(first)[8 + length :]
         if kind == "object":
             return pickle.loads(rest)
@@ -172,8 +173,7 @@ class MpiEndpoint:
 
     def flush(self) -> None:
         """Go on until all messages are sent: large ones need this process for it."""
-        if self._joined is not None:
-            self._until(self._joined.all_sent, "its messages to be taken")
+        self._until(self._group.all_sent, "its messages to be taken")
 
     def close(self, whole: bool) -> None:
         """Of the last rank on this worker: free the group.
@@ -181,6 +181,7 @@ class MpiEndpoint:
         Not where the run was broken off: what others may still send would meet a later group.
         """
         group = _groups.pop(self._session.spec.run_id, None)
+        _joining.pop(self._session.spec.run_id, None)
         if group is not None and whole and group.all_sent():
             group.comm.Free()
 
@@ -244,6 +245,10 @@ class MpiCommunicator(SpmdCommunicator):
             )
         return MakeEndpoint(processes)
 
+    def _connect(self) -> None:
+        self._write("connect", (), None, {}, None)
+        self._flush()
+
     def _after_failure(self) -> None:
         """Messages that the failed batch left in MPI's queues are taken out."""
         self._cluster.on_each(sweep_group, [(self.run_id,)] * len(self._cluster.workers))
@@ -279,9 +284,9 @@ def _buffers(payload: Any) -> list[Any]:
     """A message as the buffers that are sent."""
     arrays = payload if isinstance(payload, tuple) else (payload,)
     if not all(isinstance(array, np.ndarray) and not array.dtype.hasobject for array in arrays):
-        return [_headed("object", None) + dumps(payload)]
+        return [_headed("object", None) + pickled_object(payload)]
     kind = "tuple" if isinstance(payload, tuple) else "array"
-    described = [(array.dtype, array.shape) for array in arrays]
+    described = tuple((array.dtype, array.shape) for array in arrays)
     octets = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
     if sum(array.size for array in octets) <= _INLINE_BYTES:
         inline = b"".join(array.tobytes() for array in octets)
@@ -289,14 +294,31 @@ def _buffers(payload: Any) -> list[Any]:
     return [_headed(kind, (described, False)), *(array for array in octets if array.size)]
 
 
+@lru_cache(maxsize=256)  # the same shapes come again and again
 def _headed(kind: str, description: Any) -> bytes:
-    header = dumps((kind, description))
+    header = pickle.dumps((kind, description))
     return _LENGTH.pack(len(header)) + header
+
+
+@lru_cache(maxsize=256)
+def _read_header(header: bytes) -> Any:
+    return pickle.loads(header)
 
 
 def _moments(seconds: float) -> Iterator[None]:
     """As many moments as there are until a deadline: dense at first, then with pauses."""
+    yield
     begin = monotonic()
     while (waited := monotonic() - begin) < seconds:
+        if waited < _BUSY_SECONDS:
+            _give_way()  # a sleep of no time would take 50 µs
+        else:
+            sleep(_PAUSE_SECONDS)
         yield
-        sleep(0 if waited < _BUSY_SECONDS else _PAUSE_SECONDS)
+
+
+def _nothing() -> None:
+    """Where a processor cannot be given away."""
+
+
+_give_way = getattr(os, "sched_yield", _nothing)

@@ -30,7 +30,6 @@ from contextlib import suppress
 from typing import Any
 
 import dask
-import numpy as np
 from dask.sizeof import sizeof
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps
@@ -46,7 +45,7 @@ from .cluster import current_client
 from .from_dask import collection_keys
 from .mailbox import RunStopped
 from .spmd_cluster import RankCluster, places_by_threads
-from .spmd_rank import Answer, Command, Endpoint, RoundShare
+from .spmd_rank import HANDED_OUT, Answer, Command, Endpoint, count_answers
 
 _LARGE_BYTES = 100_000  # values beyond this are scattered, not sent with the batch
 _UNKNOWN = object()
@@ -131,6 +130,9 @@ class SpmdCommunicator(Communicator):
     def _make_endpoint(self) -> Callable[[host.Session, int], Endpoint]:
         """Makes the endpoint of a rank, on its worker."""
 
+    def _connect(self) -> None:
+        """What the ranks must do together, once all of them run, before the first message."""
+
     def _after_failure(self) -> None:
         """Clear away what a failed batch left between the ranks, which are idle now."""
 
@@ -144,6 +146,7 @@ class SpmdCommunicator(Communicator):
             self._cluster.on_each(host.open_run, [(spec,)] * len(self._cluster.workers))
             self._tasks = self._cluster.start_ranks(self.run_id)
             self._cluster.wait_for_ranks(self.run_id, start_seconds)
+            self._connect()
         except BaseException:
             self._cluster.release(self._tasks)  # those that wait for a thread shall not begin
             self.close()
@@ -303,7 +306,7 @@ class SpmdCommunicator(Communicator):
         except BaseException as error:
             self._break(commands[0].step, error)
             raise
-        self._count(answers)
+        count_answers(self._counters, answers)
         failed = [answer for answer in answers if answer.error is not None]
         if failed:
             self._forget_after(min(answer.done for answer in failed), commands, made)
@@ -359,36 +362,11 @@ class SpmdCommunicator(Communicator):
         for command in commands[done:]:
             if command.kind in ("update", "collect", "collect_values"):
                 self._dropped.append(command.inputs[0])
-            if command.step in made:
+            if command.step in made and command.kind not in HANDED_OUT:
                 self._dropped.append(command.step)
                 handle = made[command.step]()
                 if handle is not None:
                     handle.content.lost = True
-
-    def _count(self, answers: list[Answer]) -> None:
-        shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
-        for answer in answers:
-            self._counters.seconds_computing[answer.rank] += answer.seconds_computing
-            self._counters.seconds_blocked[answer.rank] += answer.seconds_blocked
-            for share in answer.rounds:
-                shares[share.step, share.index].append((answer.rank, share))
-        for key in sorted(shares):
-            if len(shares[key]) == self.n_ranks:  # posted on every rank
-                _count_round(self._counters, shares[key])
-
-
-def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
-    first = shares[0][1]
-    source = [rank for rank, share in shares for _ in share.destinations]
-    destination = [other for _, share in shares for other in share.destinations]
-    counters.record_round(
-        first.label,
-        first.index,
-        np.array(source, np.int64),
-        np.array(destination, np.int64),
-        [rows for _, share in shares for rows in share.rows],
-        [nbytes for _, share in shares for nbytes in share.nbytes],
-    )
 
 
 def _addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:

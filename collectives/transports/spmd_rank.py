@@ -15,18 +15,25 @@ transports.
 from __future__ import annotations
 
 import itertools
+import pickle
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
+import numpy as np
+from distributed.protocol.pickle import dumps
+
 from daskpart.collectives.communicator import duplicate
-from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.exchange import ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import RankMessages, open_inbox, pack_message
 
 from .mailbox import Mailbox, RunStopped
+
+HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Command:
 
     Attributes
     ----------
-    kind : {"hold", "fetch_value", "drop", "map", "update", "post", "collect", "fold", "gather", …}
+    kind : {"connect", "hold", "fetch_value", "drop", "map", "update", "post", "collect", …}
         Name of the method of `Rank` that executes it.
     step : int
         Number of the call, and of the value that it makes; rises through the whole run.
@@ -94,6 +101,9 @@ class Answer:
 
 class Endpoint(Protocol):
     """How one rank's messages travel."""
+
+    def connect(self) -> None:
+        """Do what all ranks must do together, where there is something."""
 
     def send(self, step: int, destination: int, payload: Any) -> None:
         """Send an array, a tuple of arrays or a small object without waiting.
@@ -158,9 +168,21 @@ class Rank:
         except Exception as error:
             error.add_note(f"on rank {self.rank}")
             answer.error = error
+        if answer.error is not None:
+            self._keep_given(commands[answer.done :], own)
         return answer
 
+    def _keep_given(self, commands: list[Command], own: dict[int, Any]) -> None:
+        """Of a batch that failed, take what was handed out: that needs nobody else."""
+        for command in commands:
+            if command.kind in HANDED_OUT or command.kind == "drop":
+                with suppress(KeyError):  # what was scattered has gone with its worker
+                    getattr(self, f"_{command.kind}")(command, own)
+
     # -- one method a kind of command ---
+
+    def _connect(self, command: Command, own: dict[int, Any]) -> None:
+        self._endpoint.connect()
 
     def _hold(self, command: Command, own: dict[int, Any]) -> None:
         self._values[command.step] = own.pop(command.step, command.detail)
@@ -290,3 +312,37 @@ class Rank:
 def _called(command: Command, *arguments: Any) -> Any:
     assert command.function is not None
     return command.function(*arguments, **command.static)
+
+
+def pickled_object(value: Any) -> bytes:
+    """A value that is no array, for a message; numbers the short way."""
+    if isinstance(value, int | float | complex | np.generic):
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return dumps(value)
+
+
+def count_answers(counters: Counters, answers: list[Answer]) -> None:
+    """Add up what the ranks say that they sent, and how long they took."""
+    shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
+    for answer in answers:
+        counters.seconds_computing[answer.rank] += answer.seconds_computing
+        counters.seconds_blocked[answer.rank] += answer.seconds_blocked
+        for share in answer.rounds:
+            shares[share.step, share.index].append((answer.rank, share))
+    for key in sorted(shares):
+        if len(shares[key]) == counters.n_ranks:  # posted on every rank
+            _count_round(counters, shares[key])
+
+
+def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
+    first = shares[0][1]
+    source = [rank for rank, share in shares for _ in share.destinations]
+    destination = [other for _, share in shares for other in share.destinations]
+    counters.record_round(
+        first.label,
+        first.index,
+        np.array(source, np.int64),
+        np.array(destination, np.int64),
+        [rows for _, share in shares for rows in share.rows],
+        [nbytes for _, share in shares for nbytes in share.nbytes],
+    )

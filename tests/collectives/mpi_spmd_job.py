@@ -6,6 +6,8 @@ the test reads.
 
 from __future__ import annotations
 
+from functools import partial
+
 import dask_mpi
 import numpy as np
 from exchange_text import (
@@ -17,8 +19,11 @@ from exchange_text import (
     run_exchange,
 )
 from spmd_steps import (
+    assert_cancelled_run_ends,
+    assert_deadline_names_both,
     assert_nothing_left,
     assert_survives_a_failing_rank,
+    assert_threads_run_at_once,
     assert_two_runs_do_not_mix,
     ring_of_values,
 )
@@ -52,9 +57,15 @@ def large_and_odd_values(client):
 def faults(client):
     with MpiCommunicator(5, client) as mpi:
         assert_survives_a_failing_rank(mpi)
-    assert_two_runs_do_not_mix(lambda n_ranks: MpiCommunicator(n_ranks, client))
-    assert_nothing_left(client)
+    make = partial(MpiCommunicator, client=client)
+    assert_two_runs_do_not_mix(make)
+    assert_threads_run_at_once(make)
+    assert_deadline_names_both(make)
+    assert_cancelled_run_ends(make, client)
     assert all(groups == [] for groups in client.run(open_groups).values())
+    with make(4) as mpi:
+        ring_of_values(mpi, [(3,)])
+    assert_nothing_left(client)
     print("faults leave nothing behind", flush=True)
 
 

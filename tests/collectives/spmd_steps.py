@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from daskpart.collectives import allreduce, barrier
 from daskpart.collectives.exchange import Exchange
 from daskpart.collectives.transports.lease import leased_runs
 from daskpart.collectives.transports.spmd_host import open_runs
-from daskpart.errors import DivergenceError
+from daskpart.errors import DivergenceError, WorkerLostError
 
 BOUND = 20.0  # seconds; no fault may take longer to be told
 
@@ -82,6 +83,38 @@ def assert_survives_a_failing_rank(communicator):
     ring_of_values(communicator, [(3, 2)])
 
 
+def slow_on_rank_1(value, *, seconds):
+    time.sleep(seconds if value == 1 else 0.0)  # stands for computing
+    return value
+
+
+def assert_deadline_names_both(make):
+    """A wait ends at the deadline, on the rank that waits and at the client; the run goes on."""
+    with make(3, deadline=0.2) as communicator:
+        late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]), seconds=1.0)
+        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for .*rank 1"):
+            allreduce(communicator, late).result()
+        assert allreduce(communicator, communicator.values([1, 1, 1])).result() == 3
+
+
+def assert_cancelled_run_ends(make, client):
+    """Rank 1 keeps the others waiting, again and again, when the ranks are cancelled."""
+    begin = time.monotonic()
+    with make(4) as communicator:
+        numbers = communicator.values([0, 1, 2, 3])
+        for _ in range(10):
+            slowly = communicator.map(slow_on_rank_1, numbers, seconds=0.2)
+            total = allreduce(communicator, slowly)
+        tasks = communicator._tasks
+        timer = threading.Timer(0.3, client.cancel, (tasks,), {"force": True})
+        timer.start()
+        with pytest.raises(WorkerLostError, match="was cancelled, or its client went away"):
+            total.result()
+        timer.join()
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(client)
+
+
 def assert_two_runs_do_not_mix(make):
     """Two runs at once on the same workers, their calls interleaved."""
     with make(4) as one, make(3) as other:
@@ -92,6 +125,25 @@ def assert_two_runs_do_not_mix(make):
             barrier(one)
             ring_of_values(other, [(turn + 1,)])
             ring_of_values(one, [(2, turn + 1)])
+
+
+def assert_threads_run_at_once(make):
+    """Two threads of the client, each with runs of its own that begin when they like."""
+    results = []
+
+    def runs(n_ranks):
+        for turn in range(4):
+            with make(n_ranks) as communicator:
+                ring_of_values(communicator, [(turn, 2)])
+                numbers = communicator.values([1] * n_ranks)
+                results.append(allreduce(communicator, numbers).result())
+
+    threads = [threading.Thread(target=runs, args=(n_ranks,)) for n_ranks in (4, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=4 * BOUND)
+    assert sorted(results) == [3] * 4 + [4] * 4
 
 
 def tasks_of_ranks(dask_scheduler):

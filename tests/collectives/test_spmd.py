@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from spmd_steps import (
+    assert_deadline_names_both,
     assert_nothing_left,
     assert_survives_a_failing_rank,
+    assert_threads_run_at_once,
     assert_two_runs_do_not_mix,
     increment,
     ring_of_values,
@@ -40,15 +43,6 @@ def process_of(value):
 
 def thread_of(value):
     return threading.get_ident()
-
-
-def slow(value, *, seconds):
-    time.sleep(seconds)  # stands for computing
-    return value
-
-
-def slow_on_rank_1(value, *, seconds):
-    return slow(value, seconds=seconds if value == 1 else 0.0)
 
 
 def hold_a_thread(name):
@@ -157,15 +151,13 @@ def test_what_cannot_be_sent_back(threaded_client):
 
 
 def test_the_deadline_names_both_ranks(threaded_client):
-    with DaskCommunicator(3, threaded_client, deadline=0.2) as communicator:
-        late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]), seconds=1.0)
-        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for a message of rank 1"):
-            allreduce(communicator, late).result()
-        assert allreduce(communicator, communicator.values([1, 1, 1])).result() == 3
+    assert_deadline_names_both(partial(DaskCommunicator, client=threaded_client))
 
 
 def test_two_runs_at_once(threaded_client):
-    assert_two_runs_do_not_mix(lambda n_ranks: DaskCommunicator(n_ranks, threaded_client))
+    make = partial(DaskCommunicator, client=threaded_client)
+    assert_two_runs_do_not_mix(make)
+    assert_threads_run_at_once(make)
     assert_nothing_left(threaded_client)
 
 

@@ -8,25 +8,23 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from spmd_steps import BOUND, assert_nothing_left, ring_of_values
+from spmd_steps import (
+    BOUND,
+    assert_cancelled_run_ends,
+    assert_nothing_left,
+    ring_of_values,
+    slow_on_rank_1,
+)
 
 from daskpart.collectives import DaskCommunicator, allreduce
 from daskpart.errors import WorkerLostError
 
 pytestmark = pytest.mark.cluster
 N_RANKS = 4
-
-
-def slow(value, *, seconds):
-    time.sleep(seconds)  # stands for computing
-    return value
-
-
-def slow_on_rank_1(value, *, seconds):
-    return slow(value, seconds=seconds if value == 1 else 0.0)
 
 
 def busy_allreduces(communicator, n=10):
@@ -61,17 +59,7 @@ def test_ctrl_c(threaded_client):
 
 
 def test_cancelled_ranks(threaded_client):
-    begin = time.monotonic()
-    with DaskCommunicator(N_RANKS, threaded_client) as communicator:
-        total = busy_allreduces(communicator)
-        tasks = communicator._tasks
-        timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
-        timer.start()
-        with pytest.raises(WorkerLostError, match="was cancelled, or its client went away"):
-            total.result()
-        timer.join()
-    assert time.monotonic() - begin < BOUND
-    assert_nothing_left(threaded_client)
+    assert_cancelled_run_ends(partial(DaskCommunicator, client=threaded_client), threaded_client)
     assert_usable(threaded_client)
 
 

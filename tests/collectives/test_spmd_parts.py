@@ -172,8 +172,9 @@ def test_a_rank_answers_for_what_it_did():
         Command("gather", 4, (2,)),
         Command("map", 5, (2,), fail),
         Command("hold", 6),
+        Command("map", 7, (2,), increment),
     ]
-    answer = rank.execute(commands, {6: "never"})
+    answer = rank.execute(commands, {6: "given"})
     assert answer.done == 4
     assert answer.error.__notes__ == ["on rank 0"]
     assert answer.gathered[2].tolist() == answer.gathered[3].tolist() == [1.0, 1.0]
@@ -182,4 +183,6 @@ def test_a_rank_answers_for_what_it_did():
         ("allreduce", 0, []),
         ("allreduce", 1, []),
     ]
-    assert rank.execute([Command("drop", 7, (2, 3)), Command("gather", 8, (2,))], {}).done == 1
+    kept = rank.execute([Command("gather", 8, (6,)), Command("gather", 9, (7,))], {})
+    assert kept.gathered == {6: "given"}  # what was handed out survives a failure, 7 was not made
+    assert rank.execute([Command("drop", 10, (2, 3)), Command("gather", 11, (2,))], {}).done == 1
