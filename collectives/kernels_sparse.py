@@ -1,6 +1,7 @@
 """Kernels that combine sparse vectors: sorted indices beside values, in and out.
 
-    merge     1 4 7   ⊕   4 9     →  1 4 7 9      two at a time; no branch depends on the data
+    merge     1 4 7   ⊕   4 9     →  1 4 7 9      two vectors, the lower and the upper half at once;
+                                                  no branch depends on the data
     windows   k vectors, one window of indices after another in a small dense buffer:
 
               |‥a‥‥b‥|‥‥c‥‥‥|    vector 0
@@ -32,6 +33,10 @@ _ENTRIES_IN_WINDOW = 1024
 _NO_INDEX = np.uint64(0xFFFFFFFFFFFFFFFF)  # no vector has so many indices
 
 
+Indices = NDArray[Any]
+Values = NDArray[Any]
+
+
 class SparseKernels(NamedTuple):
     """Compiled for one way of combining values; see `sparse_kernels`."""
 
@@ -43,9 +48,12 @@ class SparseKernels(NamedTuple):
 @cache
 def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
     """The kernels for ``combine(a, b)``: a numpy ufunc, or a function that numba can compile."""
-    if not isinstance(combine, np.ufunc) and not hasattr(combine, "py_func"):
-        combine = numba.njit(combine)
-    return SparseKernels(_merge(combine), _merge_many(combine), _scatter(combine))
+    if isinstance(combine, np.ufunc):
+        return SparseKernels(_merge(combine), _merge_many(combine), _scatter(combine))
+    function = combine if hasattr(combine, "py_func") else numba.njit(combine)
+    makers = (_merge, _merge_many, _scatter)
+    # a jitted function is another one in every process: what is cached would not be found again
+    return SparseKernels(*(make(function, cache=False) for make in makers))
 
 
 def window_bits(n_indices: int, n_entries: int) -> int:
@@ -54,44 +62,52 @@ def window_bits(n_indices: int, n_entries: int) -> int:
     return min(max(wanted, _WINDOW_BITS[0]), _WINDOW_BITS[1])
 
 
-def _merge(combine: Any) -> Any:
-    @kernel
-    def merge(
-        first_indices: NDArray[Any],
-        first_values: NDArray[Any],
-        second_indices: NDArray[Any],
-        second_values: NDArray[Any],
-        indices: NDArray[Any],
-        values: NDArray[Any],
-    ) -> int:
-        """Two sorted vectors into one; returns the number of entries written."""
-        a, b, n, one = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(1)
-        n_first, n_second = np.uint64(len(first_indices)), np.uint64(len(second_indices))
-        while (a < n_first) & (b < n_second):
-            i, j = first_indices[a], second_indices[b]
-            x, y = first_values[a], second_values[b]
-            both = combine(x, y)
+def _merge(combine: Any, **options: Any) -> Any:
+    @kernel(**options)
+    def merge(i: Indices, x: Values, j: Indices, y: Values, out: Indices, values: Values) -> int:
+        """Sorted indices i with values x, and j with y, into one; returns the number of entries."""
+        one, a_end = np.uint64(1), np.uint64(len(i) // 2)
+        b_end = np.uint64(np.searchsorted(j, i[a_end]) if len(i) else 0)
+        a, b, n = np.uint64(0), np.uint64(0), np.uint64(0)
+        # the upper half beside the lower: neither waits for the other's comparisons
+        c, c_end, d, d_end = a_end, np.uint64(len(i)), b_end, np.uint64(len(j))
+        upper = m = a_end + b_end
+        while (a < a_end) & (b < b_end) & (c < c_end) & (d < d_end):
+            p, q, r, s = i[a], j[b], i[c], j[d]  # all read before anything is written
+            u, v, w, z = x[a], y[b], x[c], y[d]
             # selects and sums of comparisons, so that no jump has to be guessed
-            indices[n] = min(i, j)
-            values[n] = both if i == j else (x if i < j else y)
-            a += np.uint64(i <= j)
-            b += np.uint64(j <= i)
-            n += one
-        while a < n_first:
-            indices[n], values[n] = first_indices[a], first_values[a]
-            a += one
-            n += one
-        while b < n_second:
-            indices[n], values[n] = second_indices[b], second_values[b]
-            b += one
-            n += one
-        return int(n)
+            out[n], out[m] = min(p, q), min(r, s)
+            values[n] = combine(u, v) if p == q else (u if p < q else v)
+            values[m] = combine(w, z) if r == s else (w if r < s else z)
+            a += np.uint64(p <= q)
+            b += np.uint64(q <= p)
+            c, d = c + np.uint64(r <= s), d + np.uint64(s <= r)
+            n, m = n + one, m + one
+        lower_end = n
+        for half in range(2):  # what is left of each
+            if half == 1:
+                lower_end, a, a_end, b, b_end, n = n, c, c_end, d, d_end, m
+            while (a < a_end) & (b < b_end):
+                p, q, u, v = i[a], j[b], x[a], y[b]
+                out[n] = min(p, q)
+                values[n] = combine(u, v) if p == q else (u if p < q else v)
+                a, b, n = a + np.uint64(p <= q), b + np.uint64(q <= p), n + one
+            while a < a_end:
+                out[n], values[n] = i[a], x[a]
+                a, n = a + one, n + one
+            while b < b_end:
+                out[n], values[n] = j[b], y[b]
+                b, n = b + one, n + one
+        for place in range(n - upper if lower_end < upper else np.uint64(0)):
+            out[lower_end + np.uint64(place)] = out[upper + np.uint64(place)]
+            values[lower_end + np.uint64(place)] = values[upper + np.uint64(place)]
+        return int(lower_end + n - upper)
 
     return merge
 
 
-def _merge_many(combine: Any) -> Any:
-    @kernel
+def _merge_many(combine: Any, **options: Any) -> Any:
+    @kernel(**options)
     def merge_many(
         all_indices: NDArray[Any],
         all_values: NDArray[Any],
@@ -145,8 +161,8 @@ def _least_index(
     return least
 
 
-def _scatter(combine: Any) -> Any:
-    @kernel
+def _scatter(combine: Any, **options: Any) -> Any:
+    @kernel(**options)
     def scatter(
         dense: NDArray[Any], lower: int, indices: NDArray[Any], values: NDArray[Any]
     ) -> None:
