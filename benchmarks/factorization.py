@@ -24,7 +24,7 @@ from . import libmf_peer
 from .studies.problem import Problem, matrix, problem
 
 RATES = (0.05, 0.1, 0.2)
-REGULARIZATIONS = (0.03, 0.05, 0.08)
+REGULARIZATIONS = (0.03, 0.04, 0.05)
 MOST_EPOCHS = 20
 MORE = 10  # epochs of the longer fit that tells LIBMF's set-up from its training
 RANKS = 2  # of ours, and threads of LIBMF
