@@ -1,9 +1,7 @@
-"""From a shard to what a rank trains on: ratings in processing order, rows to average, first
-factors.
+"""From a shard to what a rank trains on: ratings in their order, rows to average, first factors.
 
     Shard (rows, items, nonzeros)  ──┐
-    RankSchedule (item → sub-epoch) ─┴─► RankRatings: nonzeros by cell (k, t), inside a cell by
-    cache block
+    RankSchedule (item → sub-epoch) ─┴─► RankRatings: nonzeros by cell (k, t), then by cache block
 
 Inside a cell the ratings are shuffled and then gathered into blocks of users × items, neighbours in
 local order, whose rows fit the cache together. Block sizes are constants, not the cache of the
