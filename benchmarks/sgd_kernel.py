@@ -70,7 +70,7 @@ def in_blocks(triples: Triples, n_components: int) -> Triples:
     for ids, block_bytes in zip(triples[:2], (USER_BLOCK_BYTES, ITEM_BLOCK_BYTES), strict=True):
         n_rows = int(ids.max()) + 1
         n_blocks = -(-n_rows * row_bytes // block_bytes)
-        keys.append((generator.permutation(n_rows) * n_blocks // n_rows)[ids])
+        keys.append((np.arange(n_rows) * n_blocks // n_rows)[ids])
     order = generator.permutation(triples[0].size)
     order = order[np.lexsort((keys[1][order], keys[0][order]))]
     rows, columns, values = triples

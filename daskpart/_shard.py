@@ -42,7 +42,7 @@ class Shard:
         Lengths of the three blocks of `items`.
     row_index, column_index : ndarray of int32, shape (nnz,)
         Local positions: nonzero t lies at row ``rows[row_index[t]]`` and column
-        ``items[column_index[t]]``. Sorted by row, then local column.
+        ``items[column_index[t]]``. Sorted by row, then global column.
     values : ndarray of float32 or float64, shape (nnz,)
     """
 
@@ -74,14 +74,15 @@ class Shard:
 
     def to_coo(self) -> sparse.COO:
         """Give the shard in its local numbering, as a `sparse.COO` of `shape`."""
-        return coo_from_sorted(self.row_index, self.column_index, self.values, self.shape)
+        order = _row_major(self.row_index, self.column_index, *self.shape)
+        return coo_from_sorted(
+            self.row_index[order], self.column_index[order], self.values[order], self.shape
+        )
 
     def to_block(self, n_columns: int) -> sparse.COO:
         """Give the shard's rows over all `n_columns` columns in their global order."""
         columns = self.items[self.column_index].astype(np.int32)
-        order = _row_major(self.row_index, columns, len(self.rows), n_columns)
-        shape = (len(self.rows), n_columns)
-        return coo_from_sorted(self.row_index[order], columns[order], self.values[order], shape)
+        return coo_from_sorted(self.row_index, columns, self.values, (len(self.rows), n_columns))
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes
@@ -158,8 +159,10 @@ def make_shard(
     row_index, columns, values = triples
     position = np.empty(n_columns, np.int32)  # only the touched pages cost anything
     position[items] = np.arange(len(items), dtype=np.int32)
-    column_index = position[columns]
-    order = _row_major(row_index, column_index, len(rows), len(items))
+    key = row_index.astype(np.int64) * n_columns + columns
+    if not np.all(key[1:] > key[:-1]):  # pieces of several chunks; one matrix comes sorted
+        order = _row_major(row_index, columns, len(rows), n_columns)
+        row_index, columns, values = row_index[order], columns[order], values[order]
     n_local, n_owned, n_nonlocal = (int(size) for size in sizes)
     return Shard(
         rank=rank,
@@ -168,9 +171,9 @@ def make_shard(
         n_local=n_local,
         n_owned=n_owned,
         n_nonlocal=n_nonlocal,
-        row_index=row_index[order],
-        column_index=column_index[order],
-        values=values[order],
+        row_index=row_index,
+        column_index=position[columns],
+        values=values,
     )
 
 

@@ -1,13 +1,11 @@
-"""From a shard to what a rank trains on: ratings in processing order, rows to average, first
-factors.
+"""From a shard to what a rank trains on: ratings in their order, rows to average, first factors.
 
     Shard (rows, items, nonzeros)  ──┐
-    RankSchedule (item → sub-epoch) ─┴─► RankRatings: nonzeros by cell (k, t), inside a cell by
-    cache block
+    RankSchedule (item → sub-epoch) ─┴─► RankRatings: nonzeros by cell (k, t), then by cache block
 
-Inside a cell the ratings are shuffled and then gathered into blocks of users × items whose rows fit
-the cache together. Block sizes are constants, not the cache of the machine at hand, because the
-order of ratings decides the bits of the result.
+Inside a cell the ratings are shuffled and then gathered into blocks of users × items, neighbours in
+local order, whose rows fit the cache together. Block sizes are constants, not the cache of the
+machine at hand, because the order of ratings decides the bits of the result.
 """
 
 from __future__ import annotations
@@ -157,12 +155,8 @@ def arrange_ratings(
     sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
     generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
     row_bytes = 4 * padded_width(n_components)
-    user_block, n_user_blocks = _random_blocks(
-        generator, shard.rows.size, USER_BLOCK_BYTES // row_bytes
-    )
-    item_block, n_item_blocks = _random_blocks(
-        generator, shard.items.size, ITEM_BLOCK_BYTES // row_bytes
-    )
+    user_block, n_user_blocks = _blocks(shard.rows.size, USER_BLOCK_BYTES // row_bytes)
+    item_block, n_item_blocks = _blocks(shard.items.size, ITEM_BLOCK_BYTES // row_bytes)
     rows, columns = shard.row_index, shard.column_index
     key = (sub_epoch[columns] * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[
         columns
@@ -198,12 +192,10 @@ class _Positions:
         return self._order[np.searchsorted(self._sorted, wanted)]
 
 
-def _random_blocks(
-    generator: np.random.Generator, n_rows: int, rows_per_block: int
-) -> tuple[np.ndarray, int]:
-    """Deal rows at random into blocks of about `rows_per_block`: block of each row, number."""
+def _blocks(n_rows: int, rows_per_block: int) -> tuple[np.ndarray, int]:
+    """Cut rows into runs of about `rows_per_block`: the block of each row, and their number."""
     n_blocks = max(1, -(-n_rows // max(1, rows_per_block)))
-    return generator.permutation(n_rows) * n_blocks // max(1, n_rows), n_blocks
+    return np.arange(n_rows) * n_blocks // max(1, n_rows), n_blocks
 
 
 @kernel

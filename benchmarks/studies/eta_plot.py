@@ -40,14 +40,13 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         axes.set_xticks(etas, [str(eta) for eta in etas])
         axes.minorticks_off()
         axes.set_xlabel("η, synchronisations an epoch")
-        axes.set_title(label, loc="left", fontsize=10)
+        axes.set_title(f"{label}, K = {n_ranks}", loc="left", fontsize=10)
         if field != "test_rmse":
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shorten(value)))
         quiet_frame(axes)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
-    figure.suptitle(f"K = {n_ranks} ranks", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 

@@ -7,6 +7,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Origin:
             (
                 f"Machine: {_processor()}, {cores} cores, {system}.",
                 f"Begun {now}, load average of the machine then {load}.",
-                f"Versions: {', '.join([python, *_versions()])}.",
+                f"Versions: {', '.join([python, *_versions()])}{_commit()}.",
                 f"{COMMAND}python {' '.join(sys.orig_argv[1:])}",
             )
         )
@@ -89,6 +90,16 @@ def _versions() -> Iterable[str]:
             yield f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:
             continue
+
+
+def _commit() -> str:
+    """Which state of the repository runs, where git can say so."""
+    told = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(told, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f", commit {done.stdout.strip()}"
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

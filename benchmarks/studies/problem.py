@@ -30,12 +30,13 @@ from daskpart.models.ratings import Validation, blank_factors
 from daskpart.partitions import Partition
 
 # name in the tables → arguments of `daskpart.partition`
-METHODS: dict[str, dict[str, str]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "RAND": {"method": "random"},
     "block": {"method": "block"},
     "METIS": {"method": "metis"},
     "HP, λ−1": {"objective": "connectivity"},
     "HP-λ²": {"objective": "power"},
+    "HP-λ², uneven": {"objective": "power", "even": False},
 }
 
 
@@ -92,7 +93,7 @@ def make_partition(hypergraph: daskpart.Hypergraph, n_parts: int, method: str) -
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BalanceWarning)
-        return daskpart.partition(hypergraph, n_parts, **METHODS[method])  # type: ignore[arg-type]
+        return daskpart.partition(hypergraph, n_parts, **METHODS[method])
 
 
 def connectivity_of(

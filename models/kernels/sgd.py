@@ -22,7 +22,10 @@ import numpy as np
 
 from daskpart._jit import kernel
 
+from .prefetch import prefetch_line
+
 FLOATS_PER_CACHE_LINE = 16
+RATINGS_AHEAD = 8
 
 
 def padded_width(n_components: int) -> int:
@@ -47,6 +50,10 @@ def sgd_fixed_rate(
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
+        ahead = min(n + RATINGS_AHEAD, stop - 1)
+        for line in range(width // FLOATS_PER_CACHE_LINE):
+            prefetch_line(user, rows[ahead], line)
+            prefetch_line(item, columns[ahead], line)
         product = np.float32(0.0)
         for f in range(width):
             product += user[i, f] * item[j, f]
@@ -69,16 +76,30 @@ def sgd_adagrad(
     rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
     user_gradient, item_gradient, mean, rate, regularization, with_biases,
 ):  # fmt: skip
-    """Like `sgd_fixed_rate`, with AdaGrad per row: rate / √(the row's gradient sum)."""
+    """Like `sgd_fixed_rate`, with AdaGrad per row: rate / √(the row's gradient sum).
+
+    The squared gradient of w is ‖e·h − γw‖² = e²‖h‖² − 2eγ⟨w, h⟩ + γ²‖w‖²: its sums are taken in
+    the first loop, so that nothing waits for the error but the update itself.
+    """
     width = user.shape[1]
     share = np.float32(1.0) / np.float32(n_components)
     squared_error = 0.0
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
+        ahead = min(n + RATINGS_AHEAD, stop - 1)
+        for line in range(width // FLOATS_PER_CACHE_LINE):
+            prefetch_line(user, rows[ahead], line)
+            prefetch_line(item, columns[ahead], line)
         product = np.float32(0.0)
+        user_square = np.float32(0.0)
+        item_square = np.float32(0.0)
         for f in range(width):
-            product += user[i, f] * item[j, f]
+            w = user[i, f]
+            h = item[j, f]
+            product += w * h
+            user_square += w * w
+            item_square += h * h
         error = values[n] - mean - product
         user_rate = rate / np.sqrt(user_gradient[i])
         item_rate = rate / np.sqrt(item_gradient[j])
@@ -87,19 +108,18 @@ def sgd_adagrad(
             user_bias[i] += user_rate * (error - regularization * user_bias[i])
             item_bias[j] += item_rate * (error - regularization * item_bias[j])
         squared_error += error * error
-        user_square = np.float32(0.0)
-        item_square = np.float32(0.0)
+        user_keep = np.float32(1.0) - user_rate * regularization
+        item_keep = np.float32(1.0) - item_rate * regularization
         for f in range(width):
             w = user[i, f]
             h = item[j, f]
-            user_step = error * h - regularization * w
-            item_step = error * w - regularization * h
-            user_square += user_step * user_step
-            item_square += item_step * item_step
-            user[i, f] = w + user_rate * user_step
-            item[j, f] = h + item_rate * item_step
-        user_gradient[i] += share * user_square
-        item_gradient[j] += share * item_square
+            user[i, f] = user_keep * w + user_rate * error * h
+            item[j, f] = item_keep * h + item_rate * error * w
+        e2 = error * error
+        cross = np.float32(2.0) * error * regularization * product
+        g2 = regularization * regularization
+        user_gradient[i] += share * (e2 * item_square - cross + g2 * user_square)
+        item_gradient[j] += share * (e2 * user_square - cross + g2 * item_square)
     return squared_error
 
 
