@@ -1,0 +1,107 @@
+"""What an embedded expand or reduce says where plan, payload or rows do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exchange_text import random_connectivity
+
+from daskpart.collectives import (
+    LocalCommunicator,
+    embed,
+    embedded_expand,
+    embedded_expand_allreduce,
+    embedded_reduce,
+    expand_plan,
+    place_rows,
+    prepare_embedded,
+)
+from daskpart.errors import InputError
+
+
+@pytest.fixture
+def four():
+    """Four ranks that all hold item 0, which rank 0 owns."""
+    connectivity = random_connectivity(1, 4, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 4]), np.arange(4, dtype=np.int32)
+    connectivity.owners = np.array([0], dtype=np.int32)
+    with LocalCommunicator(4) as communicator:
+        yield communicator, communicator.values([np.array([0])] * 4), expand_plan(connectivity)
+
+
+def test_plans_that_do_not_fit(four):
+    communicator, items, plan = four
+    with pytest.raises(InputError, match="is not embedded"):
+        prepare_embedded(communicator, plan, items)
+    other = embed(expand_plan(random_connectivity(3, 5, seed=0)))
+    with pytest.raises(InputError, match="for 5 ranks, the communicator has 4"):
+        prepare_embedded(communicator, other, items)
+    lacking = communicator.values([np.array([0])] * 3 + [np.array([7])])
+    with pytest.raises(InputError, match=r"Rank 3 receives item 0 .* numbering lacks it"):
+        prepare_embedded(communicator, embed(plan), lacking)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    prepared = prepare_embedded(communicator, embed(plan), items)
+    with pytest.raises(InputError, match="A plan of kind reduce is needed"):
+        embedded_reduce(communicator, prepared, rows)
+    numbers = communicator.values([1.0] * 4)
+    with pytest.raises(InputError, match="0 payload rows in a message; use embedded_expand for"):
+        embedded_expand_allreduce(communicator, prepared, rows, numbers)
+    with_room = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
+    with pytest.raises(InputError, match=r"1 payload rows .* use embedded_expand_allreduce"):
+        embedded_expand(communicator, with_room, rows)
+    sparse = embed(plan, payload_rows=1, every_message=False)
+    with pytest.raises(InputError, match="every_message=True"):
+        embedded_expand_allreduce(
+            communicator, prepare_embedded(communicator, sparse, items), rows, numbers
+        )
+
+
+def test_payloads_that_do_not_fit(four):
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
+    rows = communicator.values([np.ones((1, 2))] * 4)  # 16 bytes a row
+    numbers = communicator.values([1.0] * 4)
+    embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), numbers)
+    pairs = communicator.values([np.ones(2)] * 4)
+    with pytest.raises(InputError, match=r"has 16 bytes.*1 rows of 16; plan with.*\(16, 16\)"):
+        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), pairs)
+    mixed = communicator.values([1.0, 1.0, 1, 1.0])
+    with pytest.raises(InputError, match=r"Ranks [0-3] and [0-3] disagree in the payload \(sum\)"):
+        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), mixed)
+
+
+def test_rows_that_do_not_fit(four):
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan.reversed()), items)
+    widths = communicator.values([np.ones((1, 2))] * 3 + [np.ones((1, 3))])
+    with pytest.raises(InputError, match=r"Ranks 1 and 3 disagree in what travels.*\(2,\).*\(3,\)"):
+        embedded_reduce(communicator, prepared, widths)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    with pytest.raises(InputError, match=r"Rank 1 packed an array of shape \(0, 2\) for 1 rows"):
+        embedded_reduce(communicator, prepared, rows, _pack_nothing)
+    up = prepare_embedded(communicator, embed(plan), items)
+    assert [r.tolist() for r in communicator.gather(embedded_expand(communicator, up, rows))] == [
+        [[1.0, 1.0]]
+    ] * 4  # and it goes on
+
+
+def _same(rows):
+    return rows.copy()
+
+
+def _pack_nothing(rows, positions):
+    return rows[:0]
+
+
+def test_place_sees_the_owner_as_source(four):
+    """The inbox of an embedded expand is that of the direct plan, not of the last hop."""
+    communicator, items, plan = four
+    prepared = prepare_embedded(communicator, embed(plan), items)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    seen = embedded_expand(communicator, prepared, rows, place=_sources)
+    assert communicator.gather(seen) == [[], [0], [0], [0]]
+
+
+def _sources(rows, inbox):
+    place_rows(rows, inbox)
+    return list(inbox.sources)
