@@ -26,7 +26,6 @@ from daskpart.collectives import (
     embedded_reduce_allreduce,
     expand,
     expand_plan,
-    place_rows,
     prepare_embedded,
     reduce,
     reduce_plan,
