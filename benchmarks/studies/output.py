@@ -94,7 +94,7 @@ def _versions() -> Iterable[str]:
 
 def _commit() -> str:
     """Which state of the repository runs, where git can say so."""
-    told = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    told = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
         done = subprocess.run(told, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
