@@ -115,7 +115,12 @@ _parallel_options = _options(
     ),
     *_cutting,
     _choice("--axis", ("rows", "columns", "auto"), None, "What is dealt.  [default: rows]"),
-    _choice("--transport", ("auto", "local", "graph"), "auto", "How rows travel between ranks."),
+    _choice(
+        "--transport",
+        ("auto", "local", "graph", "dask", "mpi"),
+        "auto",
+        "How rows travel between ranks; auto: graph where there is a cluster.",
+    ),
     _choice("--cluster", KINDS, "none", "Where the ranks run; mpi: start it with mpiexec."),
     _number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", _COUNT),
 )

@@ -88,6 +88,12 @@ class FitSettings:
             raise InputError(
                 f"--transport local stays in one process; with --cluster {self.cluster} use graph"
             )
+        wanted = {"dask": ("threads", "processes", "mpi"), "mpi": ("mpi",)}.get(self.transport)
+        if wanted is not None and self.cluster not in wanted:
+            raise InputError(
+                f"--transport {self.transport} needs --cluster {' or '.join(wanted)}, "
+                f"not {self.cluster}"
+            )
         if self.model_format == "zarr" and find_spec("zarr") is None:
             raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
         model = self.out / "model"
