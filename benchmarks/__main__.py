@@ -9,20 +9,15 @@ from __future__ import annotations
 import csv
 import importlib
 import itertools
-import multiprocessing
 import pkgutil
 import platform
 import re
-import resource
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from time import perf_counter
-from typing import Any
 
 import click
 
 import benchmarks
+from benchmarks.measuring import measure
 
 COLUMNS = ("benchmark", "case", "value", "unit")
 
@@ -45,45 +40,6 @@ def cases(pattern: str) -> Iterator[tuple[type, str, tuple]]:
 def _parameter_lists(suite: type) -> list[list]:
     given = list(getattr(suite, "params", []))
     return given if not given or isinstance(given[0], list | tuple) else [given]
-
-
-def measure(suite: type, method: str, parameters: tuple) -> tuple[float, str]:
-    """One case: seconds (best of at least three runs), a tracked value, or peak memory in MB."""
-    if method.startswith("peakmem_"):
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            return pool.submit(_peak_memory, suite, method, parameters).result(), "MB"
-    instance = suite()
-    _call(instance, "setup", parameters)
-    try:
-        run = getattr(instance, method)
-        if method.startswith("track_"):
-            return float(run(*parameters)), getattr(run, "unit", "")
-        return _best_time(run, parameters), "s"
-    finally:
-        _call(instance, "teardown", parameters)
-
-
-def _call(instance: Any, name: str, parameters: tuple) -> None:
-    if hasattr(instance, name):
-        getattr(instance, name)(*parameters)
-
-
-def _best_time(run: Any, parameters: tuple) -> float:
-    seconds: list[float] = []
-    while len(seconds) < 3 or (sum(seconds) < 0.5 and len(seconds) < 20):
-        begin = perf_counter()
-        run(*parameters)
-        seconds.append(perf_counter() - begin)
-    return min(seconds)
-
-
-def _peak_memory(suite: type, method: str, parameters: tuple) -> float:
-    instance = suite()
-    _call(instance, "setup", parameters)
-    getattr(instance, method)(*parameters)
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes / (1024**2 if sys.platform == "darwin" else 1024)
 
 
 @click.command()
