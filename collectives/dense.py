@@ -75,7 +75,7 @@ def allgather(
     Returns
     -------
     PerRank of arrays
-        Shape (n_ranks, *block), or with counts (sum of counts, *row).
+        Shape ``(n_ranks, *block)``, or with counts ``(sum of counts, *row)``.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def reduce_scatter(
     ----------
     communicator : Communicator
     values : PerRank of arrays
-        Shape (n_ranks, *block), or with counts (sum of counts, *row).
+        Shape ``(n_ranks, *block)``, or with counts ``(sum of counts, *row)``.
     counts : sequence of n_ranks int, optional
         Rows that each rank gets. Default: one block, given without the leading axis.
     reduction : Reduction
@@ -118,7 +118,7 @@ def reduce_scatter(
     Returns
     -------
     PerRank of arrays
-        Shape (*block), a plain number for blocks that are numbers, or (counts[rank], *row).
+        Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     rows = row_counts(communicator.n_ranks, counts)
 
@@ -151,7 +151,7 @@ def alltoall(
     ----------
     communicator : Communicator
     values : PerRank of arrays
-        Shape (n_ranks, *block), or with counts (sum of the rank's counts, *row), in order of
+        Shape ``(n_ranks, *block)``, or with counts ``(sum of the rank's counts, *row)``, in order of
         destinations.
     counts : int array of shape (n_ranks, n_ranks), optional
         ``counts[i, j]`` rows go from rank i to rank j.
@@ -162,7 +162,7 @@ def alltoall(
     Returns
     -------
     PerRank of arrays
-        Shape (n_ranks, *block), or with counts (rows that the rank gets, *row).
+        Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
     table = exchange_counts(communicator.n_ranks, counts)
 
