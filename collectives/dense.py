@@ -151,8 +151,8 @@ def alltoall(
     ----------
     communicator : Communicator
     values : PerRank of arrays
-        Shape ``(n_ranks, *block)``, or with counts ``(sum of the rank's counts, *row)``, in order of
-        destinations.
+        Shape ``(n_ranks, *block)``, or with counts ``(sum of the rank's counts, *row)``, in order
+        of destinations.
     counts : int array of shape (n_ranks, n_ranks), optional
         ``counts[i, j]`` rows go from rank i to rank j.
     algorithm : {"direct", "hypercube"}
