@@ -5,7 +5,7 @@
 
 All per rank, while every rank does the same: the constants are measured so (`cost_measurement`),
 and hold for as many ranks on the same machine. How many entries a range of n indices has after m
-ranks were combined is the closed form of seed 004 §3.2.1 for entries spread evenly,
+ranks were combined is the closed form of Renggli 2017 §3.2.1 for entries spread evenly,
 
     E = n (1 − (1 − k/N)^m)
 
@@ -119,8 +119,8 @@ class CostModel:
         """Share of entries from which a dense vector is cheaper to send and combine.
 
         The two cost the same where entries · (bytes · β + γ_merge) = n · (bytes · β + γ_dense).
-        With β alone this is the thesis's δ; with γ alone its observation that combining sparse
-        vectors stops to pay at some percent (§5.2.5).
+        With β alone this is the δ of Renggli (2017); with γ alone his observation that combining
+        sparse vectors stops to pay at some percent (§5.2.5).
         """
         item = np.dtype(dtype).itemsize
         pair = item + index_type(size).itemsize

@@ -11,8 +11,8 @@
     scatter   entries combined with a dense vector; `place` writes them over it
     compress  a dense vector back into entries
 
-Seed 004 §4.1.3. Indices are uint32 or uint64 here (`stream` widens smaller ones: those vectors are
-short), and every reduction compiles its own set on first use.
+Renggli 2017 §4.1.3. Indices are uint32 or uint64 here (`stream` widens smaller ones: those vectors
+are short), and every reduction compiles its own set on first use.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
     rank 1   ‥a‥c‥‥‥‥   ───▶  ‥A‥cB‥d‥      entries travel, absent ones don't
     rank 2   ‥‥‥‥b‥d‥          ‥A‥cB‥d‥
 
-Seed 004 ch. 3–4. First the ranks agree on what they hold (one small allreduce: size, type, number
-of entries), which also finds ranks that disagree before anything moves; then the steps of one
-algorithm run, chosen by the cost model unless named.
+Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (ETH Zürich, 2017), ch. 3–4.
+First the ranks agree on what they hold (one small allreduce: size, type, number of entries), which
+also finds ranks that disagree before anything moves; then the steps of one algorithm run, chosen by
+the cost model unless named.
 """
 
 from __future__ import annotations

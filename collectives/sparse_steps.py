@@ -8,7 +8,7 @@
     swap    partners at distance 1, 2, 4, … exchange all they have, and combine
     ring    P − 1 rounds, each to the next neighbour
     fold    ranks beyond the largest power of two give theirs to a partner first, and get the
-            result last (seed 004 §3.1.4)
+            result last (Renggli 2017 §3.1.4)
 
     ssar-recursive-doubling         swap 1, 2, … Q/2                               fig. 3.9
     ssar-split-allgather            split Q, join 2 · 2 · …                        fig. 3.11

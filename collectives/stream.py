@@ -5,7 +5,7 @@
              values  a b c
     dense    values  . . . a . . . b . c      one for each index of the range
 
-Seed 004 §4.1.1–4.1.2. There the switch is where the bytes are equal, at a density of
+Renggli 2017 §4.1.1–4.1.2. There the switch is where the bytes are equal, at a density of
 δ = itemsize / (index bytes + itemsize). Here it is given by the caller: the cost model measures it
 (`CostModel.switch_density`), because combining sparse vectors costs more than their bytes say.
 

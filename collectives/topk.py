@@ -4,10 +4,10 @@
     sent (k = 2)           ‥3‥-7‥‥‥‥‥‥     a Stream, for a sparse allreduce
     residual after         ‥‥‥‥‥‥1‥‥2‥     added to the next gradient: nothing is lost
 
-Seed 004 §2.4, algorithm 3. `TopK` sends exactly the k largest magnitudes, of the whole gradient or
-of every bucket; `ApproximateTopK` draws each entry by the probability of §2.4.1, so that k are sent
-in expectation and only two norms look at the whole vector. A gradient with at most k nonzeros is
-sent whole: then this is plain SGD, bit for bit.
+Renggli 2017 §2.4, algorithm 3. `TopK` sends exactly the k largest magnitudes, of the whole gradient
+or of every bucket; `ApproximateTopK` draws each entry by the probability of §2.4.1, so that k are
+sent in expectation and only two norms look at the whole vector. A gradient with at most k nonzeros
+is sent whole: then this is plain SGD, bit for bit.
 
 For any data-parallel trainer: each rank holds a `Feedback` and calls ``compress(gradient,
 feedback)``; on a communicator `topk_allreduce` does that and the sum.
