@@ -131,7 +131,7 @@ def simulate(name: str, fit_plan: FitPlan, n_epochs: int, n_components: int) -> 
             init_scale=0.1,
             random_state=0,
         ),
-        lambda: LocalCommunicator(n_ranks, sequential=True),
+        lambda after_loss: LocalCommunicator(n_ranks, sequential=True),
         None,
         blank_factors(chosen.train, n_components, {}),
         Validation(chosen.test, chosen.train).rmse,
