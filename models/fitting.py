@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.collectives import Communicator, Counters, allreduce
+from daskpart.collectives import Communicator, Counters, allreduce, barrier
 from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
 
 from .learning_rates import LearningRate
@@ -91,6 +91,7 @@ class Attempt:
         self.mean = start.global_mean if start else (overall if settings.layout.biases else 0.0)
         model = self._first_model(start, overall)
         self._model, _ = comm.settle(model, comm.map(compile_kernels, model, self._ratings))
+        barrier(comm)  # so that the first epoch does not count who was longer at its set-up
 
     def _first_model(self, start: Factors | None, overall: float) -> Any:
         settings = self._settings
