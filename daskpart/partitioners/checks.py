@@ -1,0 +1,66 @@
+"""What `partition` asks of its arguments, and the error that says so where it is not met."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart._checks import whole_number, whole_numbers
+from daskpart.errors import EngineError, InputError
+
+
+def checked_n_parts(n_parts: int, n_vertices: int) -> int:
+    """A number of parts from 1 to the number of vertices."""
+    n_parts = whole_number(n_parts, "n_parts", least=1)
+    if n_parts > n_vertices:
+        raise InputError(
+            f"n_parts is {n_parts}, but there are only {n_vertices} vertices to share out: "
+            f"give 1 to {n_vertices}"
+        )
+    return n_parts
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """A finite ε of at least 0."""
+    ok = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
+    if not ok or not math.isfinite(epsilon) or epsilon < 0:
+        raise InputError(f"epsilon is {epsilon!r}: give a finite number of at least 0, like 0.03")
+    return float(epsilon)
+
+
+def checked_seed(random_state: int) -> int:
+    """A seed from 0 to 2⁶³ - 1."""
+    return whole_number(random_state, "random_state", least=0, most=2**63 - 1)
+
+
+def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np.int32]:
+    """The part of each fixed vertex, -1 for a free one, as int32[n_vertices]."""
+    parts = whole_numbers(fixed, "fixed part")
+    if len(parts) != n_vertices:
+        raise InputError(f"{len(parts)} fixed parts were given for {n_vertices} vertices")
+    wrong = np.flatnonzero((parts < -1) | (parts >= n_parts))
+    if len(wrong):
+        raise InputError(
+            f"vertex {wrong[0]} is fixed in part {parts[wrong[0]]}: "
+            f"give 0 to {n_parts - 1}, or -1 where it is free"
+        )
+    return parts.astype(np.int32)
+
+
+def checked_answer(answer: NDArray, n_vertices: int, n_parts: int, name: str) -> NDArray[np.int32]:
+    """What an engine answered, if it is a part for each vertex (else an EngineError)."""
+    in_range = answer.shape == (n_vertices,) and not ((answer < 0) | (answer >= n_parts)).any()
+    if not in_range:
+        raise EngineError(
+            f"engine {name!r} answered an array of shape {answer.shape}: "
+            f"{n_vertices} parts, each 0 to {n_parts - 1}, were asked"
+        )
+    return answer.astype(np.int32, copy=False)
+
+
+def listed(names: Any) -> str:
+    """The names that are allowed, for an error message."""
+    return "use one of " + ", ".join(repr(name) for name in names)

@@ -1,0 +1,165 @@
+"""One function in front of all partitioners: what is cut, how, and what comes back.
+
+data ──model──▶ Hypergraph ──method, objective, engine──▶ Partition (assignment, info)
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import BalanceWarning, InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+
+from .balance import heaviest_allowed, warn_if_too_heavy
+from .checks import checked_epsilon, checked_fixed, checked_n_parts, checked_seed, listed
+from .engine import Engine
+from .methods import METHODS, Method, Task
+from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
+from .relief import relieve
+
+_MODELS = {
+    "column-net": Hypergraph.column_net,
+    "row-net": Hypergraph.row_net,
+    "graph": Hypergraph.graph,
+}
+
+
+def partition(
+    data: Any,
+    n_parts: int,
+    objective: str | Objective = "connectivity",
+    *,
+    method: str = "auto",
+    model: str = "column-net",
+    engine: str | Engine = "multilevel",
+    epsilon: float = 0.03,
+    random_state: int = 0,
+    rho: float = 2,
+    fixed: ArrayLike | None = None,
+    polish: bool = True,
+    even: bool = True,
+) -> Partition:
+    """Cut sparse data into parts that weigh the same and share little.
+
+    Parameters
+    ----------
+    data : Hypergraph, sparse matrix, sparse.COO, DataFrame, DataArray, …
+        A hypergraph, or anything that `daskpart.containers.as_coo` takes.
+    n_parts : int
+        From 1 to the number of vertices.
+    objective : "connectivity", "cut-net", "power", or an Objective
+        Connectivity - 1, the number of cut nets, or λ^ρ summed over the cut nets; each net times
+        its cost. An object like those in `daskpart.partitioners.objectives` brings its own table.
+    method : "auto", "direct", "recursive", "metis", "random", "block"
+        auto: direct for connectivity, recursive for all else and wherever vertices are fixed.
+    model : "column-net", "row-net", "graph"
+        How a matrix becomes a hypergraph: rows are cut, columns are cut, or (square matrices) rows
+        of the symmetric pattern A + Aᵀ. Not used where `data` is a hypergraph.
+    engine : "multilevel", "mtkahypar", or an Engine
+        What bipartitions (see `daskpart.partitioners.engine`).
+    epsilon : float
+        No part should weigh more than (1 + epsilon) × the mean.
+    random_state : int
+        Same number, same partition.
+    rho : float
+        ρ of the objective "power", at least 1.
+    fixed : int[n_vertices], optional
+        The part that a vertex must go to, -1 where it is free. Method recursive only.
+    polish : bool
+        Whether direct and recursive end with single-vertex moves that lower the objective.
+    even : bool
+        False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
+        empty parts down to a single vertex where that lowers the objective. It takes about 1/ε
+        parts before the others have room for one; a rank is then nearly idle.
+
+    Returns
+    -------
+    Partition
+        Its `info` tells how it was made; ``cost_paid`` is the objective's value that the recursion
+        added up before the polish.
+
+    Raises
+    ------
+    InputError
+        Anything out of the ranges above; the message says what is allowed.
+
+    Warns
+    -----
+    BalanceWarning
+        A part had to be heavier than epsilon allows. No part is left empty but where fixed vertices
+        leave none to fill it with.
+
+    Notes
+    -----
+    Power-connectivity: Abubaker, Caglayan, Karsavuran, Aykanat, "Minimizing Staleness and
+    Communication Overhead in Distributed SGD for Collaborative Filtering", section 4, Algorithm 3
+    and Theorem 1.
+    """
+    started = time.perf_counter()
+    goal = objective_named(objective, rho)
+    epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
+    method = _chosen_method(method, goal, fixed is not None)
+    hypergraph, origin = _as_hypergraph(data, model)
+    n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
+    wanted = None if fixed is None else checked_fixed(fixed, hypergraph.n_vertices, n_parts)
+    info: dict[str, Any] = {
+        "method": method,
+        "objective": goal.name if METHODS[method].follows_objective else None,
+        "epsilon": epsilon,
+        "random_state": random_state,
+        **origin,
+    }
+    if isinstance(goal, PowerConnectivity) and info["objective"]:
+        info["rho"] = goal.rho
+    task = Task(hypergraph, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
+    with warnings.catch_warnings():
+        # engines warn of every piece; what counts is the whole, stated once below
+        warnings.simplefilter("ignore", BalanceWarning)
+        assignment = _found(task, METHODS[method], even)
+    info["seconds"] = time.perf_counter() - started
+    result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
+    warn_if_too_heavy(result, epsilon, searched=METHODS[method].searches)
+    return result
+
+
+def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
+    assignment = method.find(task)
+    if even or not method.follows_objective:
+        return assignment
+    task.info["even"] = False
+    most = heaviest_allowed(task.hypergraph.total_weight, task.n_parts, task.epsilon)
+    return relieve(task.hypergraph, assignment, task.goal.tolls(task.n_parts), most, task.fixed)
+
+
+def _as_hypergraph(data: Any, model: str) -> tuple[Hypergraph, dict[str, Any]]:
+    """The hypergraph, and what is known of the data that it came from."""
+    if isinstance(data, Hypergraph):
+        return data, {"model": "hypergraph"}
+    if model not in _MODELS:
+        raise InputError(f"model is {model!r}: {listed(_MODELS)}")
+    hypergraph = _MODELS[model](data)
+    n_vertices, n_nets = hypergraph.n_vertices, hypergraph.n_nets
+    shape = {
+        "column-net": (n_vertices, n_nets),
+        "row-net": (n_nets, n_vertices),
+        "graph": (n_vertices, n_vertices),
+    }[model]
+    return hypergraph, {"model": model, "shape": shape, "nnz": hypergraph.total_weight}
+
+
+def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:
+    if method != "auto" and method not in METHODS:
+        raise InputError(f"method is {method!r}: {listed(['auto', *METHODS])}")
+    if method == "auto":
+        by_engine = isinstance(goal, ConnectivityMinusOne) and not has_fixed
+        return "direct" if by_engine else "recursive"
+    if has_fixed and not METHODS[method].takes_fixed:
+        able = [name for name, other in METHODS.items() if other.takes_fixed]
+        raise InputError(f"fixed vertices need method={able[0]!r}, not {method!r}: {listed(able)}")
+    return method

@@ -1,0 +1,163 @@
+"""The methods of `partition`, by name: one function each, and what it can do.
+
+    task (hypergraph, n_parts, objective, engine, ε, seed, fixed vertices)
+      └─▶ METHODS[name].find(task) ─▶ int32[n_vertices], the part of each vertex
+
+A further method is one function and one line of `METHODS`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.hypergraph import Hypergraph
+
+from .balance import fill_empty_parts, heaviest_allowed
+from .checks import checked_answer
+from .engine import Engine, get_engine
+from .metis import is_installed, metis_parts
+from .objectives import Objective
+from .polish import polish as polish_parts
+from .recursive import recursive_bipartition
+from .simple import block_parts, random_parts
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method is asked, all of it checked.
+
+    Parameters
+    ----------
+    hypergraph : Hypergraph
+    n_parts : int
+        From 1 to the number of vertices.
+    goal : Objective
+        What to make small, where the method can choose.
+    engine : str or Engine
+        What bipartitions, as given; `get_engine` turns it into an engine.
+    epsilon : float
+    random_state : int
+    fixed : int32[n_vertices] or None
+        The part of each fixed vertex, -1 for a free one.
+    polish : bool
+        Whether to end with single-vertex moves.
+    info : dict
+        `Partition.info` to be: a method adds what it has to tell.
+    """
+
+    hypergraph: Hypergraph
+    n_parts: int
+    goal: Objective
+    engine: str | Engine
+    epsilon: float
+    random_state: int
+    fixed: NDArray[np.int32] | None
+    polish: bool
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and what it can do.
+
+    Parameters
+    ----------
+    find : callable
+        Task → int32[n_vertices], no part empty where that can be.
+    follows_objective : bool
+        Whether it makes the objective that was asked small.
+    takes_fixed : bool
+        Whether vertices can be fixed.
+    searches : bool
+        Whether it looks for a small cut at all.
+    """
+
+    find: Callable[[Task], NDArray[np.int32]]
+    follows_objective: bool = False
+    takes_fixed: bool = False
+    searches: bool = True
+
+
+def _random(task: Task) -> NDArray[np.int32]:
+    return random_parts(task.hypergraph, task.n_parts, task.random_state)
+
+
+def _block(task: Task) -> NDArray[np.int32]:
+    return block_parts(task.hypergraph, task.n_parts)
+
+
+def _metis(task: Task) -> NDArray[np.int32]:
+    stand_in = None if is_installed() else get_engine(task.engine)
+    task.info["engine"] = "metis" if stand_in is None else stand_in.name
+    hypergraph, n_parts = task.hypergraph, task.n_parts
+    if n_parts == 1:
+        return np.zeros(hypergraph.n_vertices, np.int32)
+    assignment = metis_parts(hypergraph, n_parts, task.epsilon, task.random_state, stand_in)
+    return fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts)
+
+
+def _direct(task: Task) -> NDArray[np.int32]:
+    """K parts at once by the engine, then the polish."""
+    engine = get_engine(task.engine)
+    task.info["engine"] = engine.name
+    hypergraph, n_parts = task.hypergraph, task.n_parts
+    if n_parts == 1:
+        return np.zeros(hypergraph.n_vertices, np.int32)
+    answer = np.asarray(engine.partition(hypergraph, n_parts, task.epsilon, task.random_state))
+    assignment = checked_answer(answer, hypergraph.n_vertices, n_parts, engine.name)
+    return _finished(assignment, task)
+
+
+def _recursive(task: Task) -> NDArray[np.int32]:
+    """Bipartitions of bipartitions, then the polish; `info` learns the cost and the seconds."""
+    engine = get_engine(task.engine)
+    task.info["engine"] = engine.name
+    started = time.perf_counter()
+    found = recursive_bipartition(
+        task.hypergraph,
+        task.n_parts,
+        task.goal,
+        engine,
+        task.epsilon,
+        task.random_state,
+        task.fixed,
+    )
+    task.info["cost_paid"] = found.cost_paid
+    task.info["engine_seconds"] = found.engine_seconds
+    task.info["recursion_seconds"] = time.perf_counter() - started
+    return _finished(found.assignment, task)
+
+
+def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
+    """No part empty, then single-vertex moves that lower the objective, where they are asked."""
+    hypergraph, n_parts, epsilon = task.hypergraph, task.n_parts, task.epsilon
+    tolls = task.goal.tolls(n_parts)
+    assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, task.fixed)
+    if not task.polish or n_parts == 1:
+        return assignment
+    most = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
+    least = math.floor((1 - epsilon) * hypergraph.total_weight / n_parts)
+    return polish_parts(
+        hypergraph,
+        assignment,
+        tolls,
+        (least, most),
+        random_state=task.random_state,
+        fixed=task.fixed,
+    )
+
+
+METHODS = {
+    "random": Method(_random, searches=False),
+    "block": Method(_block, searches=False),
+    "metis": Method(_metis),
+    "direct": Method(_direct, follows_objective=True),
+    "recursive": Method(_recursive, follows_objective=True, takes_fixed=True),
+}
