@@ -39,7 +39,7 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
         return _scipy_triples(data)
     if isinstance(data, sparse.SparseArray):
         _require_two_dimensions(data)
-        _require_zero_fill(data)
+        require_zero_fill(data)
         coo = data.asformat("coo")
         return coo.coords[0], coo.coords[1], coo.data, coo.shape
     if isinstance(data, np.ndarray):
@@ -85,6 +85,11 @@ def dask_triples(array: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
 def require_sparse_chunks(array: Any) -> None:
     """Refuse a Dask array that is not two-dimensional or whose chunks are dense (InputError)."""
     _require_two_dimensions(array)
+    refuse_dense_chunks(array)
+
+
+def refuse_dense_chunks(array: Any) -> None:
+    """Refuse a Dask array whose chunks are dense, as far as its meta tells (InputError)."""
     if isinstance(array._meta, np.ndarray):
         raise InputError(
             "a Dask array of dense chunks was given; chunks must be sparse. If zeros are unknown, "
@@ -109,7 +114,7 @@ def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
     """Row labels and column labels (or None), and the names of the two dimensions."""
     row_name, column_name = (str(name) for name in array.dims)
     row_labels, column_labels = (
-        _as_labels(array.coords[name].values) if name in array.coords else None
+        as_labels(array.coords[name].values) if name in array.coords else None
         for name in array.dims
     )
     return row_labels, column_labels, row_name, column_name
@@ -149,7 +154,7 @@ def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[
             f"in line {int(np.argmax(missing))}; each rating needs a user and an item. Drop them"
         )
     codes, labels = pandas.factorize(series, sort=True)
-    return codes, _as_labels(labels)
+    return codes, as_labels(labels)
 
 
 def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
@@ -160,7 +165,7 @@ def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
     return series.to_numpy()
 
 
-def _as_labels(labels: Any) -> npt.NDArray[Any]:
+def as_labels(labels: Any) -> npt.NDArray[Any]:
     """Labels as an array that saves without pickle: text as numpy's own text."""
     array = np.asarray(labels)
     if array.dtype.kind in "OT" and all(isinstance(label, str) for label in array):
@@ -176,7 +181,8 @@ def _require_two_dimensions(data: Any) -> None:
         )
 
 
-def _require_zero_fill(data: sparse.SparseArray) -> None:
+def require_zero_fill(data: sparse.SparseArray) -> None:
+    """Refuse a sparse array whose absent values are not 0 (InputError)."""
     if data.fill_value != 0:  # true for NaN too
         raise InputError(
             f"a sparse array with fill value {data.fill_value} was given; only 0 is allowed, and "

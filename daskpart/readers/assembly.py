@@ -4,13 +4,15 @@
     codes      2   1  0   2 ...        COO     row-major, one value a cell (the last one read)
 
 A file says later what holds now: of a cell that occurs twice the last value is kept, with a warning
-that counts them. Summing, what sparse constructors do, would make ratings that nobody gave.
+that counts them. Summing, what sparse constructors do, would make ratings that nobody gave; it is
+right for tensors, whose values are counts and sums.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import sparse
@@ -69,7 +71,12 @@ def index_dtype(extent: int) -> type[np.signedinteger]:
 
 
 def assemble(
-    indices: Sequence[np.ndarray], values: np.ndarray, shape: Sequence[int], source: str
+    indices: Sequence[np.ndarray],
+    values: np.ndarray,
+    shape: Sequence[int],
+    source: str,
+    *,
+    repeats: Literal["last", "sum"] = "last",
 ) -> sparse.COO:
     """A sorted COO without duplicates, indices int32 where they fit.
 
@@ -82,38 +89,65 @@ def assemble(
     shape : sequence of int
     source : str
         Names the data in the warning on duplicates.
+    repeats : "last" or "sum"
+        What becomes of the values of a cell that occurs more than once.
 
     Warns
     -----
     DaskpartWarning
-        A cell occurs more than once; the last value is kept.
+        A cell occurs more than once.
     """
-    order = _row_major_order(indices, shape)
-    kept = len(values) if order is None else len(order)
-    if kept < len(values):
+    shape = tuple(int(extent) for extent in shape)
+    coords, kept = merged(indices, values, shape, repeats)
+    if len(kept) < len(values):
+        what = "the last value of each cell is kept" if repeats == "last" else "values are summed"
         warnings.warn(
-            f"{source}: {len(values) - kept} entries repeat a cell given before; "
-            "the last value of each cell is kept",
+            f"{source}: {len(values) - len(kept)} entries repeat a cell given before; {what}",
             DaskpartWarning,
             stacklevel=2,
         )
-    dtype = index_dtype(max(shape, default=0))
-    coords = np.empty((len(shape), kept), dtype)
+    return sparse.COO(coords, kept, shape=shape, sorted=True, has_duplicates=False)
+
+
+def merged(
+    indices: Sequence[np.ndarray],
+    values: np.ndarray,
+    shape: Sequence[int],
+    repeats: Literal["last", "sum"],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Entries in row-major order, one a cell: ``(coordinates [n_modes, n_cells], values)``.
+
+    Values that come in order and without repeats are not copied. Sums are made in float64 and
+    rounded once.
+    """
+    order = _row_major_order(indices, shape)
+    if order is not None:
+        indices = [index[order] for index in indices]
+        values = values[order]
+    _, same = _compare(indices)
+    if same.any():
+        if repeats == "last":
+            chosen = np.flatnonzero(np.append(~same, True))
+            values = values[chosen]
+        else:
+            chosen = np.flatnonzero(np.insert(~same, 0, True))
+            with np.errstate(over="ignore"):
+                values = np.add.reduceat(values.astype(np.float64), chosen).astype(values.dtype)
+        indices = [index[chosen] for index in indices]
+    coordinates = np.empty((len(shape), len(values)), index_dtype(max(shape, default=0)))
     for mode, index in enumerate(indices):
-        coords[mode] = index if order is None else index[order]
-    values = values if order is None else values[order]
-    shape = tuple(int(extent) for extent in shape)
-    return sparse.COO(coords, values, shape=shape, sorted=True, has_duplicates=False)
+        coordinates[mode] = index
+    return coordinates, values
 
 
 def _row_major_order(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray | None:
-    """Positions of the entries to keep, in row-major order; None when all stay as they are.
+    """The stable row-major order of the entries; None when they are in order already.
 
     A stable sort by each mode, the last first; by counting, unless the mode is far wider than the
     data is long.
     """
-    later, _ = _compare(indices)
-    if later.all():
+    later, same = _compare(indices)
+    if (later | same).all():
         return None
     order = np.arange(len(indices[0]))
     for index, extent in zip(reversed(indices), reversed(shape), strict=True):
@@ -123,8 +157,7 @@ def _row_major_order(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.
             order = sorted_order
         else:
             order = order[np.argsort(index[order], kind="stable")]
-    _, same = _compare([index[order] for index in indices])
-    return order[np.append(~same, True)]
+    return order
 
 
 def _compare(indices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

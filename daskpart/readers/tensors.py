@@ -47,7 +47,7 @@ def read_tns(
     Warns
     -----
     DaskpartWarning
-        A mode holds the index 0 and is read as 0-based; or a cell occurs twice.
+        A mode holds the index 0 and is read as 0-based; or cells occur twice and are summed.
     """
     lines = first_lines(path)
     if not lines:
@@ -72,7 +72,7 @@ def read_tns(
         if len(given) != order or any(a < b for a, b in zip(given, found, strict=False)):
             raise InputError(f"{path}: shape={given} cannot hold the entries, which need {found}")
         found = given
-    return assemble(modes, np.concatenate(values), found, str(path))
+    return assemble(modes, np.concatenate(values), found, str(path), repeats="sum")
 
 
 def _zero_based(index: np.ndarray, mode: int, path: Path) -> np.ndarray:

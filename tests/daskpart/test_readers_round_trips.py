@@ -166,12 +166,12 @@ def test_a_mode_with_an_index_0_is_0_based(folder: Path) -> None:
     assert tensor.todense()[0, 0, 1] == 5 and tensor.todense()[1, 3, 0] == 6
 
 
-def test_repeated_cells_of_a_tensor_beyond_2_to_the_62(folder: Path) -> None:
+def test_repeated_cells_of_a_tensor_are_summed_beyond_2_to_the_62(folder: Path) -> None:
     far = "60000 80000 20000 1000 100"
     path = write(folder / "far.tns", [f"{far} 1", "1 1 1 1 1 2", f"{far} 3"])
-    with pytest.warns(DaskpartWarning, match="1 entries repeat"):
+    with pytest.warns(DaskpartWarning, match="1 entries repeat .* values are summed"):
         tensor = daskpart.read(path)
-    assert tensor.data.tolist() == [2, 3]
+    assert tensor.data.tolist() == [2, 4]
 
 
 def test_parquet(folder: Path) -> None:
