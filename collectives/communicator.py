@@ -17,7 +17,7 @@ overwrite the state they are given: its old handle is spent, and using it again 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -38,6 +38,7 @@ from .prepared import (
     localise,
     slices_of_ranks,
 )
+from .transport_interface import Transport
 
 __all__ = [
     "Communicator",
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 
-class Communicator(ABC):
+class Communicator(Transport):
     """Ranks that hold values, compute on them, and send each other messages.
 
     Attributes
@@ -283,6 +284,17 @@ class Communicator(ABC):
         self._check_step((values,), static)
         return self._fold(values, function, label, static)
 
+    def agreed(self, values: PerRank) -> Replicated:
+        """A value that every rank has come to by itself, the same on all of them, as `Replicated`.
+
+        Moves nothing. `values` is spent by this. Whether they are the same is not looked at: a text
+        that claims it wrongly gets another result on every transport.
+        """
+        self._check_step((values,), {})
+        replicated = self._agreed(values)
+        values.spent = True
+        return replicated
+
     def gather(self, values: PerRank) -> list[Any] | None:
         """The ranks' values in rank order at the root, as copies; None on other ranks."""
         self._check_step((values,), {})
@@ -340,59 +352,3 @@ class Communicator(ABC):
     def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
         self._require_open()
         require_step(self, values, static)
-
-    # -- what a transport implements ---
-
-    @abstractmethod
-    def _values(self, values: Any) -> PerRank: ...
-
-    @abstractmethod
-    def _replicated(self, value: Any) -> Replicated: ...
-
-    @abstractmethod
-    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank: ...
-
-    @abstractmethod
-    def _update(
-        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
-    ) -> PerRank: ...
-
-    @abstractmethod
-    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Any: ...
-
-    @abstractmethod
-    def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
-    ) -> PerRank: ...
-
-    @abstractmethod
-    def _post_values(
-        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
-    ) -> Any: ...
-
-    @abstractmethod
-    def _collect_values(
-        self,
-        pending: PendingValues,
-        state: PerRank,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank: ...
-
-    @abstractmethod
-    def _fold(
-        self, values: PerRank, function: Callable, label: str, static: dict
-    ) -> Replicated: ...
-
-    @abstractmethod
-    def _gather(self, values: PerRank) -> list[Any] | None: ...
-
-    @abstractmethod
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None: ...
-
-    @abstractmethod
-    def _result(self, content: Any) -> Any: ...
-
-    @abstractmethod
-    def _close(self) -> None: ...

@@ -7,6 +7,7 @@ count as messages and bytes with no rows.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ _QUANTITIES = (
     "bytes_received",
 )
 _SECONDS = ("seconds_computing", "seconds_blocked")
+_RawRound = tuple[str, int, NDArray[Any], NDArray[Any], ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,6 @@ class Counters:
         Seconds a rank waited for others. On the local transport: for the ranks it receives from,
         as if every rank had a core of its own. On a task graph: all time that it was not
         computing.
-    rounds : list of RoundRecord
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -62,11 +63,11 @@ class Counters:
 
     def reset(self) -> None:
         """Begin to count from zero."""
-        for name in _QUANTITIES:
-            setattr(self, name, np.zeros(self.n_ranks, dtype=np.int64))
+        self._totals = {name: np.zeros(self.n_ranks, dtype=np.int64) for name in _QUANTITIES}
         self.seconds_computing = np.zeros(self.n_ranks)
         self.seconds_blocked = np.zeros(self.n_ranks)
-        self.rounds: list[RoundRecord] = []
+        self._rounds: list[RoundRecord] = []
+        self._uncounted: deque[_RawRound] = deque()
         self._traffic: dict[str, NDArray[np.int64]] = {}
 
     messages_sent: NDArray[np.int64]
@@ -76,6 +77,12 @@ class Counters:
     bytes_sent: NDArray[np.int64]
     bytes_received: NDArray[np.int64]
 
+    def __getattr__(self, name: str) -> NDArray[np.int64]:
+        if name in _QUANTITIES:
+            self._count()
+            return self._totals[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def record_round(
         self,
         label: str,
@@ -84,29 +91,42 @@ class Counters:
         destination: NDArray[Any],
         rows: ArrayLike,
         nbytes: ArrayLike,
-    ) -> RoundRecord:
-        """Count the messages of a round; arrays of shape (n_messages,), no pair of ranks twice."""
-        measured = {
-            "messages": None,
-            "rows": np.asarray(rows, dtype=np.int64),
-            "bytes": np.asarray(nbytes, dtype=np.int64),
-        }
-        counted = {}
-        for quantity, weights in measured.items():
-            for side, ranks in (("sent", source), ("received", destination)):
-                sums = np.bincount(ranks, weights, self.n_ranks).astype(np.int64)
-                counted[f"{quantity}_{side}"] = sums
-                getattr(self, f"{quantity}_{side}")[:] += sums
-        record = RoundRecord(label=label, index=index, **counted)
-        self.rounds.append(record)
-        if label not in self._traffic:
-            self._traffic[label] = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-        self._traffic[label][source, destination] += measured["rows"]
-        return record
+    ) -> None:
+        """Note the messages of a round; arrays of shape (n_messages,), no pair of ranks twice.
+
+        They are added up when somebody looks: a run does not wait for its book-keeping.
+        """
+        self._uncounted.append((label, index, source, destination, rows, nbytes))
+
+    @property
+    def rounds(self) -> list[RoundRecord]:
+        """The rounds so far, in the order in which they were posted."""
+        self._count()
+        return self._rounds
+
+    def _count(self) -> None:
+        while self._uncounted:
+            label, index, source, destination, rows, nbytes = self._uncounted.popleft()
+            measured = {
+                "messages": None,
+                "rows": np.asarray(rows, dtype=np.int64),
+                "bytes": np.asarray(nbytes, dtype=np.int64),
+            }
+            counted = {}
+            for quantity, weights in measured.items():
+                for side, ranks in (("sent", source), ("received", destination)):
+                    sums = np.bincount(ranks, weights, self.n_ranks).astype(np.int64)
+                    counted[f"{quantity}_{side}"] = sums
+                    self._totals[f"{quantity}_{side}"] += sums
+            self._rounds.append(RoundRecord(label=label, index=index, **counted))
+            if label not in self._traffic:
+                self._traffic[label] = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
+            self._traffic[label][source, destination] += measured["rows"]
 
     @property
     def labels(self) -> list[str]:
         """Labels of the rounds seen, in order of appearance."""
+        self._count()
         return list(self._traffic)
 
     def of(self, label: str) -> dict[str, NDArray[np.int64]]:
@@ -121,6 +141,7 @@ class Counters:
 
     def traffic(self, label: str | None = None) -> NDArray[np.int64]:
         """Rows from each rank to each rank, shape (n_ranks, n_ranks); of one label, or of all."""
+        self._count()
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
         for name, rows in self._traffic.items():
             if label in (None, name):

@@ -2,7 +2,7 @@
 
     expand      owner → sharers            rows of the plan, one message a pair of ranks and round
     reduce      sharers → owner            the same backwards
-    allreduce   every rank ↔ every rank    one small value, 2·(n_ranks - 1) messages
+    allreduce   every rank ↔ every rank    one value, by a star or a hypercube
     barrier     an allreduce of nothing
 
 η-PASGD §3.2–3.4 for expand and reduce.
@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from daskpart.errors import InputError
+
 from .communicator import Communicator, PerRank, Replicated
+from .hypercube_dense import hypercube_allreduce
 from .prepared import PreparedPlan
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
@@ -66,9 +69,12 @@ def reduce(
 
 
 def allreduce(
-    communicator: Communicator, values: PerRank, reduction: Reduction = SUM
+    communicator: Communicator,
+    values: PerRank,
+    reduction: Reduction = SUM,
+    algorithm: str = "star",
 ) -> Replicated:
-    """Combine one small value a rank, in rank order; every rank holds the result.
+    """Combine one value a rank; every rank holds the result.
 
     Parameters
     ----------
@@ -77,12 +83,26 @@ def allreduce(
         Equal in shape and dtype on all ranks. Pack the small sums of a step into one array:
         a message costs far more than its bytes.
     reduction : Reduction
+    algorithm : {"star", "hypercube"}
+        "star" combines in rank order at rank 0: 2·(n_ranks - 1) messages in all, 2 of them on the
+        way of any result, so the best choice for small values on few ranks. "hypercube" is
+        `hypercube_allreduce`: ⌈log2 n_ranks⌉ messages a rank, no rank is hot, and values combine in
+        the order of the hypercube, so the last bits may differ from those of the star.
 
     Returns
     -------
     Replicated
         Its `result()` is an array, or a plain number if the ranks gave numbers.
+
+    Raises
+    ------
+    InputError
+        For an unknown algorithm, or ranks that disagree on shape or dtype; names two that do.
     """
+    if algorithm == "hypercube":
+        return communicator.agreed(hypercube_allreduce(communicator, values, reduction))
+    if algorithm != "star":
+        raise InputError(f"algorithm={algorithm!r}; allowed are star, hypercube.")
     return communicator.fold(values, _fold, reduction=reduction)
 
 

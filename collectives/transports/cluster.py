@@ -250,6 +250,24 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
     return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
 
 
+def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
+    """Workers of the ranks as given, or by `place_ranks`; InputError for unknown ones."""
+    if getattr(client, "asynchronous", False):
+        raise InputError(
+            "The graph transport needs a synchronous client: Client(asynchronous=False)."
+        )
+    if placement is None:
+        return place_ranks(client, n_ranks)
+    known = client.scheduler_info()["workers"]
+    unknown = sorted({str(address) for address in placement if address not in known})
+    if len(placement) != n_ranks or unknown:
+        raise InputError(
+            f"placement must name a worker of the cluster for each of the {n_ranks} ranks; got "
+            f"{len(placement)} names, unknown: {unknown or 'none'}; workers: {sorted(known)}."
+        )
+    return placement
+
+
 def order_of_workers(client: Client) -> list[str]:
     """Addresses of the workers that take tasks, in order of their names."""
     workers = client.scheduler_info()["workers"]

@@ -32,7 +32,7 @@ from daskpart.errors import InputError
 
 from . import graph_tasks as tasks
 from . import ledger
-from .cluster import Cluster, current_client, place_ranks
+from .cluster import Cluster, checked_placement, current_client
 from .from_dask import collection_keys, computed_values
 from .graph_nodes import Node, Posted, inputs_of, name_of
 from .measures import Measures
@@ -78,7 +78,7 @@ class GraphCommunicator(Communicator):
         self.run_id = uuid.uuid4().hex[:12]
         self._cluster = None
         if self.scheduler is None:
-            self._cluster = Cluster(client, _checked_placement(client, n_ranks, placement))
+            self._cluster = Cluster(client, checked_placement(client, n_ranks, placement))
         elif placement is not None:
             raise InputError(
                 "placement= needs a Dask client; without one ranks share this process."
@@ -263,6 +263,9 @@ class GraphCommunicator(Communicator):
         self._step += 1  # the way back is a round of its own
         return self._handle(Replicated, Node([key], {key: task}, [values.content]))
 
+    def _agreed(self, values: PerRank) -> Replicated:
+        return self._handle(Replicated, values.content)  # each rank goes on with its own
+
     # -- running ---
 
     def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
@@ -330,7 +333,8 @@ class GraphCommunicator(Communicator):
             assert handle is not None  # it is the Replicated that asks
             self._settle([handle])
         assert content.held is not None
-        return content.held[0] if self._cluster is None else self._cluster.gather(content.held)[0]
+        first = content.held[:1]  # of what all ranks agreed on, that of rank 0
+        return first[0] if self._cluster is None else self._cluster.gather(first)[0]
 
     def _fetch_measures(self, fetch: Callable[[str], dict]) -> None:
         found = self._cluster.call(fetch, self.run_id) if self._cluster else [fetch(self.run_id)]
@@ -377,20 +381,3 @@ class GraphCommunicator(Communicator):
 def _hold(value: Any) -> Any:
     """Keep a value where its rank lives."""
     return value
-
-
-def _checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
-    if getattr(client, "asynchronous", False):
-        raise InputError(
-            "The graph transport needs a synchronous client: Client(asynchronous=False)."
-        )
-    if placement is None:
-        return place_ranks(client, n_ranks)
-    known = client.scheduler_info()["workers"]
-    unknown = sorted({str(address) for address in placement if address not in known})
-    if len(placement) != n_ranks or unknown:
-        raise InputError(
-            f"placement must name a worker of the cluster for each of the {n_ranks} ranks; got "
-            f"{len(placement)} names, unknown: {unknown or 'none'}; workers: {sorted(known)}."
-        )
-    return placement

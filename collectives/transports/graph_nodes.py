@@ -43,8 +43,9 @@ class Posted:
 
 
 def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list:
-    """Keys of a rank's inputs."""
-    return [value.content.keys[rank if isinstance(value, PerRank) else 0] for value in values]
+    """Keys of a rank's inputs; of what all ranks agreed on, its own."""
+    keys = [value.content.keys for value in values]
+    return [of_ranks[rank if len(of_ranks) > 1 else 0] for of_ranks in keys]
 
 
 def name_of(function: Callable) -> str:

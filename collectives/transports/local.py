@@ -204,6 +204,9 @@ class LocalCommunicator(Communicator):
         self._clock[:] = latest
         return Replicated(self, result)
 
+    def _agreed(self, values: PerRank) -> Replicated:
+        return Replicated(self, _overwritable(values)(0))
+
     def _gather(self, values: PerRank) -> list[Any]:
         return [duplicate(value) for value in values.content]
 

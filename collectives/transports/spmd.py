@@ -228,6 +228,9 @@ class SpmdCommunicator(Communicator):
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         return self._record(Replicated, "fold", [values], function, static, label)
 
+    def _agreed(self, values: PerRank) -> Replicated:
+        return self._record(Replicated, "agreed", [values])
+
     def _record(
         self,
         kind: Any,
@@ -360,7 +363,7 @@ class SpmdCommunicator(Communicator):
     ) -> None:
         """Values that not every rank has made, or that some have overwritten, are lost."""
         for command in commands[done:]:
-            if command.kind in ("update", "collect", "collect_values"):
+            if command.kind in ("update", "collect", "collect_values", "agreed"):
                 self._dropped.append(command.inputs[0])
             if command.step in made and command.kind not in HANDED_OUT:
                 self._dropped.append(command.step)

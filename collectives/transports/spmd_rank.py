@@ -278,6 +278,12 @@ class Rank:
             )
         self._values[command.step] = result
 
+    def _agreed(self, command: Command, own: dict[int, Any]) -> None:
+        (value,) = self._state_and_values(command)
+        self._values[command.step] = value
+        if self.rank == 0:
+            self._answer.gathered[command.step] = value
+
     def _gather(self, command: Command, own: dict[int, Any]) -> None:
         number = command.inputs[0]
         self._answer.gathered[number] = self._values[number]

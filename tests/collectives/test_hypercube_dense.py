@@ -12,6 +12,7 @@ from daskpart.collectives import (
     SUM,
     LocalCommunicator,
     Reduction,
+    allreduce,
     hypercube_allreduce,
     hypercube_allreduce_plan,
 )
@@ -107,3 +108,34 @@ def test_ranks_that_disagree():
         dtypes = communicator.values([0.0, 0.0, 0, 0, 0.0])
         with pytest.raises(InputError, match=r"disagree.*float64.*int64"):
             hypercube_allreduce(communicator, dtypes)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_agreed_results_go_on_as_replicated(make_communicator, n_ranks):
+    """`allreduce` by the hypercube: the driver reads it, and every rank goes on with its own."""
+    communicator = make_communicator(n_ranks)
+    given = [unequal(rank) for rank in range(n_ranks)]
+    values = communicator.values(given)
+    communicator.counters.reset()
+    total = allreduce(communicator, values, SUM, algorithm="hypercube")
+    halves = communicator.map(half_of, values, total)
+    expected = in_order_of_the_cube(given, np.add)
+    assert total.result().tobytes() == expected.tobytes()
+    for one, held in zip(given, communicator.gather(halves), strict=True):
+        assert held.tobytes() == ((one + expected) / 2).tobytes()
+    planned = hypercube_allreduce_plan(n_ranks).statistics()
+    np.testing.assert_array_equal(  # nothing travels but what the plan says
+        communicator.counters.messages_sent, planned.per_rank("messages_sent")
+    )
+    numbers = communicator.values(list(range(n_ranks)))
+    assert type(allreduce(communicator, numbers, MAX, algorithm="hypercube").result()) is int
+    total = hypercube_allreduce(communicator, values)
+    communicator.agreed(total)
+    with pytest.raises(InputError, match="given to update or collect before"):
+        communicator.map(half_of, values, total)
+    with pytest.raises(InputError, match="allowed are star, hypercube"):
+        allreduce(communicator, values, algorithm="ring")
+
+
+def half_of(value, total):
+    return (value + total) / 2
