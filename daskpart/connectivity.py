@@ -135,15 +135,25 @@ class Connectivity:
         n_items: int,
         n_parts: int,
         counts: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
     ) -> Connectivity:
-        """From (item, part) pairs in any order; counts (by default 1) of equal pairs add up."""
+        """From (item, part) pairs in any order; counts (by default 1) of equal pairs add up.
+
+        Costs, int[n_items], are 1 each if not given.
+        """
         item_ids = _checked_ids(items, n_items, "item")
         part_ids = _checked_ids(parts, n_parts, "part")
-        sizes = amounts(counts, len(item_ids), "count")
         if len(item_ids) != len(part_ids):
             raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
-        pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
-        return cls(pointer, sorted_parts, added, n_parts, np.ones(n_items, np.int64))
+        if counts is None:  # grouped by item these are nets, and their pins are parts already
+            starts, by_item = group(item_ids, part_ids, n_items)
+            capacity = int(np.minimum(np.diff(starts), n_parts).sum())
+            own = np.arange(n_parts, dtype=np.int32)
+            pointer, sorted_parts, added = _metrics.connect(starts, by_item, own, n_parts, capacity)
+        else:
+            sizes = amounts(counts, len(item_ids), "count")
+            pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
+        return cls(pointer, sorted_parts, added, n_parts, amounts(costs, n_items, "cost"))
 
     @property
     def n_items(self) -> int:
@@ -311,8 +321,9 @@ class Connectivity:
 
 
 def _checked_ids(values: ArrayLike, limit: int, what: str) -> NDArray[np.int32]:
-    ids = whole_numbers(values, what)
+    given = np.asarray(values)
+    ids = given if given.ndim == 1 and given.dtype == np.int32 else whole_numbers(given, what)
     if ids.size and (ids.min() < 0 or ids.max() >= limit):
         wrong = ids.min() if ids.min() < 0 else ids.max()
         raise InputError(f"{what} {wrong} is out of range: {what}s are 0 to {limit - 1}")
-    return ids.astype(np.int32)
+    return ids.astype(np.int32, copy=False)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart.data_models import DataModel
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -49,8 +50,8 @@ def partition(
 
     Parameters
     ----------
-    data : Hypergraph, sparse matrix, sparse.COO, DataFrame, DataArray, …
-        A hypergraph, or anything that `daskpart.containers.as_coo` takes.
+    data : Hypergraph, DataModel, sparse matrix, sparse.COO, DataFrame, DataArray, …
+        A hypergraph, a data model, or anything that `daskpart.containers.as_coo` takes.
     n_parts : int
         From 1 to the number of vertices.
     objective : "connectivity", "cut-net", "power", or an Objective
@@ -141,6 +142,8 @@ def _as_hypergraph(data: Any, model: str) -> tuple[Hypergraph, dict[str, Any]]:
     """The hypergraph, and what is known of the data that it came from."""
     if isinstance(data, Hypergraph):
         return data, {"model": "hypergraph"}
+    if isinstance(data, DataModel):
+        return data.hypergraph, data.info
     if model not in _MODELS:
         raise InputError(f"model is {model!r}: {listed(_MODELS)}")
     hypergraph = _MODELS[model](data)
