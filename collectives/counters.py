@@ -107,9 +107,10 @@ class Counters:
     def _count(self) -> None:
         while self._uncounted:
             label, index, source, destination, rows, nbytes = self._uncounted.popleft()
+            n_rows = np.asarray(rows, dtype=np.int64)
             measured = {
                 "messages": None,
-                "rows": np.asarray(rows, dtype=np.int64),
+                "rows": n_rows,
                 "bytes": np.asarray(nbytes, dtype=np.int64),
             }
             counted = {}
@@ -121,7 +122,7 @@ class Counters:
             self._rounds.append(RoundRecord(label=label, index=index, **counted))
             if label not in self._traffic:
                 self._traffic[label] = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-            self._traffic[label][source, destination] += measured["rows"]
+            self._traffic[label][source, destination] += n_rows
 
     @property
     def labels(self) -> list[str]:

@@ -85,19 +85,37 @@ def test_the_lower_ranks_value_comes_first(n_ranks):
         assert communicator.gather(found) == [expected] * n_ranks
 
 
-def test_numbers_stay_numbers_and_the_plan_is_prepared_once():
+def test_numbers_stay_numbers_and_rounds_have_the_label():
     with LocalCommunicator(3) as communicator:
         values = communicator.values([1, 2, 4])
         total = hypercube_allreduce(communicator, values)
         assert communicator.gather(total) == [7, 7, 7]
         assert type(communicator.gather(total)[0]) is int
-        prepare, calls = communicator.prepare, []
-        communicator.prepare = lambda *given: calls.append(given) or prepare(*given)
         assert communicator.gather(hypercube_allreduce(communicator, values, MAX)) == [4, 4, 4]
-        assert not calls
         hypercube_allreduce(communicator, values, label="norms")
-        assert len(calls) == 1
         assert communicator.counters.of("norms")["messages_sent"].tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_halving_gives_the_bits_of_doubling_and_sends_less(make_communicator, n_ranks):
+    communicator = make_communicator(n_ranks)
+    given = [unequal(rank, (5, 7)) for rank in range(n_ranks)]
+    values = communicator.values(given)
+    found = communicator.gather(hypercube_allreduce(communicator, values, halving=True))
+    expected = in_order_of_the_cube(given, np.add)
+    assert [array.tobytes() for array in found] == [expected.tobytes()] * n_ranks
+    assert all(array.shape == (5, 7) and array.flags.writeable for array in found)
+    np.testing.assert_array_equal(given[0], unequal(0, (5, 7)))
+    core = 1 << (n_ranks.bit_length() - 1)
+    n_bits = core.bit_length() - 1
+    counted = communicator.counters.of("hypercube allreduce")
+    for rank in range(n_ranks):
+        folds = n_ranks - core > rank % core and n_ranks > core
+        messages = 1 if rank >= core else 2 * n_bits + folds
+        assert counted["messages_sent"][rank] == messages
+    # 35 (core - 1) values go down, each message with its shape, and as many come up
+    values_sent = 2 * 35 * (core - 1) + 2 * 35 * (n_ranks - core)
+    assert counted["bytes_sent"].sum() == 8 * values_sent + 16 * core * n_bits
 
 
 def test_ranks_that_disagree():
@@ -108,6 +126,9 @@ def test_ranks_that_disagree():
         dtypes = communicator.values([0.0, 0.0, 0, 0, 0.0])
         with pytest.raises(InputError, match=r"disagree.*float64.*int64"):
             hypercube_allreduce(communicator, dtypes)
+        columns = communicator.values([np.zeros((4, 1))] + [np.zeros(4)] * 4)
+        with pytest.raises(InputError, match=r"Ranks 0 and .*\(4, 1\).*\(4,\)"):
+            hypercube_allreduce(communicator, columns, halving=True)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
