@@ -254,8 +254,7 @@ class Communicator(Transport):
             of all its arrays; an empty message counts as a message.
         """
         self._check_step((values,), {})
-        if exchange.n_ranks != self.n_ranks:
-            raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
+        self._check_exchange(exchange)
         content = self._post_values(exchange, values, pack, label, index)
         return PendingValues(self, exchange, content)
 
@@ -291,10 +290,14 @@ class Communicator(Transport):
 
         The same as the calls one by one, and quicker where a call has its price. `state` is spent.
         """
-        for index, exchange in enumerate(exchanges):
-            pending = self.post_values(exchange, state, pack, label, index)
-            state = self.collect_values(pending, state, combine, **static)
-        return state
+        self._check_step((state,), static)
+        for exchange in exchanges:
+            self._check_exchange(exchange)
+        if not exchanges:
+            return state
+        new_state = self._swap(exchanges, state, pack, combine, label, static)
+        state.spent = True
+        return new_state
 
     def fold(
         self, values: PerRank, function: Callable[..., Any], label: str = "allreduce", **static: Any
@@ -383,6 +386,10 @@ class Communicator(Transport):
             raise InputError("These messages were posted on another communicator.")
         if pending.collected:
             raise InputError("These messages were collected before; post them again.")
+
+    def _check_exchange(self, exchange: Exchange) -> None:
+        if exchange.n_ranks != self.n_ranks:
+            raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
 
     def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
         self._require_open()

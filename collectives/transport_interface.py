@@ -58,6 +58,22 @@ class Transport(ABC):
         static: dict,
     ) -> PerRank: ...
 
+    def _swap(
+        self,
+        exchanges: Sequence[Exchange],
+        state: PerRank,
+        pack: Callable,
+        combine: Callable,
+        label: str,
+        static: dict,
+    ) -> PerRank:
+        """Round by round; a transport whose calls have a price may do better."""
+        for index, exchange in enumerate(exchanges):
+            content = self._post_values(exchange, state, pack, label, index)
+            pending = PendingValues(self, exchange, content)  # type: ignore[arg-type]
+            state = self._collect_values(pending, state, combine, (), static)
+        return state
+
     @abstractmethod
     def _fold(
         self, values: PerRank, function: Callable, label: str, static: dict
