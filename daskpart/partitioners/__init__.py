@@ -8,6 +8,7 @@ block       contiguous, balanced by weight                          –
 metis       METIS on the graph or on the star expansion             –
 direct      K-way by the engine, then the polish                    any
 recursive   n_parts - 1 bipartitions, then the polish               any
+hypercube   bipartitions that decide one bit of the rank each       concurrent volume
 auto        direct for 'connectivity', recursive for the others
 """
 

@@ -22,6 +22,7 @@ from daskpart.hypergraph import Hypergraph
 from .balance import fill_empty_parts, heaviest_allowed
 from .checks import checked_answer
 from .engine import Engine, get_engine
+from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
 from .objectives import Objective
 from .polish import polish as polish_parts
@@ -135,6 +136,19 @@ def _recursive(task: Task) -> NDArray[np.int32]:
     return _finished(found.assignment, task)
 
 
+def _hypercube(task: Task) -> NDArray[np.int32]:
+    """Parts that are ranks of a hypercube; `info` learns the concurrent volume and the seconds."""
+    engine = get_engine(task.engine)
+    hypergraph, n_parts = task.hypergraph, task.n_parts
+    found = hypercube_mapping(
+        hypergraph, n_parts, engine, task.epsilon, task.random_state, task.fixed
+    )
+    task.info.update(objective="concurrent-volume", engine=engine.name)
+    task.info.update(cost_paid=found.cost_paid, engine_seconds=found.engine_seconds)
+    weights = hypergraph.vertex_weights
+    return fill_empty_parts(found.assignment, weights, n_parts, task.fixed)
+
+
 def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     """No part empty, then single-vertex moves that lower the objective, where they are asked."""
     hypergraph, n_parts, epsilon = task.hypergraph, task.n_parts, task.epsilon
@@ -160,4 +174,5 @@ METHODS = {
     "metis": Method(_metis),
     "direct": Method(_direct, follows_objective=True),
     "recursive": Method(_recursive, follows_objective=True, takes_fixed=True),
+    "hypercube": Method(_hypercube, takes_fixed=True),
 }

@@ -1,0 +1,240 @@
+"""The pieces of a recursion: a sub-hypergraph on its way to become several parts, and its halving.
+
+    piece: vertices 0 2 5 7, parts 0..2        net a {0 2 5}   sides 0 0 1
+      ├─ left   0 2, parts 0 1                     a' {0 2}
+      └─ right  5 7, part 2                        a" {5}      both know their ancestor, net a
+
+Imbalance a bipartition may use: (L K' / W')^(1 / ⌈log2 K'⌉) - 1, where W' and K' are the piece's
+weight and parts, and L the weight that a final part may reach. A piece that came out light leaves
+more freedom to its own bipartitions, and no path of the tree can exceed L.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._jit import kernel
+from daskpart.errors import EngineError
+from daskpart.hypergraph import Hypergraph
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A node of the recursion: a sub-hypergraph that is to become n_parts parts.
+
+    Parameters
+    ----------
+    hypergraph : Hypergraph
+        Its vertices and what is left of the nets; net costs are set when it is bipartitioned.
+    vertices : int32[n_vertices]
+        Their numbers in the whole hypergraph.
+    ancestors : int32[n_nets]
+        The net of the whole hypergraph that each net comes from.
+    first_part, n_parts : int
+        The least of its parts, and how many it is to become.
+    """
+
+    hypergraph: Hypergraph
+    vertices: NDArray[np.int32]
+    ancestors: NDArray[np.int32]
+    first_part: int
+    n_parts: int
+
+    @property
+    def n_left(self) -> int:
+        """Parts of the left side: ⌈n_parts / 2⌉."""
+        return (self.n_parts + 1) // 2
+
+
+@kernel
+def _number_sides(sides: NDArray) -> NDArray:
+    """The number of each vertex among those of its side."""
+    number = np.empty(len(sides), np.int32)
+    n_left = 0
+    for vertex in range(len(sides)):
+        if sides[vertex] == 0:
+            number[vertex] = n_left
+            n_left += 1
+        else:
+            number[vertex] = vertex - n_left
+    return number
+
+
+@kernel
+def _split_nets(
+    net_pointer: NDArray,
+    pins: NDArray,
+    prices: NDArray,
+    ancestors: NDArray,
+    sides: NDArray,
+    number: NDArray,
+    keeps_cut_nets: bool,
+    least_pins: int,
+    connectivity: NDArray,
+    pointers: NDArray,
+    side_pins: NDArray,
+    side_ancestors: NDArray,
+) -> tuple[int, int, int]:
+    """One pass over the pins: both sides' nets, and λ of the ancestors of the cut nets raised.
+
+    Row s of the last three arrays takes side s. Returns the cost paid and the number of nets of
+    each side.
+    """
+    paid = 0
+    n_nets = np.zeros(2, np.int64)
+    ends = np.zeros(2, np.int64)
+    for net in range(len(net_pointer) - 1):
+        starts_left, starts_right = ends[0], ends[1]
+        for position in range(net_pointer[net], net_pointer[net + 1]):
+            pin = pins[position]
+            side = sides[pin]
+            side_pins[side, ends[side]] = number[pin]
+            ends[side] += 1
+        cut = ends[0] > starts_left and ends[1] > starts_right
+        if cut:
+            paid += prices[net]
+            connectivity[ancestors[net]] += 1
+        for side in range(2):
+            start = starts_left if side == 0 else starts_right
+            if ends[side] - start < least_pins or (cut and not keeps_cut_nets):
+                ends[side] = start
+            else:
+                side_ancestors[side, n_nets[side]] = ancestors[net]
+                n_nets[side] += 1
+                pointers[side, n_nets[side]] = ends[side]
+    return paid, n_nets[0], n_nets[1]
+
+
+def root(hypergraph: Hypergraph, n_parts: int) -> Piece:
+    """The whole hypergraph as a piece."""
+    every_vertex = np.arange(hypergraph.n_vertices, dtype=np.int32)
+    every_net = np.arange(hypergraph.n_nets, dtype=np.int32)
+    return Piece(hypergraph, every_vertex, every_net, 0, n_parts)
+
+
+def two_sides(
+    hypergraph: Hypergraph,
+    n_parts: int,
+    engine: Engine,
+    allowed: int,
+    seed: int,
+    wanted: NDArray[np.int8] | None,
+) -> NDArray[np.int8]:
+    """Ask the engine for two sides, with targets as the parts on either side.
+
+    Parameters
+    ----------
+    hypergraph : Hypergraph
+        With the net costs that a cut is to pay. If no vertex weighs anything, their number is
+        balanced; vertices of weight 0 that are fixed then count too.
+    n_parts : int
+        At least 2; the left side is to become ⌈n_parts / 2⌉ of them.
+    engine : Engine
+    allowed : int
+        The weight that a final part may reach.
+    seed : int
+    wanted : int8[n_vertices], optional
+        The side of each fixed vertex, -1 where it is free.
+
+    Raises
+    ------
+    EngineError
+        The engine's answer is not one side (0 or 1) a vertex, or moves a fixed vertex.
+    """
+    if hypergraph.total_weight == 0:
+        hypergraph = replace(hypergraph, vertex_weights=np.ones_like(hypergraph.vertex_weights))
+        allowed = -(-hypergraph.n_vertices // n_parts)
+    total = hypergraph.total_weight
+    left = min(-(-total * ((n_parts + 1) // 2) // n_parts), total)
+    targets = np.array([left, total - left], np.int64)
+    freedom = (allowed * n_parts / total) ** (1 / (n_parts - 1).bit_length()) - 1
+    sides = np.asarray(engine.bipartition(hypergraph, targets, max(freedom, 0.0), wanted, seed))
+    return _checked_sides(sides, hypergraph.n_vertices, wanted, engine)
+
+
+def _checked_sides(
+    sides: NDArray, n_vertices: int, wanted: NDArray[np.int8] | None, engine: Engine
+) -> NDArray[np.int8]:
+    name = getattr(engine, "name", type(engine).__name__)
+    if sides.shape != (n_vertices,) or not ((sides == 0) | (sides == 1)).all():
+        raise EngineError(
+            f"engine {name!r} answered an array of shape {sides.shape} and type {sides.dtype}: "
+            f"{n_vertices} sides, each 0 or 1, were asked"
+        )
+    if wanted is not None and ((wanted >= 0) & (wanted != sides)).any():
+        moved = int(np.flatnonzero((wanted >= 0) & (wanted != sides))[0])
+        raise EngineError(f"engine {name!r} moved fixed vertex {moved} to side {sides[moved]}")
+    return sides.astype(np.int8, copy=False)
+
+
+def halve(
+    piece: Piece,
+    sides: NDArray[np.int8],
+    prices: NDArray[np.int64],
+    first_right: int,
+    connectivity: NDArray[np.int32],
+    *,
+    keeps_cut_nets: bool = True,
+    least_pins: int = 2,
+) -> tuple[tuple[Piece, Piece], int]:
+    """The two pieces that a bipartition leaves, and what the cut nets paid.
+
+    Parameters
+    ----------
+    piece : Piece
+    sides : int8[n_vertices]
+    prices : int64[n_nets]
+        What each net pays if it is cut.
+    first_right : int
+        The least part of the right side.
+    connectivity : int32[n_nets of the whole hypergraph]
+        Raised by one for the ancestor of each net cut.
+    keeps_cut_nets : bool
+        Whether a cut net is split; else it is removed.
+    least_pins : int
+        Subnets of fewer pins are left out; those of one can never be cut again.
+    """
+    nets = piece.hypergraph
+    number = _number_sides(sides)
+    pointers = np.zeros((2, nets.n_nets + 1), np.int64)
+    side_pins = np.empty((2, nets.n_pins), np.int32)
+    side_ancestors = np.empty((2, nets.n_nets), np.int32)
+    paid, *n_nets = _split_nets(
+        nets.net_pointer,
+        nets.pins,
+        prices,
+        piece.ancestors,
+        sides,
+        number,
+        keeps_cut_nets,
+        least_pins,
+        connectivity,
+        pointers,
+        side_pins,
+        side_ancestors,
+    )
+    children = []
+    for side, first, n_parts in (
+        (0, piece.first_part, piece.n_left),
+        (1, first_right, piece.n_parts - piece.n_left),
+    ):
+        here = sides == side
+        # copies, so that the buffers of the whole piece can go
+        pointer = pointers[side, : n_nets[side] + 1].copy()
+        part = Hypergraph(
+            n_vertices=int(here.sum()),
+            net_pointer=pointer,
+            pins=side_pins[side, : pointer[-1]].copy(),
+            vertex_weights=nets.vertex_weights[here],
+            net_costs=np.zeros(n_nets[side], np.int64),
+        )
+        ancestors = side_ancestors[side, : n_nets[side]].copy()
+        children.append(Piece(part, piece.vertices[here], ancestors, first, n_parts))
+    return (children[0], children[1]), int(paid)
