@@ -107,13 +107,13 @@ class Hypergraph:
             Anything that `daskpart.containers.as_coo` takes. A stored zero is a nonzero here.
         """
         rows, columns, shape = _pattern(matrix)
-        return _from_coordinates(rows, columns, *shape)
+        return from_incidence(rows, columns, *shape)
 
     @classmethod
     def row_net(cls, matrix: Any) -> Hypergraph:
         """The dual: columns become vertices, rows become nets. See `column_net`."""
         rows, columns, shape = _pattern(matrix)
-        return _from_coordinates(columns, rows, *reversed(shape))
+        return from_incidence(columns, rows, *reversed(shape))
 
     @classmethod
     def graph(cls, matrix: Any) -> Hypergraph:
@@ -127,16 +127,16 @@ class Hypergraph:
                 f"the graph model needs a square matrix, this one is {shape[0]} × {shape[1]}: "
                 "use model='column-net' or 'row-net'"
             )
-        low, high = np.minimum(rows, columns), np.maximum(rows, columns)
-        proper = low != high
-        keys = np.unique(low[proper].astype(np.int64) * shape[0] + high[proper])
-        ends = np.stack([keys // shape[0], keys % shape[0]], axis=1).astype(np.int32)
+        proper = rows != columns
+        low, high = np.minimum(rows, columns)[proper], np.maximum(rows, columns)[proper]
+        pointer, higher = turn(*group(high, low, shape[0]), shape[0])
+        lower = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(pointer))
         return cls(
             n_vertices=shape[0],
-            net_pointer=np.arange(0, 2 * len(keys) + 1, 2, dtype=np.int64),
-            pins=ends.ravel(),
+            net_pointer=np.arange(0, 2 * len(higher) + 1, 2, dtype=np.int64),
+            pins=np.stack([lower, higher], axis=1).ravel(),
             vertex_weights=np.bincount(rows, minlength=shape[0]).astype(np.int64),
-            net_costs=np.ones(len(keys), np.int64),
+            net_costs=np.ones(len(higher), np.int64),
         )
 
     @property
@@ -217,10 +217,14 @@ def _pattern(matrix: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[i
     return labelled.rows, labelled.columns, labelled.shape
 
 
-def _from_coordinates(
+def from_incidence(
     vertices: NDArray[np.int32], nets: NDArray[np.int32], n_vertices: int, n_nets: int
 ) -> Hypergraph:
-    """From the vertex and net of each nonzero: grouped by vertex, so that nets come out sorted."""
+    """From the vertex and the net of each nonzero, int32[nnz], trusted; costs are 1.
+
+    Vertex weights count the nonzeros, equal ones too. Two counting passes: grouped by vertex first,
+    so that the pins of a net come out sorted and once.
+    """
     vertex_pointer, grouped = group(vertices, nets, n_vertices)
     net_pointer, pins = turn(vertex_pointer, grouped, n_nets)
     return Hypergraph(

@@ -144,6 +144,24 @@ class Partition:
                     "partition this data, or pass the data that the partition was made for"
                 )
 
+    def nonzero_parts(self, data: Any) -> NDArray[np.int32]:
+        """The part of each stored value of the data that was cut, int32[nnz], in row-major order.
+
+        Parameters
+        ----------
+        data : container
+            The matrix or tensor that `daskpart.partition` cut, in any container; its model is built
+            once more to find the vertex of each value. Who has the `DataModel` at hand asks that.
+
+        Raises
+        ------
+        InputError
+            The data is not what was cut, or a hypergraph was cut.
+        """
+        from .data_models import naming
+
+        return naming.nonzero_parts(data, self)
+
     def report(self, hypergraph: Hypergraph | None = None) -> PartitionReport:
         """Balance and origin; with the hypergraph also every metric of its connectivity."""
         values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}

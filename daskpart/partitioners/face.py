@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart.data_models import DataModel
+from daskpart.data_models import build
 from daskpart.errors import BalanceWarning, InputError
-from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, warn_if_too_heavy
@@ -24,12 +23,6 @@ from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
 from .relief import relieve
 
-_MODELS = {
-    "column-net": Hypergraph.column_net,
-    "row-net": Hypergraph.row_net,
-    "graph": Hypergraph.graph,
-}
-
 
 def partition(
     data: Any,
@@ -37,7 +30,7 @@ def partition(
     objective: str | Objective = "connectivity",
     *,
     method: str = "auto",
-    model: str = "column-net",
+    model: str = "auto",
     engine: str | Engine = "multilevel",
     epsilon: float = 0.03,
     random_state: int = 0,
@@ -50,18 +43,24 @@ def partition(
 
     Parameters
     ----------
-    data : Hypergraph, DataModel, sparse matrix, sparse.COO, DataFrame, DataArray, …
-        A hypergraph, a data model, or anything that `daskpart.containers.as_coo` takes.
+    data : matrix, tensor or graph in any container; path; Hypergraph; DataModel
+        Matrices as `daskpart.containers.as_coo` takes them (scipy.sparse, sparse.COO, Dask,
+        xarray, frames), tensors as `daskpart.tensors.as_tensor` does, files as `daskpart.read`
+        does, hypergraphs (.hgr, .u, .graph) among them.
     n_parts : int
         From 1 to the number of vertices.
     objective : "connectivity", "cut-net", "power", or an Objective
         Connectivity - 1, the number of cut nets, or λ^ρ summed over the cut nets; each net times
         its cost. An object like those in `daskpart.partitioners.objectives` brings its own table.
-    method : "auto", "direct", "recursive", "metis", "random", "block"
+    method : "auto", "direct", "recursive", "hypercube", "metis", "random", "block"
         auto: direct for connectivity, recursive for all else and wherever vertices are fixed.
-    model : "column-net", "row-net", "graph"
-        How a matrix becomes a hypergraph: rows are cut, columns are cut, or (square matrices) rows
-        of the symmetric pattern A + Aᵀ. Not used where `data` is a hypergraph.
+        hypercube: parts are ranks of a hypercube, at a small concurrent volume, whatever the
+        objective.
+    model : str
+        What becomes a vertex, and what a net that is shared (see `daskpart.data_models`):
+        "column-net", "row-net", "bipartite" for matrices; "column-net-self-loops", "stochastic",
+        "graph" for square matrices; "medium-grain", "fine-grain" for tensors. auto: "medium-grain"
+        for order 3 and more, else "column-net". Not used where `data` is a hypergraph or a model.
     engine : "multilevel", "mtkahypar", or an Engine
         What bipartitions (see `daskpart.partitioners.engine`).
     epsilon : float
@@ -82,7 +81,8 @@ def partition(
     Returns
     -------
     Partition
-        Its `info` tells how it was made; ``cost_paid`` is the objective's value that the recursion
+        Its `info` tells how it was made, the model among it, so that `Partition.nonzero_parts` can
+        say where each stored value went; ``cost_paid`` is the objective's value that the recursion
         added up before the polish.
 
     Raises
@@ -106,7 +106,8 @@ def partition(
     goal = objective_named(objective, rho)
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
     method = _chosen_method(method, goal, fixed is not None)
-    hypergraph, origin = _as_hypergraph(data, model)
+    built = build(data, model, n_parts=n_parts, random_state=random_state)
+    hypergraph = built.hypergraph
     n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
     wanted = None if fixed is None else checked_fixed(fixed, hypergraph.n_vertices, n_parts)
     info: dict[str, Any] = {
@@ -114,7 +115,7 @@ def partition(
         "objective": goal.name if METHODS[method].follows_objective else None,
         "epsilon": epsilon,
         "random_state": random_state,
-        **origin,
+        **built.info,
     }
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
@@ -136,24 +137,6 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
     task.info["even"] = False
     most = heaviest_allowed(task.hypergraph.total_weight, task.n_parts, task.epsilon)
     return relieve(task.hypergraph, assignment, task.goal.tolls(task.n_parts), most, task.fixed)
-
-
-def _as_hypergraph(data: Any, model: str) -> tuple[Hypergraph, dict[str, Any]]:
-    """The hypergraph, and what is known of the data that it came from."""
-    if isinstance(data, Hypergraph):
-        return data, {"model": "hypergraph"}
-    if isinstance(data, DataModel):
-        return data.hypergraph, data.info
-    if model not in _MODELS:
-        raise InputError(f"model is {model!r}: {listed(_MODELS)}")
-    hypergraph = _MODELS[model](data)
-    n_vertices, n_nets = hypergraph.n_vertices, hypergraph.n_nets
-    shape = {
-        "column-net": (n_vertices, n_nets),
-        "row-net": (n_nets, n_vertices),
-        "graph": (n_vertices, n_vertices),
-    }[model]
-    return hypergraph, {"model": model, "shape": shape, "nnz": hypergraph.total_weight}
 
 
 def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:

@@ -210,7 +210,7 @@ def test_weights_that_do_not_divide_are_a_warning_of_the_searching_methods():
         (
             (4,),
             {"model": "tensor"},
-            "model is 'tensor': use one of 'column-net', 'row-net'",
+            "model is 'tensor': use one of 'auto', 'column-net', 'row-net'",
         ),
         ((4,), {"engine": "patoh"}, "engine='patoh' is not known"),
         ((4,), {"engine": object()}, "is not known"),

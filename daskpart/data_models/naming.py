@@ -1,0 +1,93 @@
+"""Data models by name, and which one is meant where none is named.
+
+    matrix, graph                column-net     rows are dealt out: examples, users, vertices
+    tensor of order 3 and more   medium-grain   balances like single nonzeros, with fewer vertices
+
+A square matrix is not taken for a graph: whether its rows and columns are the same things only its
+owner knows. The fine grain can cut a little less, but has a vertex for each nonzero.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+from daskpart.tensors import LabelledTensor
+
+from .matrix_models import bipartite, column_net, column_net_self_loops, graph, row_net
+from .model import DataModel
+from .stochastic import stochastic
+from .tensor_grains import fine_grain, medium_grain
+
+MODELS: dict[str, Callable[[Any], DataModel]] = {
+    "column-net": column_net,
+    "row-net": row_net,
+    "column-net-self-loops": column_net_self_loops,
+    "graph": graph,
+    "bipartite": bipartite,
+    "fine-grain": fine_grain,
+    "medium-grain": medium_grain,
+}
+_OF_SAMPLES = {"stochastic": stochastic}
+NAMES = ("auto", *MODELS, *_OF_SAMPLES)
+
+
+def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int = 0) -> DataModel:
+    """The named model of data in any container.
+
+    Parameters
+    ----------
+    data : container, path, Hypergraph or DataModel
+        Matrices as `daskpart.containers.as_coo` takes them, tensors as `daskpart.tensors.as_tensor`
+        does; a path goes through `daskpart.read`. A hypergraph or a data model is what it is,
+        whatever `model` says.
+    model : str
+        One of `NAMES`. auto: "medium-grain" for order 3 and more, else "column-net".
+    n_parts, random_state : int
+        Of the model "stochastic", which depends on them; `stochastic` has further options.
+
+    Raises
+    ------
+    InputError
+        An unknown model, or data that it does not take.
+    """
+    if model not in NAMES:
+        raise InputError(f"model is {model!r}: use one of {', '.join(map(repr, NAMES))}")
+    if isinstance(data, str | os.PathLike):
+        from daskpart import read
+
+        data = read(data)
+    if isinstance(data, DataModel):
+        return data
+    if isinstance(data, Hypergraph):
+        return DataModel(data, "hypergraph")
+    if model == "auto":
+        model = "medium-grain" if _order(data) > 2 else "column-net"
+    if model in _OF_SAMPLES:
+        return _OF_SAMPLES[model](data, n_parts, random_state=random_state)
+    return MODELS[model](data)
+
+
+def nonzero_parts(data: Any, partition: Partition) -> NDArray[np.int32]:
+    """The part of each stored value of `data`, int32[nnz]; see `Partition.nonzero_parts`."""
+    name = partition.info.get("model")
+    if name not in NAMES:
+        raise InputError(
+            f"this partition was made of a {name or 'hypergraph'}: where the stored values of the "
+            "data went only the model of the data knows (DataModel.nonzero_parts)"
+        )
+    # mini-batches decide which nets there are; vertices are rows all the same
+    alike = "column-net-self-loops" if name in _OF_SAMPLES else name
+    return replace(build(data, alike), name=name).nonzero_parts(partition)
+
+
+def _order(data: Any) -> int:
+    return data.n_modes if isinstance(data, LabelledTensor) else int(getattr(data, "ndim", 2))

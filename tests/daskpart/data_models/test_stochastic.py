@@ -1,0 +1,185 @@
+"""Samplers draw what they say; the stochastic model merges it and meets the Hoeffding bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.connectivity import Connectivity
+from daskpart.containers import as_coo
+from daskpart.data_models import (
+    Adjacency,
+    Layer,
+    LayerSampler,
+    NeighbourSampler,
+    VertexSampler,
+    nets_needed,
+    stochastic,
+)
+from daskpart.errors import InputError
+
+
+def random_graph(n: int, degree: float, seed: int = 0) -> scipy.sparse.coo_array:
+    return scipy.sparse.random_array((n, n), density=min(1.0, degree / n), rng=seed)
+
+
+def edges_of(layer: Layer) -> set[tuple[int, int]]:
+    return set(zip(layer.targets.tolist(), layer.sources.tolist(), strict=True))
+
+
+def all_edges(matrix: scipy.sparse.coo_array) -> set[tuple[int, int]]:
+    rows, columns = matrix.coords
+    return {(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if i != j}
+
+
+def draw(sampler: object, matrix: scipy.sparse.coo_array, seed: int) -> list[Layer]:
+    graph = Adjacency.of(as_coo(matrix))
+    return sampler.draw(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
+
+
+@given(st.integers(2, 40), st.integers(0, 100), st.data())
+def test_a_vertex_sample_has_all_edges_among_its_vertices(
+    n: int, seed: int, data: st.DataObject
+) -> None:
+    matrix = random_graph(n, 3, seed)
+    size = data.draw(st.integers(1, n))
+    (layer,) = draw(VertexSampler(size), matrix, seed)
+    chosen = set(layer.vertices.tolist())
+    assert len(chosen) == len(layer.vertices) == size
+    inside = {(i, j) for i, j in all_edges(matrix) if i in chosen and j in chosen}
+    assert edges_of(layer) == inside and len(layer.targets) == len(inside)
+
+
+@given(st.integers(2, 40), st.integers(0, 100), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_neighbours_are_as_many_as_asked(n: int, seed: int, fanouts: list[int]) -> None:
+    matrix = random_graph(n, 3, seed)
+    layers = draw(NeighbourSampler(min(n, 3), fanouts), matrix, seed)
+    degrees = {v: len([1 for i, _ in all_edges(matrix) if i == v]) for v in range(n)}
+    targets = None
+    for layer, fanout in zip(layers, fanouts, strict=True):
+        assert edges_of(layer) <= all_edges(matrix)
+        assert len(edges_of(layer)) == len(layer.targets)
+        if targets is not None:
+            taken = np.bincount(layer.targets, minlength=n)
+            assert [taken[v] for v in targets] == [min(fanout, degrees[v]) for v in targets]
+        assert set(layer.sources.tolist()) <= set(layer.vertices.tolist())
+        targets = layer.vertices.tolist()
+    assert len(layers[0].vertices) >= min(n, 3)
+
+
+def test_neighbours_are_drawn_evenly() -> None:
+    star = scipy.sparse.coo_array(
+        (np.ones(9), (np.zeros(9, int), np.arange(1, 10))), shape=(10, 10)
+    )
+    counts = np.zeros(10)
+    for seed in range(600):
+        layer = draw(NeighbourSampler(10, [3]), star, seed)[0]
+        counts[layer.sources] += 1
+    assert counts.sum() == 1800 and abs(counts[1:] - 200).max() < 50
+
+
+def test_layers_follow_the_importance_of_their_vertices() -> None:
+    matrix = random_graph(60, 4)
+    graph = Adjacency.of(as_coo(matrix))
+    normal = np.zeros((60, 60))
+    normal[matrix.coords] = 1
+    np.fill_diagonal(normal, 1)
+    degrees = normal.sum(axis=1)
+    normal /= np.sqrt(np.outer(degrees, degrees))
+    expected = (normal**2).sum(axis=0)
+    assert np.allclose(graph.importance, expected / expected.sum())
+    layers = draw(LayerSampler(0.2, n_layers=3), matrix, 1)
+    assert len(layers) == 3
+    for layer in layers:
+        assert edges_of(layer) <= all_edges(matrix)
+        assert len(np.unique(layer.vertices)) == len(layer.vertices) <= 24
+
+
+def test_the_bound_of_hoeffding() -> None:
+    assert nets_needed(27, 0.1, 0.5) == 46_857
+    assert nets_needed(1, 0.1, 0.5) == 1
+    model = stochastic(random_graph(500, 4), 4, sampler=VertexSampler(100))
+    needed = nets_needed(4, 0.1, 0.5)
+    assert model.hypergraph.n_nets == 100 * -(-needed // 100)
+    assert model.facts["batches"] == -(-needed // 100)
+
+
+def test_the_bound_holds_for_a_partition() -> None:
+    """Means over enough nets lie within θ of the mean over very many in 1 - δ of the draws."""
+    matrix = random_graph(300, 6)
+    partition = daskpart.partition(matrix, 3, method="random")
+
+    def mean(seed: int, **options: int) -> float:
+        model = stochastic(matrix, 3, theta=0.1, delta=0.2, random_state=seed, **options)
+        return float(Connectivity.from_partition(model.hypergraph, partition).connectivity.mean())
+
+    truth = mean(999, n_batches=400)
+    errors = np.array([abs(mean(seed) - truth) for seed in range(20)])
+    assert np.count_nonzero(errors < 0.1) >= 16
+
+
+@pytest.mark.parametrize(
+    "sampler", [VertexSampler(40), NeighbourSampler(10, (3, 2)), LayerSampler(30, 2)]
+)
+def test_nets_are_sources_with_the_targets_that_need_them(sampler: object) -> None:
+    matrix = random_graph(100, 5)
+    model = stochastic(matrix, 4, sampler=sampler, n_batches=2, random_state=7)  # type: ignore[arg-type]
+    generator = np.random.default_rng(7)
+    graph = Adjacency.of(as_coo(matrix))
+    layers = [layer for _ in range(2) for layer in sampler.draw(graph, generator)]  # type: ignore[attr-defined]
+    expected = [
+        sorted({int(j), *layer.targets[layer.sources == j].tolist()})
+        for layer in layers
+        for j in layer.vertices
+    ]
+    pointer, pins = model.hypergraph.net_pointer, model.hypergraph.pins
+    found = [pins[pointer[n] : pointer[n + 1]].tolist() for n in range(model.hypergraph.n_nets)]
+    assert found == expected
+    assert model.hypergraph.n_vertices == 100
+    rows = np.bincount([i for i, _ in all_edges(matrix)], minlength=100) + 1
+    assert model.hypergraph.vertex_weights.tolist() == rows.tolist()
+    assert model.facts["batches"] == 2 and model.facts["sampler"] == repr(sampler)
+
+
+def test_same_seed_same_model() -> None:
+    matrix = random_graph(200, 4)
+    first, again, other = (stochastic(matrix, 3, random_state=seed) for seed in (5, 5, 6))
+    assert first.hypergraph == again.hypergraph != other.hypergraph
+    cut = daskpart.partition(matrix, 3, model="stochastic", random_state=5)
+    assert cut.info["batches"] == first.facts["batches"]
+    assert cut.nonzero_parts(matrix).shape == (matrix.nnz,)
+
+
+class _Nothing:
+    def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"theta": 0}, "theta is 0: give an error"),
+        ({"theta": float("nan")}, "theta is nan"),
+        ({"delta": 1}, "delta is 1: give a probability"),
+        ({"n_batches": 0}, "n_batches is 0"),
+        ({"random_state": -1}, "random_state is -1"),
+        ({"sampler": VertexSampler(300)}, "size of a mini-batch is 300: it must be at most 200"),
+        ({"sampler": VertexSampler(0.0)}, "size of a mini-batch is 0"),
+        ({"sampler": NeighbourSampler(5, ())}, "fanouts is empty"),
+        ({"sampler": NeighbourSampler(5, (2, 0))}, "fanout is 0"),
+        ({"sampler": LayerSampler(5, 0)}, "n_layers is 0"),
+        ({"sampler": _Nothing()}, "without a vertex"),
+    ],
+)
+def test_bad_input(options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        stochastic(random_graph(200, 4), 3, **options)
+
+
+def test_more_parts_than_vertices() -> None:
+    with pytest.raises(InputError, match="n_parts is 11: it must be at most 10"):
+        stochastic(random_graph(10, 2), 11)
