@@ -49,6 +49,7 @@ from .simulator import Simulation, simulate
 from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from .stream import Stream
 from .stream_inputs import stream_of
+from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
@@ -89,6 +90,7 @@ __all__ = [
     "Round",
     "Simulation",
     "Stream",
+    "Timeline",
     "TopK",
     "ValueInbox",
     "allgather",
@@ -116,6 +118,7 @@ __all__ = [
     "place_rows",
     "post_sparse_allreduce",
     "prepare_embedded",
+    "record_timelines",
     "reduce",
     "reduce_plan",
     "reduce_scatter",

@@ -18,7 +18,6 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from time import perf_counter
 from typing import Any
 
 import dask
@@ -28,13 +27,14 @@ from daskpart.collectives.communicator import Communicator, Pending, PerRank, Re
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.exchange import Exchange, PendingValues
 from daskpart.collectives.prepared import PreparedRound
+from daskpart.collectives.timeline import name_of, now
 from daskpart.errors import InputError
 
 from . import graph_tasks as tasks
 from . import ledger
 from .cluster import Cluster, checked_placement, current_client
 from .from_dask import collection_keys, computed_values
-from .graph_nodes import Node, Posted, inputs_of, name_of
+from .graph_nodes import Node, Posted, inputs_of
 from .measures import Measures
 
 _SCHEDULERS = ("threads", "synchronous")
@@ -284,7 +284,7 @@ class GraphCommunicator(Communicator):
             self._run(nodes)
 
     def _run(self, nodes: list[Node]) -> None:
-        begin = perf_counter()
+        begin = now()
         keys = [key for node in nodes for key in node.keys]
         if self._cluster is None:
             graph = self._graph(nodes)
@@ -302,7 +302,7 @@ class GraphCommunicator(Communicator):
             position += len(node.keys)
             self._settled.add(node)
         self._fetch_measures(ledger.take)
-        self._measures.add_wait(perf_counter() - begin)
+        self._measures.add_wait(begin, now(), self.timeline)
 
     def _graph(self, nodes: Iterable[Node], with_known: bool = True) -> Any:
         own: dict = {}
@@ -339,7 +339,7 @@ class GraphCommunicator(Communicator):
     def _fetch_measures(self, fetch: Callable[[str], dict]) -> None:
         found = self._cluster.call(fetch, self.run_id) if self._cluster else [fetch(self.run_id)]
         for measured in found:
-            self._measures.add(measured)
+            self._measures.add(measured, self.timeline)
 
     def _close(self) -> None:
         held = [future for node in self._settled for future in node.held or ()]
@@ -358,6 +358,8 @@ class GraphCommunicator(Communicator):
 
     def _keys(self, what: str) -> list[tuple]:
         name = self._name(what)
+        if self.timeline is not None:
+            self._measures.names[self._step] = what
         return [(name, rank) for rank in range(self.n_ranks)]
 
     def _handle(self, kind: Any, node: Node) -> Any:

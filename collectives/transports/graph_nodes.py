@@ -46,8 +46,3 @@ def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list:
     """Keys of a rank's inputs; of what all ranks agreed on, its own."""
     keys = [value.content.keys for value in values]
     return [of_ranks[rank if len(of_ranks) > 1 else 0] for of_ranks in keys]
-
-
-def name_of(function: Callable) -> str:
-    """A function's name as a part of task names."""
-    return getattr(function, "__name__", type(function).__name__).strip("_<>").replace(" ", "-")

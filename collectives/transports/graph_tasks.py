@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Any
 
 from dask.base import DaskMethodsMixin
@@ -26,8 +25,9 @@ from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.exchange import Payload, ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import open_inbox, pack_message
+from daskpart.collectives.timeline import now
 
-from .ledger import record
+from .ledger import Message, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
 
@@ -177,10 +177,10 @@ def run_pack(mark: Mark, pack: Callable, slot: int, index: int, messages: list, 
     """Make one message."""
     own = messages[slot]
     destination, positions = own.destinations[index], own.out_positions[index]
+    begin = now()
     with _naming(own.rank):
         payload = pack_message(value, positions, pack, own.rank, destination)
-    run, step = mark
-    record(run, (step, own.rank, destination), (len(payload), payload.nbytes))
+    _record_message(mark, own.rank, destination, (len(payload), payload.nbytes), begin)
     return payload
 
 
@@ -205,10 +205,10 @@ def run_pack_values(
     mark: Mark, pack: Callable, source: int, destination: int, value: Any
 ) -> Payload:
     """Make one message of an exchange."""
+    begin = now()
     with _naming(source):
         payload = make_payload(value, pack, source, destination)
-    run, step = mark
-    record(run, (step, source, destination), payload_size(payload))
+    _record_message(mark, source, destination, payload_size(payload), begin)
     return payload
 
 
@@ -236,18 +236,25 @@ def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     back = value_bytes(result)
     for rank, value in enumerate(values):
         if rank:
-            record(run, (step, rank, 0), (0, value_bytes(value)))
-            record(run, (step + 1, 0, rank), (0, back))
+            record(run, (step, rank, 0), Message(0, value_bytes(value)))
+            record(run, (step + 1, 0, rank), Message(0, back))
     return result
 
 
 @contextmanager
 def _measured(mark: Mark, rank: int) -> Any:
-    begin = perf_counter()
+    begin = now()
     with _naming(rank):
         yield
     run, step = mark
-    record(run, (step, rank), perf_counter() - begin)
+    record(run, (step, rank), (begin, now()))
+
+
+def _record_message(
+    mark: Mark, source: int, destination: int, size: tuple[int, int], begin: float
+) -> None:
+    run, step = mark
+    record(run, (step, source, destination), Message(*size, begin, now()))
 
 
 @contextmanager

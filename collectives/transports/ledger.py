@@ -1,7 +1,7 @@
 """What tasks measured, kept in the process that ran them until the driver fetches it.
 
-    key (step, source, destination)   →  rows, bytes of the message
-    key (step, rank)                  →  seconds computing
+    key (step, source, destination)   →  `Message`: rows, bytes, when it was packed
+    key (step, rank)                  →  when the rank began to compute, and ended
 
 Keys name the step, not the execution: a task that runs twice overwrites its own entry, and an entry
 that was fetched before is ignored by the driver, so everything counts once.
@@ -10,9 +10,19 @@ that was fetched before is ignored by the driver, so everything counts once.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 UNMEASURED = "unmeasured-"  # begins the name of a run that nobody fetches measurements of
+
+
+class Message(NamedTuple):
+    """One message as it was packed; times as by `timeline.now`, equal where nothing was packed."""
+
+    rows: int
+    nbytes: int
+    begin: float = 0.0
+    end: float = 0.0
+
 
 _entries: dict[str, dict[tuple[int, ...], Any]] = {}
 _closed: set[str] = set()

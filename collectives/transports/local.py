@@ -31,6 +31,7 @@ from daskpart.collectives.exchange import (
     payload_size,
 )
 from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
+from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
 
 from .from_dask import computed_values
@@ -89,9 +90,11 @@ class LocalCommunicator(Communicator):
 
     def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
         columns = self._columns(values)
-        return PerRank(
-            self, self._run(lambda rank: function(*[c[rank] for c in columns], **static))
-        )
+
+        def step(rank: int) -> Any:
+            return function(*[c[rank] for c in columns], **static)
+
+        return PerRank(self, self._run(step, COMPUTING, name_of(function)))
 
     def _update(
         self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
@@ -103,7 +106,7 @@ class LocalCommunicator(Communicator):
         def step(rank: int) -> Any:
             return function(states(rank), *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step))
+        return PerRank(self, self._run(step, COMPUTING, name_of(function)))
 
     def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Any:
         messages, slot, held = prepared_round.messages.content, prepared_round.slot, values.content
@@ -118,7 +121,8 @@ class LocalCommunicator(Communicator):
                 nbytes.append(payload.nbytes)
             return nbytes
 
-        sent = [nbytes for of_rank in self._run(step) for nbytes in of_rank]
+        packed = self._run(step, SENDING, prepared_round.label, sum)
+        sent = [nbytes for of_rank in packed for nbytes in of_rank]
         entry = prepared_round.round
         self._counters.record_round(
             prepared_round.label,
@@ -138,14 +142,15 @@ class LocalCommunicator(Communicator):
         messages, slot = prepared_round.messages.content, prepared_round.slot
         states, columns = _overwritable(state), self._columns(values)
         state.spent = pending.collected = True
-        self._wait_for(prepared_round.round.source, prepared_round.round.destination, posted)
+        entry = prepared_round.round
+        self._wait_for(entry.source, entry.destination, posted, prepared_round.label)
 
         def step(rank: int) -> Any:
             own = messages[rank][slot]
             inbox = open_inbox(own, [arriving[rank][source] for source in own.sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step))
+        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
     def _post_values(
         self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
@@ -161,12 +166,13 @@ class LocalCommunicator(Communicator):
                 sizes.append(payload_size(payload))
             return sizes
 
-        sent = np.array([size for sizes in self._run(step) for size in sizes], dtype=np.int64)
+        packed = self._run(step, SENDING, label, lambda sizes: sum(nbytes for _, nbytes in sizes))
+        sent = np.array([size for sizes in packed for size in sizes], dtype=np.int64)
         rows, nbytes = sent.reshape(-1, 2).T
         self._counters.record_round(
             label, index, exchange.source, exchange.destination, rows, nbytes
         )
-        return arriving, self._clock.copy()
+        return arriving, self._clock.copy(), label
 
     def _collect_values(
         self,
@@ -177,17 +183,17 @@ class LocalCommunicator(Communicator):
         static: dict,
     ) -> PerRank:
         exchange = pending.exchange
-        arriving, posted = pending.content
+        arriving, posted, label = pending.content
         states, columns = _overwritable(state), self._columns(values)
         state.spent = pending.collected = True
-        self._wait_for(exchange.source, exchange.destination, posted)
+        self._wait_for(exchange.source, exchange.destination, posted, label)
 
         def step(rank: int) -> Any:
             sources = exchange.sources[rank]
             inbox = ValueInbox(rank, sources, [arriving[rank][source] for source in sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step))
+        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         result = function(values.content, **static)
@@ -199,9 +205,7 @@ class LocalCommunicator(Communicator):
             ((others, root, sizes), (root, others, back))
         ):
             self._counters.record_round(label, index, source, destination, 0 * others, nbytes)
-        latest = self._clock.max()
-        self._counters.seconds_blocked += latest - self._clock
-        self._clock[:] = latest
+        self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 
     def _agreed(self, values: PerRank) -> Replicated:
@@ -219,10 +223,19 @@ class LocalCommunicator(Communicator):
     def _close(self) -> None:
         self._pool.close()
 
-    def _run(self, step: Callable[[int], Any]) -> list[Any]:
+    def _run(
+        self,
+        step: Callable[[int], Any],
+        kind: int,
+        name: str,
+        bytes_of: Callable[[Any], int] | None = None,
+    ) -> list[Any]:
+        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
         results = self._pool.run(step)
-        self._clock += self._pool.seconds
+        ends = self._clock + self._pool.seconds
+        self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
         self._counters.seconds_computing += self._pool.seconds
+        self._clock = ends
         return results
 
     def _columns(self, values: Sequence[PerRank | Replicated]) -> list[Sequence[Any]]:
@@ -231,11 +244,28 @@ class LocalCommunicator(Communicator):
             for value in values
         ]
 
-    def _wait_for(self, source: np.ndarray, destination: np.ndarray, posted: np.ndarray) -> None:
+    def _wait_for(
+        self, source: np.ndarray, destination: np.ndarray, posted: np.ndarray, label: str
+    ) -> None:
         arrival = self._clock.copy()
         np.maximum.at(arrival, destination, posted[source])
-        self._counters.seconds_blocked += arrival - self._clock
-        self._clock = arrival
+        self._set_forward(arrival, label)
+
+    def _set_forward(self, clock: np.ndarray, label: str) -> None:
+        """Each rank waits until its clock shows this."""
+        self._note(BLOCKED, label, clock)
+        self._counters.seconds_blocked += clock - self._clock
+        self._clock = clock
+
+    def _note(
+        self, kind: int, name: str, ends: np.ndarray, nbytes: list[int] | None = None
+    ) -> None:
+        """What every rank did until its clock shows `ends`, for the timeline."""
+        if self.timeline is None:
+            return
+        for rank in np.flatnonzero(ends > self._clock).tolist():
+            times = (float(self._clock[rank]), float(ends[rank]))
+            self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:

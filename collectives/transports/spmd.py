@@ -116,6 +116,7 @@ class SpmdCommunicator(Communicator):
         self._scattered: list[Future] = []
         self._dropped: deque[int] = deque()
         self._broken: str | None = None
+        self._told_to_record = False
         self._tasks: list[Future] = []
         self._begin(deadline, start_seconds)
 
@@ -210,9 +211,9 @@ class SpmdCommunicator(Communicator):
 
     def _post_values(
         self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
-    ) -> int:
+    ) -> tuple[int, str]:
         detail = (exchange.destinations, label, index)
-        return self._write("post_values", [values], pack, {}, detail)
+        return self._write("post_values", [values], pack, {}, detail), label
 
     def _collect_values(
         self,
@@ -222,8 +223,24 @@ class SpmdCommunicator(Communicator):
         values: Sequence,
         static: dict,
     ) -> PerRank:
-        detail = (pending.exchange.sources, pending.content)
+        step, label = pending.content
+        detail = (pending.exchange.sources, label, step)
         return self._record(PerRank, "collect_values", (state, *values), combine, static, detail)
+
+    def _swap(
+        self,
+        exchanges: Sequence[Exchange],
+        state: PerRank,
+        pack: Callable,
+        combine: Callable,
+        label: str,
+        static: dict,
+    ) -> PerRank:
+        """One call, whose rounds the ranks do among themselves."""
+        detail = (tuple(exchanges), pack, label)
+        handle = self._record(PerRank, "swap", [state], combine, static, detail)
+        self._step += len(exchanges)  # each round has a step of its own
+        return handle
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         return self._record(Replicated, "fold", [values], function, static, label)
@@ -260,6 +277,10 @@ class SpmdCommunicator(Communicator):
         if self._dropped:
             self._step += 1
             self._commands.append(Command("drop", self._step, self._take_dropped()))
+        if self.timeline is not None and not self._told_to_record:
+            self._step += 1
+            self._commands.append(Command("record", self._step))
+            self._told_to_record = True
         self._step += 1
         inputs = tuple(value.content.number for value in values)
         self._commands.append(Command(kind, self._step, inputs, function, static, detail))
@@ -309,7 +330,7 @@ class SpmdCommunicator(Communicator):
         except BaseException as error:
             self._break(commands[0].step, error)
             raise
-        count_answers(self._counters, answers)
+        count_answers(self._counters, answers, self.timeline)
         failed = [answer for answer in answers if answer.error is not None]
         if failed:
             self._forget_after(min(answer.done for answer in failed), commands, made)

@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +29,15 @@ from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.exchange import ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import RankMessages, open_inbox, pack_message
+from daskpart.collectives.timeline import (
+    BLOCKED,
+    COMPUTING,
+    SENDING,
+    Span,
+    Timeline,
+    name_of,
+    now,
+)
 
 from .mailbox import Mailbox, RunStopped
 
@@ -53,7 +61,8 @@ class Command:
     detail : object
         For messages ``(number of the messages, slot, label, index, step of the post)``, where None
         is this very step; for values ``(destinations of each rank, label, index)`` and ``(sources
-        of each rank, step of the post)``; for a fold its label;
+        of each rank, label, step of the post)``; for a swap ``(exchanges, pack, label)``, whose
+        messages have this step and those after it; for a fold its label;
         for "fetch_value" the keys of the ranks' values on their workers; for "hold" a plain value.
     """
 
@@ -97,6 +106,7 @@ class Answer:
     rounds: list[RoundShare] = field(default_factory=list)
     seconds_computing: float = 0.0
     seconds_blocked: float = 0.0
+    spans: list[tuple] = field(default_factory=list)  # kind, name, begin, end, bytes
 
 
 class Endpoint(Protocol):
@@ -150,6 +160,7 @@ class Rank:
         self._values: dict[int, Any] = {}
         self._borrowed: set[int] = set()  # others hold these objects: copy before overwriting
         self._answer = Answer(rank)
+        self._recording = False
 
     def execute(self, commands: list[Command], own: dict[int, Any]) -> Answer:
         """Run a batch; `own` are the rank's values of its "hold" commands.
@@ -184,6 +195,9 @@ class Rank:
     def _connect(self, command: Command, own: dict[int, Any]) -> None:
         self._endpoint.connect()
 
+    def _record(self, command: Command, own: dict[int, Any]) -> None:
+        self._recording = True
+
     def _hold(self, command: Command, own: dict[int, Any]) -> None:
         self._values[command.step] = own.pop(command.step, command.detail)
 
@@ -198,12 +212,12 @@ class Rank:
 
     def _map(self, command: Command, own: dict[int, Any]) -> None:
         values = [self._values[number] for number in command.inputs]
-        with self._computing():
+        with self._computing(command.function):
             self._values[command.step] = _called(command, *values)
 
     def _update(self, command: Command, own: dict[int, Any]) -> None:
         state, *values = self._state_and_values(command)
-        with self._computing():
+        with self._computing(command.function):
             self._values[command.step] = _called(command, state, *values)
 
     def _post(self, command: Command, own: dict[int, Any]) -> None:
@@ -212,6 +226,7 @@ class Rank:
         value = self._values[command.inputs[0]]
         assert command.function is not None
         share = RoundShare(command.step, label, index, messages.destinations, [], [])
+        begin = now()
         for destination, positions in zip(
             messages.destinations, messages.out_positions, strict=True
         ):
@@ -221,61 +236,84 @@ class Rank:
             share.nbytes.append(payload.nbytes)
             self._endpoint.send(command.step, destination, payload)
         self._answer.rounds.append(share)
+        self._note(SENDING, label, begin, sum(share.nbytes))
 
     def _collect(self, command: Command, own: dict[int, Any]) -> None:
-        numbered, slot, _, _, step = command.detail
+        numbered, slot, label, _, step = command.detail
         messages: RankMessages = self._values[numbered][slot]
-        payloads = [self._receive(step, source) for source in messages.sources]
+        payloads = [self._receive(step, source, label) for source in messages.sources]
         inbox = open_inbox(messages, payloads)
         state, *values = self._state_and_values(command)
-        with self._computing():
+        with self._computing(command.function):
             self._values[command.step] = _called(command, state, inbox, *values)
 
     def _post_values(self, command: Command, own: dict[int, Any]) -> None:
         destinations, label, index = command.detail
         value = self._values[command.inputs[0]]
         assert command.function is not None
-        share = RoundShare(command.step, label, index, destinations[self.rank], [], [])
-        for destination in destinations[self.rank]:
+        place = (command.step, label, index)
+        self._send_values(value, command.function, destinations[self.rank], place)
+
+    def _collect_values(self, command: Command, own: dict[int, Any]) -> None:
+        sources, label, step = command.detail
+        inbox = self._received_values(sources[self.rank], step, label)
+        state, *values = self._state_and_values(command)
+        with self._computing(command.function):
+            self._values[command.step] = _called(command, state, inbox, *values)
+
+    def _swap(self, command: Command, own: dict[int, Any]) -> None:
+        exchanges, pack, label = command.detail
+        (state,) = self._state_and_values(command)
+        for index, exchange in enumerate(exchanges):
+            step = command.step + index
+            self._send_values(state, pack, exchange.destinations[self.rank], (step, label, index))
+            inbox = self._received_values(exchange.sources[self.rank], step, label)
+            with self._computing(command.function):
+                state = _called(command, state, inbox)
+        self._values[command.step] = state
+
+    def _send_values(
+        self, value: Any, pack: Callable, destinations: list[int], place: tuple[int, str, int]
+    ) -> None:
+        """Messages of any size; `place` is their step, label and index."""
+        share = RoundShare(*place, destinations, [], [])
+        begin = now()
+        for destination in destinations:
             with self._computing():
-                payload = make_payload(value, command.function, self.rank, destination)
+                payload = make_payload(value, pack, self.rank, destination)
             rows, nbytes = payload_size(payload)
             share.rows.append(rows)
             share.nbytes.append(nbytes)
-            self._endpoint.send(command.step, destination, payload)
+            self._endpoint.send(share.step, destination, payload)
         self._answer.rounds.append(share)
+        self._note(SENDING, share.label, begin, sum(share.nbytes))
 
-    def _collect_values(self, command: Command, own: dict[int, Any]) -> None:
-        sources, step = command.detail
-        payloads = [self._receive(step, source) for source in sources[self.rank]]
+    def _received_values(self, sources: list[int], step: int, label: str) -> ValueInbox:
+        payloads = [self._receive(step, source, label) for source in sources]
         for array in itertools.chain.from_iterable(payloads):
             array.flags.writeable = False  # as it was packed
-        inbox = ValueInbox(self.rank, sources[self.rank], payloads)
-        state, *values = self._state_and_values(command)
-        with self._computing():
-            self._values[command.step] = _called(command, state, inbox, *values)
+        return ValueInbox(self.rank, sources, payloads)
 
     def _fold(self, command: Command, own: dict[int, Any]) -> None:
         value, others = self._values[command.inputs[0]], range(1, self.n_ranks)
+        step, label = command.step, command.detail
         there: tuple[list[int], list[int]] = ([], [])  # destinations and bytes
         back: tuple[list[int], list[int]] = ([], [])
         if self.rank == 0:
-            values = [value, *(self._receive(command.step, source) for source in others)]
+            values = [value, *(self._receive(step, source, label) for source in others)]
             result = _called(command, values)
             for destination in others:
-                self._endpoint.send(command.step, destination, result)
+                self._endpoint.send(step, destination, result)
             back = (list(others), [value_bytes(result)] * len(others))
-            self._answer.gathered[command.step] = result
+            self._answer.gathered[step] = result
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
-            self._endpoint.send(command.step, 0, duplicate(value))
+            self._endpoint.send(step, 0, duplicate(value))
             there = ([0], [value_bytes(value)])
-            result = self._receive(command.step, 0)
+            result = self._receive(step, 0, label)
         for index, (destinations, nbytes) in enumerate((there, back)):
             rows = [0] * len(destinations)
-            self._answer.rounds.append(
-                RoundShare(command.step, command.detail, index, destinations, rows, nbytes)
-            )
+            self._answer.rounds.append(RoundShare(step, label, index, destinations, rows, nbytes))
         self._values[command.step] = result
 
     def _agreed(self, command: Command, own: dict[int, Any]) -> None:
@@ -290,12 +328,12 @@ class Rank:
 
     # -- what they share ---
 
-    def _receive(self, step: int, source: int) -> Any:
-        begin = perf_counter()
+    def _receive(self, step: int, source: int, label: str) -> Any:
+        begin = now()
         try:
             return self._endpoint.receive(step, source)
         finally:
-            self._answer.seconds_blocked += perf_counter() - begin
+            self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
 
     def _state_and_values(self, command: Command) -> list[Any]:
         number, *others = command.inputs
@@ -307,12 +345,22 @@ class Rank:
         return [state, *values]
 
     @contextmanager
-    def _computing(self) -> Iterator[None]:
-        begin = perf_counter()
+    def _computing(self, function: Callable | None = None) -> Iterator[None]:
+        begin = now()
         try:
             yield
         finally:
-            self._answer.seconds_computing += perf_counter() - begin
+            self._answer.seconds_computing += now() - begin
+            if function is not None:
+                self._note(COMPUTING, function, begin)
+
+    def _note(self, kind: int, name: str | Callable, begin: float, nbytes: int = 0) -> float:
+        """What the rank did since `begin`, for the timeline; how long it was."""
+        end = now()
+        if self._recording:
+            words = name if isinstance(name, str) else name_of(name)
+            self._answer.spans.append((kind, words, begin, end, nbytes))
+        return end - begin
 
 
 def _called(command: Command, *arguments: Any) -> Any:
@@ -327,12 +375,17 @@ def pickled_object(value: Any) -> bytes:
     return dumps(value)
 
 
-def count_answers(counters: Counters, answers: list[Answer]) -> None:
+def count_answers(
+    counters: Counters, answers: list[Answer], timeline: Timeline | None = None
+) -> None:
     """Add up what the ranks say that they sent, and how long they took."""
     shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
     for answer in answers:
         counters.seconds_computing[answer.rank] += answer.seconds_computing
         counters.seconds_blocked[answer.rank] += answer.seconds_blocked
+        if timeline is not None:
+            for span in answer.spans:
+                timeline.add(Span(answer.rank, *span))
         for share in answer.rounds:
             shares[share.step, share.index].append((answer.rank, share))
     for key in sorted(shares):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart.collectives import Counters
+from daskpart.collectives.transports.ledger import Message
 from daskpart.collectives.transports.measures import Measures
 
 
@@ -49,15 +50,17 @@ def test_measures_arrive_in_pieces_and_twice():
     measures = Measures(Counters(3))
     measures.expect(4, "reduce", 0, np.array([1, 2]), np.array([0, 0]))
     measures.expect_star(5, "allreduce")
-    measures.add({(4, 1, 0): (4, 40), (3, 1): 0.5})
+    one, other, star = Message(4, 40), Message(5, 50, 10.5, 10.75), Message(0, 8)
+    computing = (10.0, 10.5)
+    measures.add({(4, 1, 0): one, (3, 1): computing})
     assert measures.counters.rounds == []
-    measures.add({(4, 2, 0): (5, 50), (3, 1): 0.5, (4, 1, 0): (4, 40)})
-    measures.add({(4, 2, 0): (5, 50), (4, 1, 0): (4, 40)})
+    measures.add({(4, 2, 0): other, (3, 1): computing, (4, 1, 0): one})
+    measures.add({(4, 2, 0): other, (4, 1, 0): one})
     assert measures.counters.bytes_sent.tolist() == [0, 40, 50]
-    assert measures.counters.seconds_computing.tolist() == [0.0, 0.5, 0.0]
-    measures.add_wait(2.0)
-    measures.add_wait(1.0)
-    assert measures.counters.seconds_blocked.tolist() == [3.0, 2.5, 3.0]
-    measures.add({(5, 1, 0): (0, 8), (5, 2, 0): (0, 8), (6, 0, 1): (0, 8), (6, 0, 2): (0, 8)})
+    assert measures.counters.seconds_computing.tolist() == [0.0, 0.5, 0.25]
+    measures.add_wait(10.0, 12.0)
+    measures.add_wait(12.0, 13.0)
+    assert measures.counters.seconds_blocked.tolist() == [3.0, 2.5, 2.75]
+    measures.add({(5, 1, 0): star, (5, 2, 0): star, (6, 0, 1): star, (6, 0, 2): star})
     assert measures.counters.messages_sent.tolist() == [2, 2, 2]
     assert measures.counters.labels == ["reduce", "allreduce"]

@@ -1,0 +1,186 @@
+"""Timelines: what they hold agrees with the counters on every transport; how they print."""
+
+from __future__ import annotations
+
+import time
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from exchange_text import N_ITEMS, random_connectivity, run_exchange
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.collectives import (
+    Counters,
+    LocalCommunicator,
+    Timeline,
+    allreduce,
+    barrier,
+    record_timelines,
+)
+from daskpart.collectives.timeline import BLOCKED, COMPUTING, KINDS, SENDING, Span, name_of
+from daskpart.collectives.transports.ledger import Message
+from daskpart.collectives.transports.measures import Measures
+from daskpart.errors import InputError, ReadError
+
+
+def slow_on_rank_1(rank):
+    time.sleep(0.15 if rank == 1 else 0.0)
+    return rank
+
+
+def spans_of(timeline, kind):
+    return [span for span in timeline.spans if KINDS[span.kind] == kind]
+
+
+def test_the_waiting_stands_where_it_was(make_communicator):
+    """Ranks 0 and 2 wait for rank 1 while it computes, and the picture shows it."""
+    communicator = make_communicator(3)
+    assert communicator.timeline is None
+    allreduce(communicator, communicator.values([1, 1, 1])).result()
+    timeline = communicator.record_timeline()
+    assert communicator.record_timeline() is timeline
+    late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]))
+    assert allreduce(communicator, late).result() == 3
+    assert {span.name for span in spans_of(timeline, "computing")} >= {"slow_on_rank_1"}
+    slow = max(spans_of(timeline, "computing"), key=lambda span: span.end - span.begin)
+    assert (slow.rank, slow.name) == (1, "slow_on_rank_1")
+    for rank in (0, 2):
+        waits = [s for s in spans_of(timeline, "blocked") if s.rank == rank]
+        overlap = sum(min(s.end, slow.end) - max(s.begin, slow.begin) for s in waits
+                      if s.end > slow.begin and s.begin < slow.end)  # fmt: skip
+        assert overlap > 0.1
+    assert 0.15 <= timeline.duration < 20
+
+
+def test_sums_are_those_of_the_counters(make_communicator):
+    communicator = make_communicator(3)
+    timeline = communicator.record_timeline()
+    run_exchange(communicator, random_connectivity(N_ITEMS, 3, seed=0))
+    communicator.close()  # the counts of the last tasks come with it
+    counters = communicator.counters
+    computing = timeline.seconds("computing")
+    sending, blocked = timeline.seconds("sending"), timeline.seconds("blocked")
+    # packing counts as computing; handing over what was packed does not
+    assert (computing <= counters.seconds_computing + 1e-4).all()
+    assert (computing + sending >= counters.seconds_computing - 1e-4).all()
+    np.testing.assert_allclose(blocked, counters.seconds_blocked, atol=5e-3)
+    names = {span.name for span in spans_of(timeline, "sending")}
+    assert names == {"reduce", "expand"}
+    nbytes = np.zeros(3)
+    for span in spans_of(timeline, "sending"):
+        nbytes[span.rank] += span.nbytes
+    rounds = [counters.of(label)["bytes_sent"] for label in ("reduce", "expand")]
+    np.testing.assert_array_equal(nbytes, sum(rounds))
+
+
+def test_every_communicator_made_inside_is_recorded():
+    with record_timelines() as timelines:
+        for n_ranks in (2, 3):
+            with LocalCommunicator(n_ranks) as communicator:
+                barrier(communicator)
+                communicator.map(slow_on_rank_1, communicator.values([0] * n_ranks))
+    assert [timeline.n_ranks for timeline in timelines] == [2, 3]
+    assert all(timeline.spans for timeline in timelines)
+    with LocalCommunicator(2) as communicator:
+        assert communicator.timeline is None
+
+
+@st.composite
+def timelines(draw):
+    n_ranks = draw(st.integers(1, 4))
+    timeline = Timeline(n_ranks)
+    for rank in range(n_ranks):
+        clock = draw(st.floats(0, 5))
+        for _ in range(draw(st.integers(0, 5))):
+            begin = clock + draw(st.floats(0, 2))
+            clock = begin + draw(st.floats(0.001, 2))
+            kind = draw(st.sampled_from([COMPUTING, SENDING, BLOCKED]))
+            timeline.add(Span(rank, kind, draw(st.sampled_from("abc")), begin, clock, 8))
+    return timeline
+
+
+@given(timelines(), st.integers(1, 50))
+def test_shares_add_up_to_the_seconds(timeline, n_columns):
+    shares = timeline.shares(n_columns)
+    assert shares.shape == (timeline.n_ranks, 3, n_columns)
+    assert (shares > -1e-9).all() and (shares.sum(axis=1) < 1 + 1e-9).all()
+    for place, kind in enumerate(KINDS):
+        found = shares[:, place].sum(axis=1) * timeline.duration / n_columns
+        np.testing.assert_allclose(found, timeline.seconds(kind), atol=1e-6)
+
+
+@given(timelines(), st.floats(0, 6), st.floats(0, 6))
+def test_a_part_of_a_timeline(timeline, begin, length):
+    part = timeline.between(begin, begin + length)
+    assert part.duration <= length + 1e-9
+    whole = sum(timeline.seconds(kind).sum() for kind in KINDS)
+    pieces = [timeline.between(0, begin), timeline.between(begin, begin + 1e6)]
+    parts = sum(piece.seconds(kind).sum() for piece in pieces for kind in KINDS)
+    assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def small():
+    timeline = Timeline(2)
+    timeline.add(Span(0, COMPUTING, "multiply", 100.0, 103.0))
+    timeline.add(Span(0, BLOCKED, "expand", 103.0, 104.0))
+    timeline.add(Span(1, SENDING, "<expand>", 100.0, 102.0, 640))
+    return timeline
+
+
+def test_it_prints():
+    timeline = small()
+    text = repr(timeline)
+    assert text.startswith("Timeline: 2 ranks, 4 s; all ranks together computing 3 s, sending 2 s")
+    first, second = text.splitlines()[1:3]
+    assert first == "  rank 0  " + "█" * 48 + "·" * 16
+    assert second == "  rank 1  " + "▒" * 32
+    picture = timeline._repr_html_()
+    svg = ElementTree.fromstring(picture[picture.index("<svg") :])
+    bars = [bar for bar in svg if bar.tag.endswith("rect")]
+    assert [int(bar.get("width")) for bar in bars] == [540, 180, 360]
+    many = Timeline(100)
+    many.add(Span(99, COMPUTING, "f", 0.0, 1.0))
+    assert "84 more ranks" in repr(many) and "36 more ranks" in many._repr_html_()
+    assert repr(Timeline(1)).startswith("Timeline: 1 ranks, 0 s")
+    assert next(iter(timeline.by_name().items())) == (("computing", "multiply"), 3.0)
+    assert timeline.to_dict()["seconds_sending"] == [0.0, 2.0]
+    with pytest.raises(InputError, match="allowed are computing, sending, blocked"):
+        timeline.seconds("idle")
+
+
+def test_saved_and_loaded(tmp_path):
+    timeline = small()
+    timeline.save(tmp_path / "run.npz")
+    assert Timeline.load(tmp_path / "run.npz").spans == timeline.spans
+    Timeline(3).save(tmp_path / "empty.npz")
+    assert Timeline.load(tmp_path / "empty.npz").n_ranks == 3
+    (tmp_path / "other.npz").write_bytes(b"no")
+    with pytest.raises(ReadError, match=r"other.npz is not a timeline"):
+        Timeline.load(tmp_path / "other.npz")
+
+
+def test_tasks_of_many_processes():
+    """Names, messages and what is left of a wait; a task that ran twice counts once."""
+    measures, timeline = Measures(Counters(2)), Timeline(2)
+    measures.names[3] = "multiply"
+    measures.expect(4, "expand", 0, np.array([0]), np.array([1]))
+    for _ in range(2):
+        measures.add({(3, 0): (10.0, 11.0), (4, 0, 1): Message(2, 16, 12.0, 12.5)}, timeline)
+    measures.add_wait(9.0, 13.0, timeline)
+    assert timeline.spans == [
+        Span(0, COMPUTING, "multiply", 10.0, 11.0),
+        Span(0, SENDING, "expand", 12.0, 12.5, 16),
+        Span(0, BLOCKED, "waiting", 9.0, 10.0),
+        Span(0, BLOCKED, "waiting", 11.0, 12.0),
+        Span(0, BLOCKED, "waiting", 12.5, 13.0),
+        Span(1, BLOCKED, "waiting", 9.0, 13.0),
+    ]
+
+
+def test_names_of_functions():
+    from functools import partial
+
+    assert name_of(partial(partial(slow_on_rank_1), rank=1)) == "slow_on_rank_1"
+    assert name_of(lambda: None) == "lambda"
