@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .callbacks import Checkpoint, EarlyStopping, TrainingProgress
+    from .checkpoints import CheckpointWriter
     from .matrix_factorization import MatrixFactorization, plan_report
     from .reports import CommunicationReport, PlanReport
-    from .snapshot import CheckpointWriter, Factors
+    from .snapshot import Factors
 
 _HOME_OF = {
     "Checkpoint": ".callbacks",
-    "CheckpointWriter": ".snapshot",
+    "CheckpointWriter": ".checkpoints",
     "CommunicationReport": ".reports",
     "EarlyStopping": ".callbacks",
     "Factors": ".snapshot",

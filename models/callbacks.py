@@ -32,8 +32,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 
 from daskpart.errors import InputError
 
+from .checkpoints import CheckpointWriter
 from .progress import Display, display_for
-from .snapshot import CheckpointWriter, Factors
 
 __all__ = [
     "CallbackSupportMixin",
@@ -67,7 +67,7 @@ class EpochCallback:
         """
         return False
 
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """One epoch is done; return True to stop training here.
 
         Parameters
@@ -129,7 +129,7 @@ class TrainingProgress(EpochCallback):
         self._display.open(first_epoch, max_epochs)
         return False
 
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Show the row."""
         if self._display is not None:
             self._display.update(row)
@@ -164,7 +164,7 @@ class Checkpoint(EpochCallback):
         self._writer.check_free(first_epoch)
         return False
 
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Write when it is due."""
         if self._writer.due(int(row["epoch"])):
             self._writer.write(snapshot())
@@ -219,7 +219,7 @@ class EarlyStopping(EpochCallback):
                 self._count(row)
         return self.waited >= self.patience
 
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Whether patience has run out."""
         if not _is_number(row.get(self.monitor)):
             raise InputError(
@@ -253,7 +253,7 @@ class Epoch:
     def __init__(self, owner: Epochs, number: int, task: Any) -> None:
         self.number, self._owner, self._task = number, owner, task
 
-    def done(self, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Tell all callbacks that the epoch is whole.
 
         Parameters
@@ -299,7 +299,7 @@ class Epochs:
             yield Epoch(self, number, task)
         self._root.call_on_fit_task_end(estimator=self._estimator, X=self._X)
 
-    def _tell(self, task: Any, row: dict[str, Any], snapshot: Callable[[], Factors]) -> bool:
+    def _tell(self, task: Any, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         if task.call_on_fit_task_end(
             estimator=self._estimator,
             X=self._X,

@@ -13,7 +13,6 @@ same bits.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from daskpart.collectives import Communicator, Counters, allreduce, barrier
-from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
+from daskpart.errors import DivergenceError
 
 from .learning_rates import LearningRate
 from .pasgd import (
@@ -44,8 +43,7 @@ from .rank_data import (
 )
 from .reports import CommunicationReport
 from .snapshot import Factors
-
-MAX_LOSSES = 5
+from .training import ResilientTrainer
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def _cut(factors: Factors, plan: FitPlan) -> list[RankRows]:
     return rows
 
 
-class Trainer:
+class Trainer(ResilientTrainer):
     """Runs epochs, and keeps the factors after the last whole one.
 
     Parameters
@@ -160,8 +158,7 @@ class Trainer:
     plan : FitPlan
     settings : TrainingSettings
     connect : callable
-        ``connect(after_loss)`` gives a new communicator for the plan's ranks on the workers that
-        are there now; `after_loss` says whether a worker was lost in this fit.
+        As for `ResilientTrainer`.
     start : Factors or None
         Where to begin; None: from the beginning.
     blank : Factors
@@ -184,13 +181,16 @@ class Trainer:
         blank: Factors,
         score: Callable[[Factors], float] | None,
     ) -> None:
+        super().__init__(connect)
         self.plan, self.settings, self.factors = plan, settings, start
-        self._connect, self._blank, self._score = connect, blank, score
+        self._blank, self._score = blank, score
         self._memory = _rate_memory(settings.learning_rate, start, blank)
         self._traffic = _Traffic(plan, settings.layout.words)
-        self._attempt: Attempt | None = None
-        self._losses = 0
-        self._transport = "no"
+
+    @property
+    def kept_epoch(self) -> int:
+        """Number of the whole epoch that `factors` are of."""
+        return self.factors.epoch if self.factors is not None else 0
 
     def run(self, epoch: int) -> dict[str, Any]:
         """Train epoch number `epoch` (from 1); gives its row of the history.
@@ -200,32 +200,15 @@ class Trainer:
         DivergenceError
             When a factor is NaN or infinite; `factors` are those of the epoch before.
         WorkerLostError
-            When workers were lost more than `MAX_LOSSES` times, or none is left.
+            When workers were lost too often, or none is left.
         """
-        while True:
-            try:
-                return self._run_once(epoch)
-            except WorkerLostError as error:
-                self._losses += 1
-                if self._losses > MAX_LOSSES:
-                    raise
-                warnings.warn(
-                    f"{error} The fit goes on from the end of epoch {epoch - 1}.",
-                    DaskpartWarning,
-                    stacklevel=4,
-                )
-                self.close()
+        return self._resilient(lambda attempt: self._run_once(attempt, epoch))
 
-    def _run_once(self, epoch: int) -> dict[str, Any]:
-        if self._attempt is None:
-            comm = self._connect(self._losses > 0)
-            self._transport = type(comm).__name__.removesuffix("Communicator").lower()
-            try:
-                self._attempt = Attempt(comm, self.plan, self.settings, self.factors)
-            except BaseException:
-                comm.close()
-                raise
-        attempt, rate = self._attempt, self._memory["rate"]
+    def _begin(self, comm: Communicator) -> Attempt:
+        return Attempt(comm, self.plan, self.settings, self.factors)
+
+    def _run_once(self, attempt: Attempt, epoch: int) -> dict[str, Any]:
+        rate = self._memory["rate"]
         attempt.comm.counters.reset()
         begin = perf_counter()
         totals = attempt.run(rate)
@@ -275,12 +258,6 @@ class Trainer:
     def communication(self) -> CommunicationReport:
         """What the epochs of this fit sent, beside what the equations say."""
         return self._traffic.report(self._transport)
-
-    def close(self) -> None:
-        """Leave nothing behind on the cluster."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is not None:
-            attempt.comm.close()
 
 
 def _rate_memory(rate: LearningRate, start: Factors | None, blank: Factors) -> dict[str, float]:

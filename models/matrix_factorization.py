@@ -35,6 +35,7 @@ from .callbacks import (
     epoch_contexts,
     with_callbacks,
 )
+from .checkpoints import CheckpointWriter
 from .fitting import Trainer, TrainingSettings
 from .learning_rates import learning_rate
 from .pasgd import RowLayout
@@ -42,7 +43,7 @@ from .planning import FitPlan, PlanSettings, as_ratings, check_plan_settings, pl
 from .ratings import Validation, blank_factors, data_fingerprint, hold_out, same_labels
 from .recommending import FactorModel, seen_pattern
 from .reports import CommunicationReport, PlanReport
-from .snapshot import CheckpointWriter, Factors
+from .snapshot import Factors
 
 # the parameters that decide the bits of a fit
 _IDENTITY = (

@@ -23,7 +23,6 @@ import scipy.sparse
 
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
-from .snapshot import Factors
 from .storage import existing, plain, replace_folder
 
 _HEADER = "model.json"
@@ -32,20 +31,24 @@ _Model = TypeVar("_Model")
 
 
 def save_model(model: Any, path: str | os.PathLike) -> None:
-    """Write a fitted `FactorModel` that is a scikit-learn estimator; see `FactorModel.save`."""
+    """Write a fitted scikit-learn estimator; see `FactorModel.save`.
+
+    Its class says by ``_state_name`` and ``_state_type`` which attribute is the whole state, and of
+    which class.
+    """
     target = Path(path)
     if target.exists() and not (target / _HEADER).is_file():
         raise InputError(
             f"{target} is there and is not a saved model; give a new folder, it would be replaced."
         )
     seen = getattr(model, "seen_", None)
-    n_bytes = model.factors_.nbytes
+    n_bytes = getattr(model, model._state_name).nbytes
     n_bytes += 0 if seen is None else seen.data.nbytes + seen.indices.nbytes + seen.indptr.nbytes
     replace_folder(target, lambda partial: _write(model, seen, partial), n_bytes)
 
 
 def _write(model: Any, seen: scipy.sparse.csr_array | None, folder: Path) -> None:
-    model.factors_.save(folder / "factors.npz")
+    getattr(model, model._state_name).save(folder / "factors.npz")
     if seen is not None:
         scipy.sparse.save_npz(folder / "seen.npz", seen)
     header: dict[str, Any] = {
@@ -59,7 +62,7 @@ def _write(model: Any, seen: scipy.sparse.csr_array | None, folder: Path) -> Non
     for name, value in model.get_params(deep=False).items():
         _write_parameter(name, value, header, folder)
     for name, value in vars(model).items():
-        if name.endswith("_") and not name.startswith("_") and name not in ("factors_", "seen_"):
+        if name.endswith("_") and name[0] != "_" and name not in (model._state_name, "seen_"):
             _write_result(name, value, header, folder)
     (folder / _HEADER).write_text(json.dumps(header, indent=1))
 
@@ -124,8 +127,11 @@ def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
             f"version does not have: {', '.join(unknown)}. Use a version of that age or newer."
         )
     model: Any = cls(**parameters)
-    model.factors_ = Factors.load(folder / "factors.npz")
-    model.seen_ = _seen(folder)
+    state = model._state_type.load(folder / "factors.npz")
+    setattr(model, model._state_name, state)
+    seen = _seen(folder)
+    if seen is not None:
+        model.seen_ = seen
     results = {name: part for name, part in parts.items() if name not in known}
     for name, (address, values) in header["reports"].items():
         results[name] = _class_at(address, folder).from_dict(values)

@@ -15,6 +15,10 @@ import threading
 import time
 from typing import Any, TextIO
 
+# columns of `history_` that are shown, and what they are called
+_MEASURES = {"train_rmse": "train{}", "validation_rmse": "validation{}", "fit": "fit"}
+_DIGITS = {"fit": ".6f"}  # late iterations differ in the fifth
+
 
 def describe(row: dict[str, Any], last_epoch: int) -> str:
     """One line of words for a row of `history_`."""
@@ -24,10 +28,10 @@ def describe(row: dict[str, Any], last_epoch: int) -> str:
 
 def _measures(row: dict[str, Any], unit: str) -> list[str]:
     words = []
-    for name in ("train", "validation"):
-        value = row.get(f"{name}_rmse")
+    for column, name in _MEASURES.items():
+        value = row.get(column)
         if value is not None and value == value:
-            words.append(f"{name}{unit} {value:.4f}")
+            words.append(f"{name.format(unit)} {value:{_DIGITS.get(column, '.4f')}}")
     if row.get("seconds") is not None:
         words.append(f"{row['seconds']:.1f} s")
     return words

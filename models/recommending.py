@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -57,6 +57,9 @@ class FactorModel:
     biases : bool
         Whether users and items have biases, a parameter of the estimator.
     """
+
+    _state_name: ClassVar[str] = "factors_"  # for `model_folder`
+    _state_type: ClassVar[type] = Factors
 
     factors_: Factors
     seen_: scipy.sparse.csr_array | None

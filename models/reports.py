@@ -12,55 +12,17 @@ Collaborative Filtering", §3.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from daskpart._tables import html_table, text_table
+from .printable import Printable, bytes_words, number_words, share_words, spread_words
 
 _WORD_BYTES = 4
-_Report = TypeVar("_Report", bound="_Printable")
-
-
-class _Printable:
-    """Text, HTML and JSON of a dataclass that offers a title, rows of words and derived values."""
-
-    _derived: tuple[str, ...] = ()
-
-    def title(self) -> str:
-        """One line that says what this is about."""
-        raise NotImplementedError
-
-    def rows(self) -> dict[str, str]:
-        """Name → value in plain words, in the order shown."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return text_table(self.title(), self.rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title(), self.rows())
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields and derived values as JSON takes them (arrays as lists)."""
-        names = [each.name for each in fields(self)]  # type: ignore[arg-type]
-        return {name: _jsonable(getattr(self, name)) for name in (*names, *self._derived)}
-
-    @classmethod
-    def from_dict(cls: type[_Report], values: Mapping[str, Any]) -> _Report:
-        """The report that `to_dict` described."""
-        names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: values[name] for name in names})
-
-
-def _jsonable(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 @dataclass(eq=False, repr=False)
-class PlanReport(_Printable):
+class PlanReport(Printable):
     """What one epoch of η-PASGD costs on a partition; known before any training.
 
     Attributes
@@ -146,7 +108,7 @@ class PlanReport(_Printable):
         mover = "items" if self.axis == "rows" else "users"
         local = int(self.lambda_histogram[1:2].sum())
         return {
-            "volume": f"{self.volume:,} rows an epoch = {_bytes(self.bytes_per_epoch)} "
+            "volume": f"{self.volume:,} rows an epoch = {bytes_words(self.bytes_per_epoch)} "
             f"({self.row_words} words a row)",
             "staleness": _staleness_words(self.staleness, self.eta, self.lambda_max),
             "messages": f"{self.messages:,} an epoch, at most {self.messages_max_rank:,} by a rank",
@@ -183,7 +145,7 @@ def _staleness_words(staleness: float, eta: int, lambda_max: int) -> str:
 
 
 @dataclass(eq=False, repr=False)
-class CommunicationReport(_Printable):
+class CommunicationReport(Printable):
     """What training sent, counted from the messages, beside what eq. 8 and 9 say.
 
     Attributes
@@ -263,44 +225,22 @@ class CommunicationReport(_Printable):
         if not self.n_epochs:
             return {"measured": "nothing, no epoch was trained"}
         words = {
-            f"{name} an epoch": f"{_number(measured)} measured, {expected:,} expected"
+            f"{name} an epoch": f"{number_words(measured)} measured, {expected:,} expected"
             + ("" if measured == expected else "  ← differs")
             for name, measured, expected in self._pairs()
         }
         return {
             **words,
-            "bytes an epoch": _bytes(self.measured_bytes),
-            "computing": _spread_words(self.seconds_computing),
-            "blocked": f"{_spread_words(self.seconds_blocked)}{self._share_words()}",
+            "bytes an epoch": bytes_words(self.measured_bytes),
+            "computing": spread_words(self.seconds_computing),
+            "blocked": f"{spread_words(self.seconds_blocked)}"
+            + share_words(self.seconds_blocked, self.seconds_computing),
             "busiest pair": self._busiest_words(),
             "as planned": "yes" if self.matches else "NO",
         }
-
-    def _share_words(self) -> str:
-        total = float(self.seconds_computing.sum() + self.seconds_blocked.sum())
-        return f", {self.seconds_blocked.sum() / total:.0%} of the time" if total else ""
 
     def _busiest_words(self) -> str:
         if not self.traffic.size or not self.traffic.max():
             return "nothing travelled"
         source, destination = np.unravel_index(int(self.traffic.argmax()), self.traffic.shape)
-        return f"rank {source} → {destination}: {_number(self.traffic.max())} rows an epoch"
-
-
-def _number(value: float) -> str:
-    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def _spread_words(seconds: np.ndarray) -> str:
-    if not seconds.size:
-        return "0.00 s"
-    return f"{seconds.mean():.2f} s a rank on average, {seconds.max():.2f} s at most"
-
-
-def _bytes(value: float) -> str:
-    amount = float(value)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1000
-    return f"{amount:,.1f} GB"
+        return f"rank {source} → {destination}: {number_words(self.traffic.max())} rows an epoch"

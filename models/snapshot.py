@@ -1,8 +1,7 @@
 """The whole state of a fit between two epochs, and how it is kept on disk.
 
     Factors ──save──► run.npz | run.zarr ──load──► the same bits ──► resume as if never stopped
-       ▲ one an epoch
-    CheckpointWriter: run.epoch-000008.npz, run.epoch-000012.npz      (each n epochs, 2 stay)
+       ▲ one an epoch; `checkpoints` says which of them stay on disk
 
 Training that resumes from a `Factors` gives the same bits as training that was never interrupted,
 so everything that a later epoch reads is here: both factors W (M×F) and H (N×F), the biases, the
@@ -13,18 +12,16 @@ from __future__ import annotations
 
 import copy
 import os
-import re
-import warnings
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError
 
 from .labels import LabelIndex, pack_labels, unpack_labels
-from .storage import SUFFIXES, checked_suffix, plain, read_arrays, remove, write_arrays
+from .same_fit import require_same_fit
+from .storage import read_arrays, write_arrays
 
 _ARRAYS = (
     "user_factors",
@@ -233,22 +230,9 @@ class Factors:
         InputError
             When anything differs; names both values of each difference.
         """
-        ours = {**plain(self.settings), "shape": [*self.shape], "n_components": self.n_components}
-        theirs = {**plain(settings), "shape": [*map(int, shape)], "n_components": int(n_components)}
-        differences = [
-            f"{name}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
-            for name in sorted({*ours, *theirs})
-            if _shown(ours, name) != _shown(theirs, name)
-        ]
-        if differences:
-            raise InputError(
-                f"{source} belongs to another fit ({'; '.join(differences)}). Use the same "
-                "settings and data to resume, or give another checkpoint_path."
-            )
-
-
-def _shown(settings: dict[str, Any], name: str) -> str:
-    return repr(settings[name]) if name in settings else "not set"
+        ours = {**self.settings, "shape": [*self.shape], "n_components": self.n_components}
+        theirs = {**settings, "shape": [*map(int, shape)], "n_components": int(n_components)}
+        require_same_fit(ours, theirs, source)
 
 
 def same_bits(one: Factors, other: Factors) -> bool:
@@ -265,95 +249,3 @@ def same_bits(one: Factors, other: Factors) -> bool:
         elif repr(a) != repr(b):
             return False
     return True
-
-
-class CheckpointWriter:
-    """Write the state each n epochs, keep the last few.
-
-    Parameters
-    ----------
-    path : path
-        ``folder/run.npz`` or ``folder/run.zarr`` gives ``folder/run.epoch-000012.npz``;
-        a path without a suffix is a folder, and gives ``folder/epoch-000012.npz``.
-    every : int
-        Epochs between two checkpoints, counted from epoch 0.
-    keep : int
-        How many stay; older ones are removed after a newer one is whole.
-
-    Raises
-    ------
-    InputError
-        For another suffix, or `every` or `keep` below 1.
-    """
-
-    def __init__(self, path: str | os.PathLike, every: int = 1, keep: int = 2) -> None:
-        for name, value in (("checkpoint_every", every), ("keep", keep)):
-            if int(value) != value or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        self.path, self.every, self.keep = Path(path), int(every), int(keep)
-        if self.path.suffix:
-            self.folder, stem = self.path.parent, f"{self.path.stem}."
-            self._suffix = checked_suffix(self.path)
-        else:
-            self.folder, stem, self._suffix = self.path, "", SUFFIXES[0]
-        self._stem = stem
-        self._pattern = re.compile(rf"{re.escape(stem)}epoch-(\d{{6,}}){re.escape(self._suffix)}")
-
-    def due(self, epoch: int) -> bool:
-        """Whether a checkpoint belongs after this many epochs."""
-        return epoch % self.every == 0
-
-    def path_of(self, epoch: int) -> Path:
-        """Where the checkpoint after `epoch` epochs lies."""
-        return self.folder / f"{self._stem}epoch-{epoch:06d}{self._suffix}"
-
-    def epochs(self) -> list[int]:
-        """Epochs with a checkpoint on disk, rising."""
-        if not self.folder.is_dir():
-            return []
-        found = (self._pattern.fullmatch(entry.name) for entry in self.folder.iterdir())
-        return sorted(int(match[1]) for match in found if match)
-
-    def write(self, factors: Factors) -> Path:
-        """Write `factors` now, then remove all but the last `keep` checkpoints.
-
-        Raises
-        ------
-        InputError
-            When later epochs lie there: they belong to another fit, and are not removed.
-        OSError
-            When the disk refuses; earlier checkpoints are kept.
-        """
-        self.check_free(factors.epoch)
-        target = self.path_of(factors.epoch)
-        factors.save(target)
-        for epoch in self.epochs()[: -self.keep]:
-            remove(self.path_of(epoch))
-        return target
-
-    def check_free(self, epoch: int) -> None:
-        """Check that a fit that has done `epoch` epochs may write here.
-
-        Raises
-        ------
-        InputError
-            When later epochs lie there: they belong to another fit.
-        """
-        later = [each for each in self.epochs() if each > epoch]
-        if later:
-            raise InputError(
-                f"{self.path_of(later[-1])} is of a later epoch than {epoch}, so of another fit. "
-                "Resume from it (resume=True), remove it, or give another checkpoint_path."
-            )
-
-    def latest(self) -> Factors | None:
-        """The newest checkpoint that is whole; None when there is none.
-
-        Damaged ones are passed over with a DaskpartWarning that names them.
-        """
-        for epoch in reversed(self.epochs()):
-            try:
-                return Factors.load(self.path_of(epoch))
-            except ReadError as error:
-                warnings.warn(f"checkpoint passed over: {error}", DaskpartWarning, stacklevel=2)
-        return None

@@ -22,7 +22,8 @@ from daskpart.models.callbacks import (
     epoch_contexts,
     with_callbacks,
 )
-from daskpart.models.snapshot import CheckpointWriter, Factors, same_bits
+from daskpart.models.checkpoints import CheckpointWriter
+from daskpart.models.snapshot import Factors, same_bits
 
 
 class Toy(CallbackSupportMixin, BaseEstimator):

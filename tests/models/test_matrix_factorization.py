@@ -15,7 +15,8 @@ import daskpart
 from daskpart.containers import as_coo
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.callbacks import EpochCallback
-from daskpart.models.snapshot import CheckpointWriter, same_bits
+from daskpart.models.checkpoints import CheckpointWriter
+from daskpart.models.snapshot import same_bits
 
 FAST = {"n_ranks": 3, "max_epochs": 3, "partitioner": "random", "transport": "local"}
 

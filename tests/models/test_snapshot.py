@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models import storage
-from daskpart.models.snapshot import CheckpointWriter, Factors, same_bits
+from daskpart.models.checkpoints import CheckpointWriter
+from daskpart.models.snapshot import Factors, same_bits
 
 SUFFIXES = [".npz", ".zarr"]
 sharing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
