@@ -121,6 +121,11 @@ STUDIES = {
         "--data", "few", "--metrics-of", "other", "--ranks", "4", "--train", "4:RAND:1,4",
         "--train", "4:HP-λ²:1,4", "--epochs", "1", "--components", "3", "--processes", "1",
     ],
+    "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
+    "latency": ["--ranks", "2", "--transport", "local", "--bytes", "8", "--bytes", "40000"],
+    "sparse_allreduce": [
+        "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
+    ],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",

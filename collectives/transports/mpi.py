@@ -17,6 +17,7 @@ import os
 import pickle
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from time import monotonic, sleep
@@ -67,7 +68,7 @@ class WorkerGroup:
         # two runs may begin at once between the same workers: their tags differ
         self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
         group.Free()
-        self._sent: list[tuple[Any, Any]] = []  # requests and their buffers
+        self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
         self._lock = threading.Lock()
 
     def start_send(self, buffer: Any, process: int, tag: int) -> None:
@@ -75,11 +76,13 @@ class WorkerGroup:
         kind = [buffer, self.mpi.BYTE]
         with self._lock:
             self._sent.append((self.comm.Isend(kind, process, tag), buffer))
+            while self._sent and self._sent[0][0].Test():  # else a long batch keeps all its buffers
+                self._sent.popleft()
 
     def all_sent(self) -> bool:
         """Whether nothing waits to be sent any more; makes progress."""
         with self._lock:
-            self._sent = [entry for entry in self._sent if not entry[0].Test()]
+            self._sent = deque(entry for entry in self._sent if not entry[0].Test())
             return not self._sent
 
     def sweep(self) -> None:

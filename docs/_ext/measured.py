@@ -1,62 +1,60 @@
-"""Puts the committed results of the benchmarks into the page that asks for them.
+"""Puts the committed results of the benchmarks into the pages that ask for them.
 
     docs/benchmarks/kernel.md     a section, as it stands (headings from ## down)
-    docs/benchmarks/table.csv     a section: its # lines are the words, the first of them the title
-    docs/benchmarks/table.png     the plot shown below the table of the same name
+    docs/measured/models.md       <!-- measured kernel ranks -->     shows these sections, in order
 
-The page says ``<!-- measured -->`` where they go. So what the page shows is what a script wrote.
+So what a page shows is what a script wrote. A section that no page shows is a warning.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
-MARK = "<!-- measured -->"
-PICTURES = (".svg", ".png")
-
-
-def section_from_csv(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    words = [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
-    rows = list(csv.reader(line for line in lines if line and not line.startswith("#")))
-    title = words[0] if words else path.stem.replace("_", " ").replace("-", " ").capitalize()
-    table = ["| " + " | ".join(row) + " |" for row in rows]
-    table.insert(1, "|" + " --- |" * len(rows[0]))
-    return "\n".join([f"## {title}", "", *words[1:], "", *table, ""])
+MARK = re.compile(r"<!-- measured((?: \w+)+) -->")
+_logger = logging.getLogger(__name__)
 
 
-def section_from_markdown(path: Path) -> str:
-    """The file's text, with picture paths as seen from the page that takes it in."""
+def section(path: Path) -> str:
+    """The file's text, with picture paths as seen from a page in a folder beside it."""
     text = path.read_text(encoding="utf-8")
-    return re.sub(r"(!\[[^\]]*\]\()(?!/|https?:)", rf"\1{path.parent.name}/", text)
+    return re.sub(r"(!\[[^\]]*\]\()(?!/|https?:)", rf"\1../{path.parent.name}/", text)
 
 
-def sections(folder: Path) -> str:
+def sections(folder: Path, names: list[str], docname: str) -> str:
     written = []
-    for path in sorted(folder.glob("*.*")):
-        if path.suffix == ".md":
-            written.append(section_from_markdown(path))
-        elif path.suffix == ".csv":
-            written.append(section_from_csv(path))
-            for suffix in PICTURES:
-                if path.with_suffix(suffix).exists():
-                    picture = f"{folder.name}/{path.stem}{suffix}"
-                    written.append(f"![{path.stem}]({picture})\n")
-                    break
+    for name in names:
+        path = folder / f"{name}.md"
+        if path.exists():
+            written.append(section(path))
+        else:
+            _logger.warning("no results %s to show", path.name, location=docname)
     return "\n\n".join(written)
 
 
 def insert_sections(app: Sphinx, docname: str, source: list[str]) -> None:
-    if MARK in source[0]:
-        folder = Path(app.srcdir) / "benchmarks"
+    folder = Path(app.srcdir) / "benchmarks"
+    if MARK.search(source[0]):
         app.env.note_dependency(str(folder))
-        source[0] = source[0].replace(MARK, sections(folder))
+        source[0] = MARK.sub(
+            lambda found: sections(folder, found.group(1).split(), docname), source[0]
+        )
+
+
+def require_all_shown(app: Sphinx) -> None:
+    """Warn of results that no page names."""
+    root = Path(app.srcdir)
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in root.glob("measured/*.md"))
+    shown = {name for found in MARK.finditer(pages) for name in found.group(1).split()}
+    for path in sorted((root / "benchmarks").glob("*.md")):
+        if path.stem not in shown:
+            _logger.warning("no page in docs/measured shows the results %s", path.name)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", insert_sections)
+    app.connect("builder-inited", require_all_shown)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,132 @@
+"""Run a measurement on worker processes: those of a LocalCluster, or those of an MPI job.
+
+    on_dask_workers   measure(client, …)        in this process, workers beside it
+    in_mpi_job        measure(client, …)        under mpiexec, by dask-mpi
+    on_mpi_ranks      measure(COMM_WORLD, …)    under mpiexec, without Dask: what a peer does
+
+The last two start ``python -m benchmarks.studies.clusters MODULE:FUNCTION ARGUMENTS``, so arguments
+and result are plain values (JSON).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_MARK = "measured: "
+_TIMEOUT = 1200  # seconds
+
+
+def on_dask_workers(
+    measure: Callable[..., Any], n_workers: int, *arguments: Any, threads: int = 1
+) -> Any:
+    """`measure` with the client of as many worker processes."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=threads, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        return measure(client, *arguments)
+
+
+def in_mpi_job(
+    measure: Callable[..., Any], n_workers: int, *arguments: Any, threads: int = 1
+) -> Any:
+    """`measure` with the client of a dask-mpi job of as many workers."""
+    return _under_mpiexec(f"job:{threads}", n_workers + 2, measure, arguments)
+
+
+def on_mpi_ranks(measure: Callable[..., Any], n_ranks: int, *arguments: Any) -> Any:
+    """`measure` with COMM_WORLD on every one of as many MPI ranks; the answer of rank 0."""
+    return _under_mpiexec("ranks", n_ranks, measure, arguments)
+
+
+def has_mpiexec() -> bool:
+    """Whether this environment has mpiexec, mpi4py and dask-mpi."""
+    try:
+        import dask_mpi  # noqa: F401
+        import mpi4py  # noqa: F401
+    except ImportError:
+        return False
+    return _mpiexec().exists()
+
+
+def _mpiexec() -> Path:
+    return Path(sys.executable).parent / "mpiexec"
+
+
+def _under_mpiexec(
+    how: str, n_processes: int, measure: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Any:
+    name = f"{_module_of(measure)}:{measure.__name__}"
+    command = [
+        str(_mpiexec()),
+        "-n",
+        str(n_processes),
+        sys.executable,
+        "-m",
+        "benchmarks.studies.clusters",
+    ]
+    done = subprocess.run(
+        [*command, how, name, json.dumps(arguments)],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if done.returncode or not answers:
+        raise RuntimeError(f"{name} under mpiexec failed:\n{done.stderr[-4000:]}")
+    return json.loads(answers[0].removeprefix(_MARK))
+
+
+def _module_of(measure: Callable[..., Any]) -> str:
+    """Its module's name, also where that is the script that was started."""
+    module = sys.modules[measure.__module__]
+    return module.__spec__.name if module.__spec__ else module.__name__
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, function = name.split(":")
+    return getattr(import_module(module), function)
+
+
+def _as_job(name: str, arguments: list[Any], threads: int) -> None:
+    import dask_mpi
+    from distributed import Client
+    from mpi4py import MPI
+
+    if dask_mpi.initialize(nthreads=threads, nanny=False, exit=False, dashboard=False):
+        try:
+            with Client() as client:
+                client.wait_for_workers(MPI.COMM_WORLD.size - 2, timeout=120)
+                print(_MARK + json.dumps(_function(name)(client, *arguments)), flush=True)
+        finally:
+            dask_mpi.send_close_signal()
+
+
+def _as_ranks(name: str, arguments: list[Any]) -> None:
+    from mpi4py import MPI
+
+    answer = _function(name)(MPI.COMM_WORLD, *arguments)
+    if MPI.COMM_WORLD.rank == 0:
+        print(_MARK + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    how, threads_a_worker = (*sys.argv[1].split(":"), "1")[:2]
+    if how == "job":
+        _as_job(sys.argv[2], json.loads(sys.argv[3]), int(threads_a_worker))
+    else:
+        _as_ranks(sys.argv[2], json.loads(sys.argv[3]))
