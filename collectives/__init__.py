@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
+from .cost_comparison import ModelComparison, compare_with_model
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel
 from .counters import Counters
@@ -75,6 +76,7 @@ __all__ = [
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
+    "ModelComparison",
     "MpiCommunicator",
     "Pending",
     "PendingValues",
@@ -100,6 +102,7 @@ __all__ = [
     "broadcast",
     "combine_rows",
     "communicator_for",
+    "compare_with_model",
     "concurrent_volume",
     "contributions",
     "cost_model_of",

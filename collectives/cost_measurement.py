@@ -50,7 +50,7 @@ def cost_model_of(communicator: Communicator) -> CostModel:
 
 
 def _measured(communicator: Communicator) -> CostModel:
-    start = _seconds(communicator, partial(_start, communicator))
+    start = seconds_of(communicator, partial(_start, communicator))
     rounds = _round_constants(communicator)
     kernels = _kernel_constants(communicator)
     own = np.array([start, *rounds, *kernels])
@@ -111,7 +111,7 @@ def _seconds_of_rounds(communicator: Communicator, held: PerRank, n_messages: in
             state = communicator.collect_values(pending, state, _keep)
         return state
 
-    return _seconds(communicator, text) / _ROUNDS
+    return seconds_of(communicator, text) / _ROUNDS
 
 
 def _frozen_bytes(n_bytes: int) -> NDArray[np.uint8]:
@@ -142,13 +142,13 @@ def _kernel_constants(communicator: Communicator) -> tuple[float, ...]:
         communicator.map(_vectors, communicator.values(list(range(n_ranks))))
     )
     repeats = max(1, _REPEATS // n_ranks)
-    idle = _seconds(communicator, partial(communicator.map, _repeat, held, work=None, repeats=1))
+    idle = seconds_of(communicator, partial(communicator.map, _repeat, held, work=None, repeats=1))
     units = {_merge: 2 * _ENTRIES, _gather: 4 * _ENTRIES, _scatter: _ENTRIES, _add: _INDICES,
              _copy: 4 * _INDICES}  # fmt: skip
     found = []
     for work, n_units in units.items():
         text = partial(communicator.map, _repeat, held, work=work, repeats=repeats)
-        seconds = _seconds(communicator, text) - idle
+        seconds = seconds_of(communicator, text) - idle
         found.append(max(seconds, 1e-9) / (repeats * n_units))
     return tuple(found)
 
@@ -196,7 +196,7 @@ def _copy(vectors: list[NDArray[Any]]) -> None:
     vectors[8].copy()
 
 
-def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
+def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
     """Least of a few turns, by the clock of whoever runs the text; one turn before, to compile."""
     seconds = []
     for _ in range(_TURNS + 1):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart.errors import InputError
+
 _QUANTITIES = (
     "messages_sent",
     "messages_received",
@@ -22,6 +24,7 @@ _QUANTITIES = (
     "bytes_sent",
     "bytes_received",
 )
+_TRAFFIC = ("messages", "rows", "bytes")
 _SECONDS = ("seconds_computing", "seconds_blocked")
 _RawRound = tuple[str, int, NDArray[Any], NDArray[Any], ArrayLike, ArrayLike]
 
@@ -107,22 +110,18 @@ class Counters:
     def _count(self) -> None:
         while self._uncounted:
             label, index, source, destination, rows, nbytes = self._uncounted.popleft()
-            n_rows = np.asarray(rows, dtype=np.int64)
-            measured = {
-                "messages": None,
-                "rows": n_rows,
-                "bytes": np.asarray(nbytes, dtype=np.int64),
-            }
+            n_rows, n_bytes = (np.asarray(sizes, dtype=np.int64) for sizes in (rows, nbytes))
             counted = {}
-            for quantity, weights in measured.items():
+            for quantity, weights in zip(_TRAFFIC, (None, n_rows, n_bytes), strict=True):
                 for side, ranks in (("sent", source), ("received", destination)):
                     sums = np.bincount(ranks, weights, self.n_ranks).astype(np.int64)
                     counted[f"{quantity}_{side}"] = sums
                     self._totals[f"{quantity}_{side}"] += sums
             self._rounds.append(RoundRecord(label=label, index=index, **counted))
             if label not in self._traffic:
-                self._traffic[label] = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-            self._traffic[label][source, destination] += n_rows
+                self._traffic[label] = np.zeros((3, self.n_ranks, self.n_ranks), dtype=np.int64)
+            for place, amount in enumerate((1, n_rows, n_bytes)):
+                self._traffic[label][place, source, destination] += amount
 
     @property
     def labels(self) -> list[str]:
@@ -140,13 +139,22 @@ class Counters:
             for name in _QUANTITIES
         }
 
-    def traffic(self, label: str | None = None) -> NDArray[np.int64]:
-        """Rows from each rank to each rank, shape (n_ranks, n_ranks); of one label, or of all."""
+    def traffic(self, label: str | None = None, quantity: str = "rows") -> NDArray[np.int64]:
+        """What each rank (row) sent to each rank (column), shape (n_ranks, n_ranks).
+
+        Parameters
+        ----------
+        label : str, optional
+            Of the rounds with this label only.
+        quantity : {"rows", "bytes", "messages"}
+        """
+        if quantity not in _TRAFFIC:
+            raise InputError(f"quantity={quantity!r}; allowed are {', '.join(_TRAFFIC)}.")
         self._count()
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-        for name, rows in self._traffic.items():
+        for name, counts in self._traffic.items():
             if label in (None, name):
-                total += rows
+                total += counts[_TRAFFIC.index(quantity)]
         return total
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pictures of a partition, of what it makes the ranks say to one another, and of a training run.
+"""Pictures of a partition, of what it makes the ranks say to one another, and of runs.
 
     spy                      convergence                traffic (rank x rank)
     ┌──┬──┬──┬──────┐        RMSE │╲                    from ┌─┬─┬─┬─┐
@@ -22,6 +22,7 @@ from __future__ import annotations
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, part_weights, traffic
 from .reordered import spy, spy_form
+from .runs import predicted_against_measured, timeline
 
 __all__ = [
     "BorderedForm",
@@ -29,7 +30,9 @@ __all__ = [
     "connectivity_histogram",
     "convergence",
     "part_weights",
+    "predicted_against_measured",
     "spy",
     "spy_form",
+    "timeline",
     "traffic",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+_AN_EPOCH = "rows an epoch"
 _TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
 
 
@@ -170,22 +171,31 @@ def part_weights(weights: Sequence[float] | NDArray[Any], *, ax: Axes | None = N
     return ax
 
 
-def traffic(rows: ArrayLike, *, unit: str = "rows an epoch", ax: Axes | None = None) -> Axes:
-    """Heat map of who sends how much to whom.
+def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Axes:
+    """Heat map of who sends how much to whom, rank × rank.
 
     Parameters
     ----------
-    rows : [K, K]
-        Entry (s, d): rows that rank s sends to rank d.
-    unit : str
-        What an entry counts, for the colour bar.
+    rows : [K, K], or a run, or a plan
+        Entry (s, d): what rank s sends to rank d. A communicator or its counters stand for the
+        bytes that were sent so far (`Counters.traffic` picks rounds by their label, or rows), a
+        plan for the rows that it sends, a communication report for rows an epoch.
+    unit : str, optional
+        What an entry counts, for the colour bar. Default: as above, or rows an epoch.
     ax : matplotlib Axes, optional
 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If there is no table of ranks × ranks in what is given.
     """
-    sent = np.asarray(rows, dtype=np.float64)
+    table, known = _table_of(rows)
+    unit = unit or known
+    sent = np.asarray(table, dtype=np.float64)
     if sent.ndim != 2 or sent.shape[0] != sent.shape[1]:
         raise InputError(f"traffic has the shape {sent.shape}; it must be ranks × ranks")
     n_ranks = len(sent)
@@ -216,3 +226,13 @@ def traffic(rows: ArrayLike, *, unit: str = "rows an epoch", ax: Axes | None = N
     ax.set_xlabel("to rank")
     ax.set_ylabel("from rank")
     return ax
+
+
+def _table_of(given: Any) -> tuple[Any, str]:
+    """Ranks × ranks of what was given, and what its entries count."""
+    given = getattr(given, "counters", given)
+    if hasattr(given, "bytes_sent"):
+        return given.traffic(quantity="bytes"), "bytes"
+    if hasattr(given, "traffic"):
+        return (given.traffic(), "rows") if callable(given.traffic) else (given.traffic, _AN_EPOCH)
+    return given, _AN_EPOCH

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from daskpart.collectives import Counters
 from daskpart.collectives.transports.ledger import Message
 from daskpart.collectives.transports.measures import Measures
+from daskpart.errors import InputError
 
 
 def filled():
@@ -29,6 +31,10 @@ def test_totals_labels_and_traffic():
     assert counters.traffic().tolist() == [[0, 0, 7], [4, 0, 0], [5, 0, 0]]
     assert counters.traffic("expand").tolist() == [[0, 0, 7], [0, 0, 0], [0, 0, 0]]
     assert counters.traffic("nothing").sum() == 0
+    assert counters.traffic(quantity="bytes").tolist() == [[0, 0, 70], [40, 0, 0], [50, 0, 0]]
+    assert counters.traffic("reduce", "messages").tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
+    with pytest.raises(InputError, match="allowed are messages, rows, bytes"):
+        counters.traffic(quantity="words")
     record = counters.rounds[0]
     assert (record.label, record.index) == ("reduce", 0)
     assert record.messages_received.tolist() == [2, 0, 0]

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 
 from daskpart import plots
+from daskpart.collectives import Counters, Timeline
+from daskpart.collectives.timeline import BLOCKED, COMPUTING, Span
 from daskpart.errors import InputError
 
 pd = pytest.importorskip("pandas")
@@ -195,3 +197,55 @@ def test_without_matplotlib_the_error_says_how_to_get_it():
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'daskpart[plot]'" in outcome.stderr
+
+
+# runs
+
+
+def test_timeline_is_a_bar_a_rank(ax):
+    run = Timeline(2)
+    run.add(Span(0, COMPUTING, "multiply", 5.0, 8.0))
+    run.add(Span(1, BLOCKED, "expand", 5.0, 9.0))
+    plots.timeline(SimpleNamespace(timeline=run), ax=ax)  # as of a communicator
+    (image,) = ax.images
+    pixels = np.asarray(image.get_array())
+    blue, grey, white = ([0.0, 114 / 255, 178 / 255], [208 / 255] * 3, [1.0] * 3)
+    np.testing.assert_allclose(pixels[0, :1120], np.tile(blue, (1120, 1)), atol=1e-9)
+    np.testing.assert_allclose(pixels[0, 1130:], np.tile(white, (370, 1)), atol=1e-9)
+    np.testing.assert_allclose(pixels[1], np.tile(grey, (1500, 1)), atol=1e-9)
+    assert ax.get_xlim() == (0.0, 4.0)
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert words == ["computing", "sending", "blocked"]
+    with pytest.raises(InputError, match="record_timeline"):
+        plots.timeline(SimpleNamespace(timeline=None), ax=ax)
+    with pytest.raises(InputError, match="record_timeline"):
+        plots.timeline(Timeline(2), ax=ax)
+
+
+def test_traffic_of_a_run_and_of_a_plan(ax):
+    counters = Counters(2)
+    counters.record_round("expand", 0, np.array([0]), np.array([1]), [3], [1200])
+    plots.traffic(SimpleNamespace(counters=counters), ax=ax)
+    assert [text.get_text() for text in ax.texts] == ["1.2k"]
+    assert ax.images[0].colorbar.ax.get_ylabel() == "bytes"
+    plan = SimpleNamespace(traffic=lambda: np.array([[0, 7], [0, 0]]))
+    report = SimpleNamespace(traffic=np.array([[0, 8], [0, 0]]))
+    for shown, count, unit in ((plan, "7", "rows"), (report, "8", "rows an epoch")):
+        other = figure_module.Figure().subplots()
+        plots.traffic(shown, ax=other)
+        assert [text.get_text() for text in other.texts] == [count]
+        assert other.images[0].colorbar.ax.get_ylabel() == unit
+
+
+def test_predicted_against_measured(ax):
+    rows = [
+        SimpleNamespace(algorithm=name, predicted=p, measured=m)
+        for name, p, m in (("ring", 1e-3, 2e-3), ("butterfly", 2e-3, 1e-3), ("ring", 0.1, 0.2))
+    ]
+    plots.predicted_against_measured(SimpleNamespace(rows=rows), ax=ax)
+    points = {line.get_label(): line for line in ax.lines if line.get_label()[0] != "_"}
+    assert points["ring"].get_xdata().tolist() == [2e-3, 0.2]
+    assert points["ring"].get_ydata().tolist() == [1e-3, 0.1]
+    assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "measured (seconds)")
+    with pytest.raises(InputError, match="nothing was compared"):
+        plots.predicted_against_measured([])

@@ -1,0 +1,114 @@
+"""Pictures of runs: when each rank did what, and how long a model said that it would take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daskpart.errors import InputError
+
+from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, quiet_frame, rgb, whole_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_KIND_COLOURS = {"computing": "#0072B2", "sending": "#E69F00", "blocked": "#D0D0D0"}
+_COLUMNS = 1500
+_MARKERS = "osD^vP*Xhd<>"
+
+
+def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
+    """When each rank computed, sent messages, and waited for others.
+
+    White is time in which nothing was asked of the rank: the driver was at work. What is shorter
+    than a pixel mixes its colour with that of its neighbours.
+
+    Parameters
+    ----------
+    run : Timeline, or a communicator that records one
+        See `Communicator.record_timeline` and `daskpart.collectives.record_timelines`; a part of it
+        is ``timeline.between(begin, end)``.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If nothing was recorded.
+    """
+    recorded = getattr(run, "timeline", run)
+    if recorded is None or not recorded.spans:
+        raise InputError(
+            "the timeline is empty: call record_timeline() of the communicator before the run, or "
+            "run inside of daskpart.collectives.record_timelines()"
+        )
+    n_ranks, duration = recorded.n_ranks, recorded.duration
+    ax = axes_or_new(ax, (8.0, 1.4 + 0.28 * min(n_ranks, 20)))
+    shares = recorded.shares(_COLUMNS)
+    inks = np.array([rgb(colour) for colour in _KIND_COLOURS.values()])
+    picture = np.einsum("rkc,ki->rci", shares, inks) + (1.0 - shares.sum(axis=1))[:, :, None]
+    extent = (0.0, duration, n_ranks - 0.5, -0.5)
+    ax.imshow(np.clip(picture, 0, 1), extent=extent, aspect="auto", interpolation="nearest")
+    for rank in range(n_ranks - 1):
+        ax.axhline(rank + 0.5, color="white", linewidth=2.0 if n_ranks <= MOST_LABELS else 0.5)
+    for word, colour in _KIND_COLOURS.items():
+        ax.plot([], [], "s", color=colour, markersize=8, label=word)
+    ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderpad=0.1)
+    ax.set_xlim(0.0, duration)
+    ax.set_ylim(n_ranks - 0.5, -0.5)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("rank")
+    whole_numbers(ax.yaxis)
+    quiet_frame(ax, None)
+    return ax
+
+
+def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Axes:
+    """Seconds that a model predicted against seconds measured, a colour an algorithm.
+
+    On the black line both are equal, between the grey ones they differ by less than a factor of
+    two.
+
+    Parameters
+    ----------
+    comparison : ModelComparison, or a sequence of its rows
+        From `daskpart.collectives.compare_with_model`.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If there is nothing to draw.
+    """
+    rows = getattr(comparison, "rows", comparison)
+    if not rows:
+        raise InputError("nothing was compared: there is no point to draw")
+    ax = axes_or_new(ax, (7.6, 4.6))
+    seconds = np.array([(row.predicted, row.measured) for row in rows], dtype=np.float64)
+    low, high = seconds.min() / 1.6, seconds.max() * 1.6
+    for factor, ink in ((0.5, "#BBBBBB"), (1.0, "black"), (2.0, "#BBBBBB")):
+        ax.plot([low, high], [low * factor, high * factor], "-", color=ink, linewidth=0.9)
+    for place, algorithm in enumerate(dict.fromkeys(row.algorithm for row in rows)):
+        own = seconds[[row.algorithm == algorithm for row in rows]]
+        style = {
+            "marker": _MARKERS[place % len(_MARKERS)],
+            "color": RANK_COLOURS[place % len(RANK_COLOURS)],
+        }
+        ax.plot(own[:, 1], own[:, 0], linestyle="", markersize=5.5, label=algorithm, **style)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    ax.set_xlabel("measured (seconds)")
+    ax.set_ylabel("predicted (seconds)")
+    quiet_frame(ax, "both")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
