@@ -46,7 +46,7 @@ class CheckpointWriter:
         path: str | os.PathLike,
         every: int = 1,
         keep: int = 2,
-        state: type = Factors,
+        state: Any = Factors,
     ) -> None:
         for name, value in (("checkpoint_every", every), ("keep", keep)):
             if int(value) != value or value < 1:

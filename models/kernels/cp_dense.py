@@ -1,0 +1,114 @@
+"""Dense steps on factor rows: Grams, products with an R × R matrix, nonnegative least squares.
+
+    AᵀA, Σ_i a_ir b_ir       sums over rows, in float64 whatever the rows are
+    A ← M V⁻¹                each row by itself
+    HALS                     each row by itself, component after component
+
+Not BLAS: its sums depend on how many threads it has, which differs between a notebook and a worker
+process, and every transport must give the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart._jit import kernel
+
+
+@kernel(fastmath=True)
+def add_gram(rows, gram):
+    """Add Σ_i rows[i]ᵀ rows[i] to `gram`, float64 of shape (R, R); four rows at a time."""
+    n_rows, n_components = rows.shape
+    block = np.empty((4, n_components), np.float64)
+    for start in range(0, n_rows, 4):
+        stop = min(start + 4, n_rows)
+        block[:] = 0.0
+        for i in range(start, stop):
+            for r in range(n_components):
+                block[i - start, r] = rows[i, r]
+        a, b, c, d = block[0], block[1], block[2], block[3]
+        for r in range(n_components):
+            a_r, b_r, c_r, d_r = a[r], b[r], c[r], d[r]
+            for s in range(n_components):
+                gram[r, s] += a_r * a[s] + b_r * b[s] + c_r * c[s] + d_r * d[s]
+
+
+@kernel(fastmath=True)
+def add_column_products(left, right, sums):
+    """Add Σ_i left[i, r]·right[i, r] to ``sums[r]``, float64."""
+    for i in range(left.shape[0]):
+        for r in range(left.shape[1]):
+            sums[r] += np.float64(left[i, r]) * np.float64(right[i, r])
+
+
+@kernel(fastmath=True)
+def multiply_rows(products, matrix, out):
+    """``out[i] = products[i] @ matrix``, added up in float64; `matrix` is float64 of (R, R)."""
+    n_components = matrix.shape[0]
+    total = np.empty(n_components, np.float64)
+    for i in range(products.shape[0]):
+        total[:] = 0.0
+        for s in range(n_components):
+            weight = np.float64(products[i, s])
+            for r in range(n_components):
+                total[r] += weight * matrix[s, r]
+        for r in range(n_components):
+            out[i, r] = total[r]
+
+
+@kernel
+def invert(matrix, smallest):
+    """Inverse of a symmetric positive definite matrix by Cholesky, and whether it is one.
+
+    A pivot below `smallest` times its diagonal entry counts as 0: the matrix is singular.
+    """
+    n = matrix.shape[0]
+    lower = np.zeros((n, n))
+    for j in range(n):
+        pivot = matrix[j, j]
+        for k in range(j):
+            pivot -= lower[j, k] * lower[j, k]
+        if not pivot > smallest * matrix[j, j]:
+            return lower, False
+        lower[j, j] = np.sqrt(pivot)
+        for i in range(j + 1, n):
+            entry = matrix[i, j]
+            for k in range(j):
+                entry -= lower[i, k] * lower[j, k]
+            lower[i, j] = entry / lower[j, j]
+    inverse = np.zeros((n, n))
+    for column in range(n):
+        for i in range(column, n):
+            entry = 1.0 if i == column else 0.0
+            for k in range(column, i):
+                entry -= lower[i, k] * inverse[k, column]
+            inverse[i, column] = entry / lower[i, i]
+        for i in range(n - 1, -1, -1):
+            entry = inverse[i, column]
+            for k in range(i + 1, n):
+                entry -= lower[k, i] * inverse[k, column]
+            inverse[i, column] = entry / lower[i, i]
+    return inverse, True
+
+
+@kernel(fastmath=True)
+def hals_rows(products, system, weights, n_sweeps, rows):
+    """Nonnegative least squares of each row, some sweeps over its components, in place.
+
+    Minimises u V uᵀ / 2 − u·products[i] over u ≥ 0, from u = rows[i] ∗ weights, one component at a
+    time (Cichocki, Phan 2009).
+    """
+    n_components = system.shape[0]
+    row = np.empty(n_components, np.float64)
+    for i in range(rows.shape[0]):
+        for r in range(n_components):
+            row[r] = rows[i, r] * weights[r]
+        for _ in range(n_sweeps):
+            for r in range(n_components):
+                slope = np.float64(products[i, r])
+                for s in range(n_components):
+                    slope -= row[s] * system[r, s]
+                if system[r, r] > 0.0:
+                    row[r] = max(0.0, row[r] + slope / system[r, r])
+        for r in range(n_components):
+            rows[i, r] = row[r]

@@ -1,0 +1,236 @@
+"""Both algorithms of CP-ALS against a dense reference, their messages against the plan."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import pytest
+import sparse
+from dense_cp import dense_cp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.collectives import LocalCommunicator
+from daskpart.errors import DivergenceError, InputError
+from daskpart.models.cp_als import Update
+from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
+from daskpart.models.cp_planning import PlanSettings, choose, plan_fit
+from daskpart.models.cp_ranks import number_rows, split_nonzeros
+from daskpart.models.cp_reports import planned_messages, report_plan
+from daskpart.models.cp_state import CPState
+from daskpart.tensors import as_tensor
+
+METHODS = ("p2p", "emb-naive", "emb")
+PARTITIONERS = ("random", "medium-grain", "fine-grain", "hypercube")
+SHAPES = {2: (40, 30), 3: (30, 20, 10), 4: (20, 15, 10, 6)}
+RANK = 3
+
+
+def tensor_of(n_modes, nnz=500):
+    return as_tensor(sparse.random(SHAPES[n_modes], nnz=nnz, random_state=n_modes))
+
+
+def settings(n_ranks, method="emb", partitioner="random", **changes):
+    given_settings = {
+        "owners": "packed",
+        "epsilon": 0.3,
+        "engine": "multilevel",
+        "random_state": 0,
+        "n_components": RANK,
+        "itemsize": 8,
+    }
+    return PlanSettings(n_ranks, method, partitioner, **(given_settings | changes))
+
+
+def start_of(tensor):
+    random = np.random.default_rng(0)
+    factors = [random.random((extent, RANK)) for extent in tensor.shape]
+    return CPState(np.ones(RANK), factors, tensor.dims)
+
+
+def trainer(tensor, plan_settings, update=None, start=None, dtype="float64"):
+    n_ranks = plan_settings.n_ranks
+    return CPTrainer(
+        plan_fit(tensor, plan_settings),
+        lambda plan: split_nonzeros(tensor, plan.parts, n_ranks),
+        TrainingSettings(update or Update(), dtype, "fast"),
+        lambda after_loss: LocalCommunicator(n_ranks, sequential=True),
+        start or start_of(tensor),
+    )
+
+
+def run(tensor, plan_settings, n_iterations=4, **options):
+    """State, rows of the history and communication report after some iterations."""
+    trained = trainer(tensor, plan_settings, **options)
+    try:
+        for iteration in range(1, n_iterations + 1):
+            trained.run(iteration)
+        return trained.state(), trained.communication()
+    finally:
+        trained.close()
+
+
+def assert_close(state, reference, tolerance=1e-10):
+    factors, weights, fits = reference
+    for own, expected in zip(state.factors, factors, strict=True):
+        np.testing.assert_allclose(own, expected, atol=tolerance)
+    np.testing.assert_allclose(state.weights, weights, rtol=tolerance, atol=tolerance)
+    assert [row["fit"] for row in state.history] == pytest.approx(fits, abs=tolerance)
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def case(request):
+    tensor = tensor_of(request.param)
+    reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4)
+    return tensor, reference
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gives_the_serial_result(case, method, n_ranks):
+    tensor, reference = case
+    for owners in ("packed", "random"):
+        state, report = run(tensor, settings(n_ranks, method, owners=owners))
+        assert_close(state, reference)
+        assert report.matches, report
+
+
+@pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")
+@pytest.mark.parametrize("partitioner", PARTITIONERS[1:])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_partition_gives_the_serial_result(case, method, partitioner):
+    tensor, reference = case
+    state, report = run(tensor, settings(4, method, partitioner))
+    assert_close(state, reference)
+    assert report.matches, report
+
+
+@pytest.mark.parametrize("method", ["emb", "emb-naive"])
+@pytest.mark.parametrize("n_ranks", [2, 4, 8])
+def test_a_rank_of_an_embedded_method_handles_two_log_messages_a_mode(case, method, n_ranks):
+    tensor, _ = case
+    _, report = run(tensor, settings(n_ranks, method), n_iterations=2)
+    assert set(report.measured_messages) == {2 * tensor.n_modes * log2(n_ranks)}
+
+
+@pytest.mark.parametrize(("n_modes", "messages"), [(3, 72), (4, 96)])
+def test_messages_at_4096_ranks_are_those_of_table_2(n_modes, messages):
+    tensor = tensor_of(n_modes, nnz=4500 if n_modes == 3 else 9000)
+    (plan,) = plan_fit(tensor, settings(4096))
+    assert set(planned_messages(plan)) == {messages}
+    report = report_plan(plan, tensor.dims, (1e-6, 1e-10))
+    assert report.messages_max == messages == report.messages_mean
+    (direct,) = plan_fit(tensor, settings(4096, "p2p"))
+    assert report_plan(direct, tensor.dims, (1e-6, 1e-10)).messages_max > messages
+
+
+def test_aware_moves_no_more_than_naive():
+    tensor = tensor_of(3)
+    for n_ranks in (3, 8):
+        volumes = [
+            report_plan(plan_fit(tensor, settings(n_ranks, method))[0], tensor.dims, (0, 0)).volume
+            for method in ("emb", "emb-naive")
+        ]
+        assert volumes[0] < volumes[1]
+
+
+def test_auto_takes_the_smaller_predicted_time():
+    plans = plan_fit(tensor_of(3), settings(8, "auto"))
+    assert [plan.method for plan in plans] == ["p2p", "emb"]
+    dear = plan_fit(tensor_of(3), settings(8, "auto", alpha_beta=(1.0, 0.0)))
+    assert choose(dear, "local").method == "emb"  # fewer messages
+    cheap = plan_fit(tensor_of(3), settings(8, "auto", alpha_beta=(0.0, 1.0)))
+    assert choose(cheap, "local").method == "p2p"  # fewer rows
+
+
+def test_float32_is_close_to_float64(case):
+    tensor, reference = case
+    state, _ = run(tensor, settings(3, itemsize=4), dtype="float32")
+    assert {factor.dtype for factor in state.factors} == {np.dtype(np.float32)}
+    assert_close(state, reference, 2e-3)
+
+
+def test_a_ridge_is_that_of_the_reference(case):
+    tensor, _ = case
+    state, _ = run(tensor, settings(3), update=Update(ridge=0.5))
+    reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4, ridge=0.5)
+    assert_close(state, reference)
+
+
+@pytest.mark.parametrize("method", ["p2p", "emb"])
+def test_more_components_than_the_tensor_has(method):
+    """Rank-deficient systems: a tensor of one component, and one column of the start is zero."""
+    tensor = as_tensor(sparse.COO(np.ones((4, 3, 2))))
+    start = start_of(tensor)
+    start.factors[1][:, 2] = 0
+    state, _ = run(tensor, settings(2, method), start=start)
+    assert state.is_finite()
+    assert state.fit == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["p2p", "emb"])
+def test_nonnegative_factors(case, method):
+    tensor, _ = case
+    state, _ = run(tensor, settings(3, method), update=Update(nonnegative=True), n_iterations=12)
+    assert all((factor >= 0).all() for factor in state.factors)
+    fits = [row["fit"] for row in state.history]
+    assert np.diff(fits).min() > -1e-12 and fits[-1] > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_ranks", [3, 4])
+def test_going_on_from_a_state_gives_the_same_bits(method, n_ranks):
+    tensor = tensor_of(3)
+    expected, _ = run(tensor, settings(n_ranks, method), n_iterations=5)
+    first, _ = run(tensor, settings(n_ranks, method), n_iterations=2)
+    again = trainer(tensor, settings(n_ranks, method), start=first)
+    again.run(5)
+    state = again.state()
+    again.close()
+    for one, other in zip(state.factors, expected.factors, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [row["fit"] for row in state.history] == [row["fit"] for row in expected.history]
+
+
+def test_what_overflows_is_told():
+    tensor = tensor_of(3)
+    start = start_of(tensor)
+    start.factors[1] *= 1e160
+    with pytest.raises(DivergenceError, match="diverged in iteration 1"), np.errstate(all="ignore"):
+        run(tensor, settings(2), start=start)
+    huge = as_tensor(sparse.COO(np.full((3, 3), 1e200)))
+    with pytest.raises(InputError, match="too large"), np.errstate(all="ignore"):
+        run(huge, settings(2))
+
+
+@given(st.integers(1, 9), st.integers(0, 2**16))
+def test_owned_rows_of_all_ranks_are_the_whole_factor(n_ranks, seed):
+    tensor = tensor_of(3, nnz=40)
+    plan_settings = settings(n_ranks, random_state=seed, method=METHODS[seed % 3])
+    (plan,) = plan_fit(tensor, plan_settings)
+    for mode, connectivity in enumerate(plan.connectivities):
+        numbering = number_rows(connectivity)
+        owned = [numbering.owned_by(rank) for rank in range(n_ranks)]
+        assert sorted(np.concatenate(owned)) == list(range(tensor.shape[mode]))
+        for rank in range(n_ranks):
+            held = numbering.of_rank(rank)
+            touched = tensor.coordinates[mode][plan.parts == rank]
+            assert set(touched) <= set(held) and len(set(held)) == len(held)
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "words"),
+    [
+        (np.zeros(3, int), "has 500 nonzeros"),
+        (np.full(500, 9), "names ranks 9 to 9"),
+        ("nonsense", "is unknown; choose one of"),
+    ],
+)
+def test_bad_partitions(partitioner, words):
+    from daskpart.models.cp_planning import check_plan_settings
+
+    wrong = settings(2, partitioner=partitioner)
+    with pytest.raises(InputError, match=words):
+        check_plan_settings(wrong)
+        plan_fit(tensor_of(3), wrong)
