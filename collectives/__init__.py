@@ -46,8 +46,10 @@ from .reduction import (
     pack_rows,
     place_rows,
 )
-from .simulator import Simulation, simulate
+from .simulation import Simulation
+from .simulator import simulate, simulate_allreduce
 from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from .sparse_simulator import expected_allreduces, random_vectors, simulate_sparse_allreduce
 from .stream import Stream
 from .stream_inputs import stream_of
 from .timeline import Timeline, record_timelines
@@ -113,6 +115,7 @@ __all__ = [
     "embedded_reduce_allreduce",
     "expand",
     "expand_plan",
+    "expected_allreduces",
     "hypercube_allreduce",
     "hypercube_allreduce_plan",
     "hypercube_expand_plan",
@@ -121,12 +124,15 @@ __all__ = [
     "place_rows",
     "post_sparse_allreduce",
     "prepare_embedded",
+    "random_vectors",
     "record_timelines",
     "reduce",
     "reduce_plan",
     "reduce_scatter",
     "rows_for_payload",
     "simulate",
+    "simulate_allreduce",
+    "simulate_sparse_allreduce",
     "sparse_allreduce",
     "start_feedback",
     "stream_of",

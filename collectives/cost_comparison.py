@@ -176,10 +176,10 @@ def _check(problems: Sequence[tuple[int, int]], algorithms: Sequence[str], n_ran
 def _allreduce(
     communicator: Communicator, streams: PerRank, choice: Choice, model: CostModel
 ) -> PerRank:
-    options = {"group": choice.group, "degrees": choice.degrees}
     return sparse_allreduce(
-        communicator, streams, algorithm=choice.algorithm, model=model, **options
-    )
+        communicator, streams, algorithm=choice.algorithm, group=choice.group,
+        degrees=choice.degrees, model=model,
+    )  # fmt: skip
 
 
 def _stream(rank: int, *, size: int, entries: int, seed: int) -> Any:

@@ -1,26 +1,15 @@
-"""What a plan would cost on any number of ranks, counted and timed in one process.
+"""What a plan or a dense allreduce would cost on any number of ranks, counted in one process.
 
-    rank 0  ──α+βb──▶ ──α+βb──▶ │ wait     │ round 1 …
-    rank 1  ──────α+βb──────▶ │ wait       │ round 1 …
-                               ↑ a message is there when its sender is done with it
+    plan   ──rounds──▶  messages, rows, bytes of every rank and round  ──α, β──▶  seconds
 
-Nothing is sent: messages, rows and bytes of every rank and round are read off the plan, so 4096
-ranks take a moment. Time is that of the α–β model (a message of b bytes takes α + βb seconds), in
-two ways:
-
-    seconds              rounds in lock-step, each as long as its slowest rank (`PlanStatistics`)
-    seconds_of_rank      each rank goes on as soon as its own messages are there
-
-In the second a rank sends its messages of a round one after another in order of destinations, and
-receives meanwhile; it leaves the round when it has sent and received all. No rank is ever later
-than in lock-step.
+Nothing is sent: everything is read off the plan or the algorithm, so 4096 ranks take a moment.
+`simulation` says what is counted and how the time comes about; `sparse_simulator` does the same for
+sparse allreduces.
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,157 +18,25 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .hypercube import EmbeddedPlan, concurrent_volume
-from .plan import Plan, Round
-from .plan_statistics import PlanStatistics
+from .plan import Plan
+from .simulation import Simulation, Tally, require_costs
+from .sparse_steps import Step, steps_of
 
-_QUANTITIES = ("messages_sent", "messages_received", "rows_sent", "rows_received")
-_SHOWN_ROUNDS = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Simulation:
-    """Counts and times of one or more plans that run one after another; from `simulate`.
-
-    Attributes
-    ----------
-    name : str
-    n_items : int
-        Of all plans together.
-    labels : list of (str, int)
-        Kind of the plan and number of the round in it, one a round.
-    statistics : PlanStatistics
-        Messages and rows per round and rank.
-    row_bytes, alpha, beta : float
-        Bytes a row, seconds a message, seconds a byte.
-    seconds_of_round : float64 array of shape (n_rounds,)
-        In lock-step.
-    seconds_of_rank : float64 array of shape (n_ranks,)
-        When each rank is done, without lock-step.
-    concurrent_volume : int
-        Rows that move, copies of one row in the same round counted once.
-    forward_rows : int64 array of shape (n_ranks,)
-        Largest number of rows of any plan that each rank must hold only to forward them.
-    """
-
-    name: str
-    n_items: int
-    labels: list[tuple[str, int]] = field(repr=False)
-    statistics: PlanStatistics
-    row_bytes: float
-    alpha: float
-    beta: float
-    seconds_of_round: NDArray[np.float64]
-    seconds_of_rank: NDArray[np.float64]
-    concurrent_volume: int
-    forward_rows: NDArray[np.int64]
-
-    @property
-    def n_ranks(self) -> int:
-        """Ranks simulated."""
-        return self.statistics.n_ranks
-
-    @property
-    def n_rounds(self) -> int:
-        """Rounds of all plans."""
-        return self.statistics.n_rounds
-
-    @property
-    def seconds(self) -> float:
-        """Time with rounds in lock-step."""
-        return float(self.seconds_of_round.sum())
-
-    @property
-    def bytes_sent(self) -> NDArray[Any]:
-        """Bytes that each rank sends in each round, shape (n_rounds, n_ranks)."""
-        return self.statistics.rows_sent * self.row_bytes
-
-    @property
-    def bytes_received(self) -> NDArray[Any]:
-        """Bytes that each rank receives in each round, shape (n_rounds, n_ranks)."""
-        return self.statistics.rows_received * self.row_bytes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers: total, mean and maximum over ranks, and one entry a round."""
-        counts = self.statistics.to_dict()
-        for side in ("sent", "received"):
-            counts[f"bytes_{side}"] = {
-                name: value * self.row_bytes for name, value in counts[f"rows_{side}"].items()
-            }
-        return {
-            "name": self.name,
-            "n_items": self.n_items,
-            **counts,
-            "row_bytes": self.row_bytes,
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "seconds": self.seconds,
-            "seconds_without_lock_step": float(self.seconds_of_rank.max()),
-            "concurrent_volume": self.concurrent_volume,
-            "forward_rows_max": int(self.forward_rows.max()),
-            "rounds": self._rounds(),
-        }
-
-    def _rounds(self) -> list[dict[str, Any]]:
-        counted = self.statistics
-        return [
-            {
-                "plan": label,
-                "round": index,
-                "messages": int(counted.messages_sent[place].sum()),
-                "rows": int(counted.rows_sent[place].sum()),
-                "bytes": float(counted.rows_sent[place].sum() * self.row_bytes),
-                "max_messages": int(_larger(counted, "messages", place).max()),
-                "max_rows": int(_larger(counted, "rows", place).max()),
-                "seconds": float(self.seconds_of_round[place]),
-            }
-            for place, (label, index) in enumerate(self.labels)
-        ]
-
-    def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        summary = self.to_dict()
-        per_rank = [["per rank", "total", "mean", "max"]]
-        for name in (*_QUANTITIES, "bytes_sent", "bytes_received"):
-            entry = summary[name]
-            numbers = [f"{entry['total']:.0f}", f"{entry['mean']:.1f}", f"{entry['max']:.0f}"]
-            per_rank.append([name.replace("_", " "), *numbers])
-        rounds = [["round", "messages", "rows", "max rows", "seconds"]]
-        for entry in summary["rounds"][:_SHOWN_ROUNDS]:
-            head = f"{entry['plan']} {entry['round']}"
-            numbers = [str(entry[name]) for name in ("messages", "rows", "max_rows")]
-            rounds.append([head, *numbers, f"{entry['seconds']:.3g}"])
-        hidden = self.n_rounds - _SHOWN_ROUNDS
-        if hidden > 0:
-            rounds.append([f"{hidden} more", "", "", "", ""])
-        return per_rank, rounds
-
-    def _heading(self) -> list[str]:
-        return [
-            f"{self.name}: {self.n_ranks} ranks, {self.n_rounds} round(s)",
-            f"{self.seconds:.3g} s in lock-step, {self.seconds_of_rank.max():.3g} s without "
-            f"(α {self.alpha:g} s, β {self.beta:g} s/byte, {self.row_bytes:g} bytes a row)",
-            f"concurrent volume {self.concurrent_volume} rows, "
-            f"at most {int(self.forward_rows.max())} rows only forwarded by a rank",
-        ]
-
-    def __repr__(self) -> str:
-        lines = ["Simulation of " + "\n  ".join(self._heading())]
-        for table in self._tables():
-            for head, *numbers in table:
-                cells = "".join(f"{number:>16}" for number in numbers)
-                lines.append(f"  {head:<18}{cells}".rstrip())
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        heading = "<br>".join(html.escape(line) for line in self._heading())
-        return f"<p>{heading}</p>" + "".join(_html_table(table) for table in self._tables())
+ALPHA, BETA = 2e-6, 1e-10  # 2 µs and 10 GB/s: of the order of MPI in a cluster
+DENSE_ALGORITHMS = {
+    "star": "",
+    "hypercube": "dense-recursive-doubling",
+    "rabenseifner": "dense-rabenseifner",
+    "ring": "dense-ring",
+}
 
 
 def simulate(
     plans: Plan | Iterable[Plan],
     *,
     row_bytes: float,
-    alpha: float = 2e-6,
-    beta: float = 1e-10,
+    alpha: float = ALPHA,
+    beta: float = BETA,
     name: str | None = None,
 ) -> Simulation:
     """Count and time a plan, or several that run one after another.
@@ -197,6 +54,13 @@ def simulate(
     name : str, optional
         Heading of the report. Default: the kinds of the plans.
 
+    Returns
+    -------
+    Simulation
+        Its facts are ``n_items`` of all plans, ``row_bytes``, the ``concurrent_volume`` (rows that
+        move, copies of one row in the same round counted once), and ``forward_rows_max``, the
+        largest number of rows that a rank must hold only to forward them.
+
     Raises
     ------
     InputError
@@ -208,51 +72,122 @@ def simulate(
     sizes = sorted({plan.n_ranks for plan in held})
     if len(sizes) > 1:
         raise InputError(f"Plans that run one after another need the same ranks; got {sizes}.")
-    for what, cost in (("row_bytes", row_bytes), ("alpha", alpha), ("beta", beta)):
-        if not np.isfinite(cost) or cost < 0:
-            raise InputError(f"{what}={cost!r}; it must be a finite number from 0 on.")
-    rounds = [entry for plan in held for entry in plan.rounds]
-    statistics = PlanStatistics.of_rounds(rounds)
-    clock = np.zeros(sizes[0])
-    for entry in rounds:
-        clock = _after_round(clock, entry, alpha + beta * row_bytes * entry.lengths)
-    return Simulation(
-        name=name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
+    require_costs(row_bytes=row_bytes)
+    tally = Tally(sizes[0], alpha, beta)
+    for plan in held:
+        for index, entry in enumerate(plan.rounds):
+            rows = entry.lengths
+            tally.add(plan.kind, index, entry.source, entry.destination, rows, row_bytes * rows)
+    return tally.result(
+        name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
         n_items=sum(plan.n_items for plan in held),
-        labels=[(plan.kind, index) for plan in held for index in range(len(plan.rounds))],
-        statistics=statistics,
         row_bytes=float(row_bytes),
-        alpha=float(alpha),
-        beta=float(beta),
-        seconds_of_round=_lock_step(statistics, alpha, beta * row_bytes),
-        seconds_of_rank=clock,
         concurrent_volume=sum(map(concurrent_volume, held)),
-        forward_rows=_forward_rows(held),
+        forward_rows_max=int(_forward_rows(held).max()),
     )
 
 
-def _after_round(
-    clock: NDArray[np.float64], entry: Round, cost: NDArray[Any]
-) -> NDArray[np.float64]:
-    """When each rank leaves a round that it enters at `clock`."""
-    n_ranks = entry.n_ranks
-    spent = np.concatenate(([0.0], np.cumsum(cost)))
-    first = np.searchsorted(entry.source, np.arange(n_ranks))  # messages stand by source
-    there = clock[entry.source] + spent[1:] - spent[first[entry.source]]
-    leaves = clock + np.maximum(
-        np.bincount(entry.source, cost, n_ranks), np.bincount(entry.destination, cost, n_ranks)
-    )
-    np.maximum.at(leaves, entry.destination, there)
-    return leaves
+def simulate_allreduce(
+    n_ranks: int,
+    n_bytes: int,
+    algorithm: str = "hypercube",
+    *,
+    alpha: float = ALPHA,
+    beta: float = BETA,
+) -> Simulation:
+    """Count and time a dense allreduce.
+
+    Parameters
+    ----------
+    n_ranks : int
+        Up to thousands.
+    n_bytes : int
+        Of the array that each rank gives.
+    algorithm : {"hypercube", "rabenseifner", "ring", "star"}
+        "hypercube" is recursive doubling (`hypercube_allreduce`), "rabenseifner" halves and joins
+        again, "ring" passes pieces round, "star" is everything to rank 0 and back (`allreduce`).
+    alpha, beta : float
+        Seconds a message, seconds a byte.
+
+    Examples
+    --------
+    >>> from daskpart.collectives import simulate_allreduce
+    >>> simulate_allreduce(4096, 80_000).messages_sent.max()
+    12
+    """
+    require_ranks(n_ranks)
+    if isinstance(n_bytes, bool) or n_bytes < 0:
+        raise InputError(f"n_bytes={n_bytes!r}; it must be a whole number from 0 on.")
+    if algorithm not in DENSE_ALGORITHMS:
+        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
+    tally = Tally(n_ranks, alpha, beta)
+    if algorithm == "star":
+        others = np.arange(1, n_ranks)
+        for index, ends in enumerate(((others, 0 * others), (0 * others, others))):
+            tally.add(algorithm, index, *ends, 1, n_bytes)
+    else:
+        steps = steps_of(DENSE_ALGORITHMS[algorithm], n_ranks)
+        for index, messages in enumerate(dense_messages(steps, n_ranks, int(n_bytes))):
+            source, destination, nbytes = messages
+            tally.add(algorithm, index, source, destination, 1, nbytes)
+    return tally.result(f"allreduce ({algorithm}) of {n_bytes} bytes", n_bytes=int(n_bytes))
 
 
-def _lock_step(statistics: PlanStatistics, alpha: float, row_seconds: float) -> NDArray[np.float64]:
-    sides = [
-        alpha * getattr(statistics, f"messages_{side}")
-        + row_seconds * getattr(statistics, f"rows_{side}")
-        for side in ("sent", "received")
-    ]
-    return np.maximum(*sides).max(axis=1)
+def dense_messages(
+    steps: Sequence[Step], n_ranks: int, size: int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]]:
+    """Sources, destinations and values of each step's messages, when all ranks are dense.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Those without messages are passed over.
+    n_ranks : int
+    size : int
+        Values of the whole vector.
+    """
+    for step in steps:
+        if step.kind in ("dense", "unring"):
+            continue
+        if step.kind in ("fold", "unfold"):
+            folded = np.arange(step.n_parts, n_ranks)
+            ends = (folded, folded - step.n_parts)
+            source, destination = ends if step.kind == "fold" else ends[::-1]
+            yield source, destination, np.full(len(folded), size)
+            continue
+        ranks = np.arange(step.n_parts)
+        if step.kind == "swap":
+            yield ranks, ranks ^ step.span, np.full(step.n_parts, size)
+        elif step.kind.startswith("ring"):
+            moved = ranks - step.degree - (step.kind == "ring-down")
+            yield ranks, (ranks + 1) % step.n_parts, _block_sizes(step, moved, size)
+        else:
+            source, destination = _team_messages(step, ranks)
+            held = destination if step.kind == "split" else source
+            yield source, destination, _block_sizes(step, held, size)
+
+
+def require_ranks(n_ranks: int) -> None:
+    """Raise InputError unless this is a number of ranks."""
+    if isinstance(n_ranks, bool) or not isinstance(n_ranks, (int, np.integer)) or n_ranks < 1:
+        raise InputError(f"n_ranks must be a positive integer, got {n_ranks!r}.")
+
+
+def _team_messages(
+    step: Step, ranks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every rank to all others of its team, in order of (source, destination)."""
+    reach = step.span * step.degree
+    first = ranks // reach * reach + ranks % step.span
+    members = first[:, None] + step.span * np.arange(step.degree)
+    others = members != ranks[:, None]
+    return np.repeat(ranks, step.degree - 1), members[others]
+
+
+def _block_sizes(step: Step, ranks: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Values of the range that each rank holds when it holds `step.span` of the parts."""
+    first = (ranks % step.n_parts) // step.span * step.span
+    return size * (first + step.span) // step.n_parts - size * first // step.n_parts
 
 
 def _forward_rows(plans: Sequence[Plan]) -> NDArray[np.int64]:
@@ -261,13 +196,3 @@ def _forward_rows(plans: Sequence[Plan]) -> NDArray[np.int64]:
         if isinstance(plan, EmbeddedPlan):
             np.maximum(most, plan.forward_rows, out=most)
     return most
-
-
-def _larger(statistics: PlanStatistics, what: str, place: int) -> NDArray[np.int64]:
-    sent, received = (getattr(statistics, f"{what}_{side}") for side in ("sent", "received"))
-    return np.maximum(sent[place], received[place])
-
-
-def _html_table(table: list[list[str]]) -> str:
-    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in table)
-    return "<table>" + "".join(lines) + "</table>"

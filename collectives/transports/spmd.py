@@ -44,8 +44,9 @@ from . import spmd_host as host
 from .cluster import current_client
 from .from_dask import collection_keys
 from .mailbox import RunStopped
+from .spmd_batch import HANDED_OUT, Answer, Command, addressed, count_answers
 from .spmd_cluster import RankCluster, places_by_threads
-from .spmd_rank import HANDED_OUT, Answer, Command, Endpoint, count_answers
+from .spmd_rank import Endpoint
 
 _LARGE_BYTES = 100_000  # values beyond this are scattered, not sent with the batch
 _UNKNOWN = object()
@@ -201,12 +202,12 @@ class SpmdCommunicator(Communicator):
 
     def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> int:
         inputs = [values, prepared_round.messages]
-        return self._write("post", inputs, pack, {}, (*_addressed(prepared_round), None))
+        return self._write("post", inputs, pack, {}, (*addressed(prepared_round), None))
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
-        detail = (*_addressed(pending.prepared_round), pending.content)
+        detail = (*addressed(pending.prepared_round), pending.content)
         return self._record(PerRank, "collect", (state, *values), combine, static, detail)
 
     def _post_values(
@@ -391,12 +392,6 @@ class SpmdCommunicator(Communicator):
                 handle = made[command.step]()
                 if handle is not None:
                     handle.content.lost = True
-
-
-def _addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:
-    """Where ranks find their messages of a round, and what it is called."""
-    number = prepared_round.messages.content.number
-    return number, prepared_round.slot, prepared_round.label, prepared_round.index
 
 
 def _same(value: Any) -> Any:

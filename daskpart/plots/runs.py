@@ -98,11 +98,10 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
         ax.plot([low, high], [low * factor, high * factor], "-", color=ink, linewidth=0.9)
     for place, algorithm in enumerate(dict.fromkeys(row.algorithm for row in rows)):
         own = seconds[[row.algorithm == algorithm for row in rows]]
-        style = {
-            "marker": _MARKERS[place % len(_MARKERS)],
-            "color": RANK_COLOURS[place % len(RANK_COLOURS)],
-        }
-        ax.plot(own[:, 1], own[:, 0], linestyle="", markersize=5.5, label=algorithm, **style)
+        ax.plot(
+            own[:, 1], own[:, 0], _MARKERS[place % len(_MARKERS)], markersize=5.5,
+            color=RANK_COLOURS[place % len(RANK_COLOURS)], label=algorithm,
+        )  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)

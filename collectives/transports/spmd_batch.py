@@ -1,0 +1,122 @@
+"""What a batch is made of: commands to the ranks, and their answers, which are counted here.
+
+driver ──[Command, Command, …]──▶ every rank ──Answer──▶ counters, timeline
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daskpart.collectives.counters import Counters
+from daskpart.collectives.prepared import PreparedRound
+from daskpart.collectives.timeline import Span, Timeline
+
+HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
+
+
+@dataclass(frozen=True)
+class Command:
+    """One communicator call.
+
+    Attributes
+    ----------
+    kind : {"connect", "hold", "fetch_value", "drop", "map", "update", "post", "collect", …}
+        Name of the method of `Rank` that executes it.
+    step : int
+        Number of the call, and of the value that it makes; rises through the whole run.
+    inputs : tuple of int
+        Numbers of the values it takes; of an "update" or "collect" the first is overwritten.
+    function : callable or None
+    static : dict
+    detail : object
+        For messages ``(number of the messages, slot, label, index, step of the post)``, where None
+        is this very step; for values ``(destinations of each rank, label, index)`` and ``(sources
+        of each rank, label, step of the post)``; for a swap ``(exchanges, pack, label)``, whose
+        messages have this step and those after it; for a fold its label;
+        for "fetch_value" the keys of the ranks' values on their workers; for "hold" a plain value.
+    """
+
+    kind: str
+    step: int
+    inputs: tuple[int, ...] = ()
+    function: Callable[..., Any] | None = None
+    static: dict[str, Any] = field(default_factory=dict)
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class RoundShare:
+    """What one rank sent in one round."""
+
+    step: int
+    label: str
+    index: int
+    destinations: list[int]
+    rows: list[int]
+    nbytes: list[int]
+
+
+@dataclass
+class Answer:
+    """What a rank says at the end of a batch.
+
+    Attributes
+    ----------
+    done : int
+        Commands executed; all, or those before the one that failed.
+    error : Exception or None
+    gathered : dict from value number to value
+        What was asked for; on rank 0 also what the folds gave.
+    """
+
+    rank: int
+    done: int = 0
+    error: Exception | None = None
+    gathered: dict[int, Any] = field(default_factory=dict)
+    rounds: list[RoundShare] = field(default_factory=list)
+    seconds_computing: float = 0.0
+    seconds_blocked: float = 0.0
+    spans: list[tuple] = field(default_factory=list)  # kind, name, begin, end, bytes
+
+
+def addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:
+    """Where ranks find their messages of a round, and what it is called."""
+    number = prepared_round.messages.content.number
+    return number, prepared_round.slot, prepared_round.label, prepared_round.index
+
+
+def count_answers(
+    counters: Counters, answers: list[Answer], timeline: Timeline | None = None
+) -> None:
+    """Add up what the ranks say that they sent, and how long they took."""
+    shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
+    for answer in answers:
+        counters.seconds_computing[answer.rank] += answer.seconds_computing
+        counters.seconds_blocked[answer.rank] += answer.seconds_blocked
+        if timeline is not None:
+            for span in answer.spans:
+                timeline.add(Span(answer.rank, *span))
+        for share in answer.rounds:
+            shares[share.step, share.index].append((answer.rank, share))
+    for key in sorted(shares):
+        if len(shares[key]) == counters.n_ranks:  # posted on every rank
+            _count_round(counters, shares[key])
+
+
+def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
+    first = shares[0][1]
+    source = [rank for rank, share in shares for _ in share.destinations]
+    destination = [other for _, share in shares for other in share.destinations]
+    counters.record_round(
+        first.label,
+        first.index,
+        np.array(source, np.int64),
+        np.array(destination, np.int64),
+        [rows for _, share in shares for rows in share.rows],
+        [nbytes for _, share in shares for nbytes in share.nbytes],
+    )
