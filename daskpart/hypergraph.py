@@ -180,6 +180,33 @@ class Hypergraph:
         with np.load(path, allow_pickle=False) as file:
             return cls(int(file["n_vertices"]), *(file[name] for name in _ARRAYS))
 
+    def write(self, path: str | PathLike[str], format: str | None = None) -> None:
+        """Write the hypergraph as text for another partitioner; `daskpart.read` reads it back.
+
+        Parameters
+        ----------
+        path : str or path-like
+            hMETIS ``.hgr``, PaToH ``.u`` or METIS ``.graph``; ``.gz``, ``.xz`` or ``.bz2`` behind
+            compresses.
+        format : "hgr", "patoh" or "metis", optional
+            By default told from the name.
+
+        Raises
+        ------
+        InputError
+            No format is told; the file cannot be written; or, for METIS, a net has more than two
+            pins.
+
+        Notes
+        -----
+        Costs and weights are left out where all are 1. A net without pins is an empty line (with
+        costs, the cost alone), which some tools refuse. METIS: nets of fewer than two pins and
+        nets that cost nothing are left out, and equal edges become one, their costs added.
+        """
+        from .writers import write_hypergraph
+
+        write_hypergraph(self, path, format)
+
     def __getstate__(self) -> dict[str, Any]:
         # the turned incidence is rebuilt on demand: it need not travel
         return {name: value for name, value in self.__dict__.items() if name != "_turned"}

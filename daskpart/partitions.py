@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,9 @@ from ._tables import html_table, text_table
 from .connectivity import Connectivity
 from .errors import InputError
 from .hypergraph import Hypergraph
+
+if TYPE_CHECKING:
+    from .data_models import DataModel
 
 _TOLD = ("method", "objective", "model", "engine", "epsilon", "random_state", "seconds")
 
@@ -197,6 +201,66 @@ class Partition:
         with np.load(path, allow_pickle=False) as file:
             info = json.loads(str(file["info"]))
             return cls(file["assignment"], int(file["n_parts"]), file["weights"], info)
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the part of each vertex as text, one a line, as hMETIS, METIS and KaHyPar do.
+
+        `from_file` reads it back. Weights and `info` are left out: `save` keeps them.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written.
+        """
+        from .writers import write_parts
+
+        write_parts(self.assignment, path)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | PathLike[str],
+        hypergraph: Hypergraph | DataModel | None = None,
+        *,
+        n_parts: int | None = None,
+    ) -> Partition:
+        """Read the result of another partitioner: one part a vertex, counted from 0.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Numbers in lines, one or more a line; also compressed (.gz, .xz, .bz2).
+        hypergraph : Hypergraph or DataModel, optional
+            What was cut: checks the number of vertices, and gives their weights.
+        n_parts : int, optional
+            By default one more than the largest part in the file.
+
+        Raises
+        ------
+        ReadError
+            The file is missing or empty; or has a number that is not whole, is negative or is not
+            below `n_parts`: with the line.
+        InputError
+            The file has another number of vertices than the hypergraph.
+        """
+        from .readers.parts import read_parts
+
+        assignment, largest = read_parts(Path(path).expanduser(), n_parts)
+        info: dict[str, Any] = {"method": "file", "source": str(path)}
+        weights = np.ones(len(assignment), np.int64)
+        if hypergraph is not None:
+            if isinstance(hypergraph, Hypergraph):
+                info["model"] = "hypergraph"
+            else:
+                info |= hypergraph.info
+                hypergraph = hypergraph.hypergraph
+            weights = hypergraph.vertex_weights
+            if len(weights) != len(assignment):
+                raise InputError(
+                    f"{path}: {len(assignment)} parts, but the hypergraph has {len(weights)} "
+                    "vertices: give the file that was made for it"
+                )
+        return cls(assignment, largest + 1 if n_parts is None else n_parts, weights, info)
 
     def __eq__(self, other: object) -> bool:
         """Same parts of the same weighted vertices; how it was made does not count."""

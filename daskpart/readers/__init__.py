@@ -32,6 +32,9 @@ _READERS = {
     "npz": ("matrices", "read_npz"),
     "tns": ("tensors", "read_tns"),
     "libsvm": ("libsvm", "read_libsvm"),
+    "hgr": ("hypergraphs", "read_hgr"),
+    "patoh": ("hypergraphs", "read_patoh"),
+    "metis": ("metis_graphs", "read_metis"),
 }
 
 
@@ -51,7 +54,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
 
     Returns
     -------
-    xarray.DataArray, scipy.sparse.csr_array, sparse.COO, xarray.Dataset or Examples
+    DataArray, csr_array, sparse.COO, Dataset, Examples or Hypergraph
         By format:
 
         =========== ======================================= ==================================
@@ -72,6 +75,9 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
         tns         FROSTT tensor, any order, 1-based       sparse.COO, float64
         libsvm      ``label index:value ...``               Examples: data (csr_array,
                                                             float64), target
+        hgr         hMETIS hypergraph (.hgr)                Hypergraph
+        patoh       PaToH hypergraph (.u)                   Hypergraph
+        metis       METIS graph (.graph)                    Hypergraph, a net an edge
         =========== ======================================= ==================================
 
         Explicit zeros stay entries. Indices are int32 where they fit. Labels are sorted.

@@ -2,7 +2,7 @@
 
     ratings.dat.xz  --without .xz-->  .dat, may be much  --look inside-->  "1::1193::5"  ratings
 
-A name that leaves no doubt (.mtx, .npz, .tns, .libsvm, .parquet, .edges) is believed; other names
+A name that leaves no doubt (.mtx, .npz, .tns, .libsvm, .parquet, .hgr …) is believed; others
 only settle what the lines leave open. Nothing is guessed: three plain columns may be ratings,
 weighted edges or a tensor, so without a telling name the error asks.
 """
@@ -25,14 +25,19 @@ FORMATS = {
     "tns": "FROSTT tensor: an index a mode and the value, in lines",
     "libsvm": "label index:value index:value ... in lines",
     "parquet": "a ratings frame with user, item, rating columns",
+    "hgr": "hMETIS hypergraph: a net in a line",
+    "patoh": "PaToH hypergraph: a net in a line, then the weights",
+    "metis": "METIS graph: the neighbours of a vertex in a line",
 }
 _CERTAIN_SUFFIXES = {
     ".mtx": "mtx", ".mm": "mtx", ".npz": "npz", ".tns": "tns", ".libsvm": "libsvm",
     ".svm": "libsvm", ".svmlight": "libsvm", ".parquet": "parquet", ".pq": "parquet",
     ".edges": "edges", ".edgelist": "edges", ".el": "edges", ".adjacency": "adjacency",
+    ".hgr": "hgr", ".hmetis": "hgr", ".u": "patoh", ".patoh": "patoh", ".graph": "metis",
+    ".metis": "metis",
 }  # fmt: skip
 _TABLE_SUFFIXES = {".csv", ".tsv", ".dat"}
-_FOREIGN_SUFFIXES = {".hgr", ".graph", ".u", ".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
+_FOREIGN_SUFFIXES = {".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
 _RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$")
 _LIBSVM_LINE = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE)
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
@@ -47,6 +52,11 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
+def suffix_format(path: Path) -> str | None:
+    """The format that a name alone tells, without a doubt; None where it does not."""
+    return _CERTAIN_SUFFIXES.get(Path(plain_name(path)).suffix)
+
+
 def detect(path: Path) -> str:
     """The format of a file, a key of `FORMATS`.
 
@@ -58,8 +68,9 @@ def detect(path: Path) -> str:
     """
     name = plain_name(path)
     suffix = Path(name).suffix
-    if suffix in _CERTAIN_SUFFIXES:
-        return _CERTAIN_SUFFIXES[suffix]
+    certain = suffix_format(path)
+    if certain is not None:
+        return certain
     start = head(path, 64)
     for magic, found in _MAGIC.items():
         if start.startswith(magic):

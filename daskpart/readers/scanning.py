@@ -84,10 +84,10 @@ def _number(text, start, kind):
 
 
 @kernel
-def _scan(text, kind, tokens, before, pointer, starts, hard):
+def _scan(text, kind, blank_lines, tokens, before, pointer, starts, hard):
     """Fill the arrays from `text`; the numbers of tokens, rows and hard tokens."""
     n_tokens, n_rows, n_hard = 0, 0, 0
-    position, in_row, separator = 0, False, 10
+    position, in_row, separator, line_start, remark = 0, False, 10, 0, False
     pointer[0] = 0
     while position < len(text):
         byte = text[position]
@@ -104,14 +104,20 @@ def _scan(text, kind, tokens, before, pointer, starts, hard):
             n_tokens += 1
             position = end
         elif what == 3:
+            remark = not in_row
             while position < len(text) and text[position] != 10:
                 position += 1
         else:
-            if what == 2 and in_row:
-                n_rows, in_row = n_rows + 1, False
-                pointer[n_rows] = n_tokens
             separator = byte
             position += 1
+            if what != 2:
+                continue
+            if not in_row and blank_lines and not remark:
+                starts[n_rows], in_row = line_start, True
+            if in_row:
+                n_rows, in_row = n_rows + 1, False
+                pointer[n_rows] = n_tokens
+            line_start, remark = position, False
     if in_row:
         n_rows += 1
         pointer[n_rows] = n_tokens
@@ -199,7 +205,12 @@ class Rows:
 
 
 def read_rows(
-    path: Path, separators: str, *, skip_header: bool = False, chunk_bytes: int = CHUNK_BYTES
+    path: Path,
+    separators: str,
+    *,
+    skip_header: bool = False,
+    blank_lines: bool = False,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Rows]:
     """Read a text file of numbers chunk by chunk.
 
@@ -211,13 +222,15 @@ def read_rows(
         as one.
     skip_header : bool
         Leave out the first line with content.
+    blank_lines : bool
+        Whether a line of nothing (no comment either) is a row without numbers.
     chunk_bytes : int
         About how much is held at a time.
 
     Yields
     ------
     Rows
-        Comments (from # or % to the line's end) and blank lines are left out.
+        Comments (from # or % to the line's end) are left out, and blank lines where not asked for.
 
     Raises
     ------
@@ -234,7 +247,7 @@ def read_rows(
             n_lines = text.count(b"\n")
             if skip_header:
                 text, skip_header = _without_header(text)
-            yield _rows_of(path, text, lines_before, kind)
+            yield _rows_of(path, text, lines_before, kind, blank_lines)
             lines_before += n_lines
 
 
@@ -248,13 +261,18 @@ def _without_header(text: bytes) -> tuple[bytes, bool]:
     return text, True
 
 
-def _rows_of(path: Path, text: bytes, lines_before: int, kind: np.ndarray) -> Rows:
+def _rows_of(
+    path: Path, text: bytes, lines_before: int, kind: np.ndarray, blank_lines: bool
+) -> Rows:
     most = len(text) // 2 + 1  # a token takes a byte, and one to part it from the next
+    lines = len(text) + 1 if blank_lines else most
     tokens, before = np.empty(most), np.empty(most, np.uint8)
-    pointer, starts = np.empty(most + 1, np.int64), np.empty(most, np.int64)
+    pointer, starts = np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
     hard = np.empty((most, 3), np.int64)
     content = np.frombuffer(text, np.uint8)
-    n_tokens, n_rows, n_hard = _scan(content, kind, tokens, before, pointer, starts, hard)
+    n_tokens, n_rows, n_hard = _scan(
+        content, kind, blank_lines, tokens, before, pointer, starts, hard
+    )
     rows = Rows(
         path,
         text,

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from daskpart.errors import ReadError
+from daskpart.errors import InputError, ReadError
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 CHUNK_BYTES = 4 << 20
@@ -57,6 +57,23 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         ) from error
     except (OSError, lzma.LZMAError, zlib.error) as error:
         raise ReadError(f"{path}: cannot be read: {error}") from error
+
+
+@contextmanager
+def opened_for_writing(path: Path) -> Iterator[IO[bytes]]:
+    """Open `path` for writing, compressed by its suffix.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written: no such folder, no permission, no space.
+    """
+    opener = _OPENERS.get(path.suffix.lower(), open)
+    try:
+        with opener(path, "wb") as stream:
+            yield cast(IO[bytes], stream)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:

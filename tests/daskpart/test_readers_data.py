@@ -117,6 +117,5 @@ def test_a_file_with_one_0_based_mode(shared_data: Path) -> None:
     assert (one_based != mixed).nnz == 0
 
 
-def test_a_mesh_is_not_taken_for_ratings(shared_data: Path) -> None:
-    with pytest.raises(ValueError, match="give format="):
-        daskpart.read(shared_data / "graphs/4elt.graph.gz")
+def test_a_mesh_is_a_graph_and_not_taken_for_ratings(shared_data: Path) -> None:
+    assert daskpart.read(shared_data / "graphs/4elt.graph.gz").n_nets == 45_878

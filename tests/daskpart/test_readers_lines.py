@@ -140,7 +140,7 @@ def test_the_format_is_told_from_the_content(
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.hgr", "2 3\n"), ("x.txt", "once upon\n")],
+    [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.json", "2 3\n"), ("x.txt", "once upon\n")],
 )
 def test_what_cannot_be_told_is_asked(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ReadError, match=r"give format= one of 'ratings'.*'adjacency'.*'libsvm'"):

@@ -1,0 +1,44 @@
+"""Partition files: the part of each vertex, in the order of the vertices.
+
+hMETIS, METIS, KaHyPar   one a line            PaToH   many a line
+                         0                             0 0 1 2 1 …
+                         2
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._checks import whole_number
+
+from .lines import read_lines
+
+_MOST_PARTS = int(np.iinfo(np.int32).max)
+
+
+def read_parts(path: Path, n_parts: int | None = None) -> tuple[NDArray[np.int32], int]:
+    """The part of each vertex, and the largest part.
+
+    Parameters
+    ----------
+    path : Path
+    n_parts : int, optional
+        Parts must be below it.
+
+    Raises
+    ------
+    ReadError
+        A number that is no part, with its line.
+    """
+    limit = _MOST_PARTS if n_parts is None else whole_number(n_parts, "n_parts", least=1)
+    lines = read_lines(path)
+    wrong = np.flatnonzero(lines.numbers >= limit)
+    if len(wrong):
+        lines.fail_at(
+            int(wrong[0]),
+            f"part {lines.numbers[wrong[0]]} is out of range: parts are 0 to {limit - 1}",
+        )
+    return lines.numbers.astype(np.int32), int(lines.numbers.max())
