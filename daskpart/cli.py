@@ -24,8 +24,15 @@ from ._cli.terminal import (
     warnings_as_lines,
 )
 
-_FORMATS = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
-_METHODS = ("auto", "random", "block", "metis", "direct", "recursive")
+_FORMATS = (
+    "ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm", "tns", "hgr", "patoh",
+    "metis",
+)  # fmt: skip
+_METHODS = ("auto", "random", "block", "metis", "direct", "recursive", "hypercube")
+_MODELS = (
+    "auto", "column-net", "row-net", "column-net-self-loops", "graph", "bipartite", "fine-grain",
+    "medium-grain", "stochastic",
+)  # fmt: skip
 _OBJECTIVES = ("connectivity", "cut-net", "power")
 _PARTITIONERS = ("power", "connectivity", "cut-net", "metis", "random", "block")
 
@@ -180,28 +187,52 @@ def fit_mf(ctx: click.Context, **options: Any) -> None:
     ctx.exit(run(FitSettings(**options), ctx.obj))
 
 
-@cli.command("partition", short_help="Cut a matrix into parts.")
+_model = _choice("--model", _MODELS, "auto", "What becomes a vertex, and what a net.")
+
+
+@cli.command("partition", short_help="Cut a matrix, a tensor or a hypergraph into parts.")
 @click.argument("data")
 @_options(
     _number("--parts", 8, "Number of parts.", _COUNT),
     _choice("--method", _METHODS, "auto", "How to cut; auto fits the objective."),
     _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
-    _choice("--model", ("column-net", "row-net"), "column-net", "Cut the rows, or the columns."),
+    _model,
     *_cutting,
     _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
     _input,
     _output("daskpart-partition"),
+    click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                 help="Also write the part of each vertex to this file, one a line."),
     _pictures,
 )  # fmt: skip
 def partition_command(**options: Any) -> None:
-    """Cut DATA, any sparse matrix, into parts that share few columns.
+    """Cut DATA, anything sparse, into parts that weigh the same and share little.
 
-    DATA is a file (Matrix Market, .npz, ratings, edges, libsvm; also .gz, .xz, .bz2) or
-    python-source, the built-in data. Writes the partition, its metrics, pictures and a report.
+    DATA is a file (Matrix Market, .npz, ratings, edges, libsvm; tensors .tns; hypergraphs hMETIS
+    .hgr, PaToH .u, METIS .graph; also .gz, .xz, .bz2) or python-source, the built-in data. Writes
+    the partition, its metrics, pictures and a report.
+
+    \b
+    auto models: the rows of a matrix, groups of nonzeros of a tensor, a hypergraph as it is.
     """
     from ._cli.cut import CutSettings, run
 
     run(CutSettings(**options))
+
+
+@cli.command("convert", short_help="Write data as a hypergraph for another partitioner.")
+@click.argument("data")
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@_options(_model, _input)
+def convert_command(data: str, target: Path, model: str, format: str | None) -> None:
+    """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
+
+    DATA is what 'daskpart partition' takes. The result of the other partitioner comes back with
+    daskpart.Partition.from_file.
+    """
+    from ._cli.convert import run
+
+    run(data, target, model, format)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`daskpart partition`: cut a matrix, say what the cut costs, write it down."""
+"""`daskpart partition`: cut a matrix, a tensor or a hypergraph, say what that costs, write it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import numpy as np
 from daskpart import plots
 from daskpart.connectivity import Connectivity
 from daskpart.containers import LabelledMatrix
+from daskpart.data_models import DataModel, build
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 from daskpart.report import Report, readable, versions
+from daskpart.writers import write_parts
 
 from .album import Album
-from .ratings import in_words, load
+from .ratings import in_words, load_any
 from .terminal import COMPILING, explained_if_slow, say
 
 
@@ -38,14 +40,29 @@ class CutSettings:
     seed: int
     format: str | None
     out: Path
+    output: Path | None
     plots: bool
+
+
+_NAMES = {
+    "column-net-self-loops": ("vertex", "vertex"),
+    "stochastic": ("vertex", "sampled net"),
+    "graph": ("vertex", "edge"),
+    "fine-grain": ("nonzero", "index"),
+    "medium-grain": ("group", "index"),
+    "hypergraph": ("vertex", "net"),
+}
+_PLURALS = {"vertex": "vertices", "index": "indices"}
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A partition of a matrix, with what it is measured on."""
+    """A partition, with what it is measured on.
 
-    matrix: LabelledMatrix
+    `matrix` is None where a tensor or a hypergraph was cut.
+    """
+
+    matrix: LabelledMatrix | None
     partition: Partition
     connectivity: Connectivity
     metrics: dict[str, Any]
@@ -53,56 +70,71 @@ class Cut:
     @property
     def names(self) -> tuple[str, str]:
         """What is cut, and what links the parts: ("user", "item"), or the other way round."""
+        model = self.partition.info.get("model")
+        if model in _NAMES or self.matrix is None:
+            return _NAMES[model or "hypergraph"]
         names = self.matrix.row_name, self.matrix.column_name
-        return names[::-1] if self.partition.info.get("model") == "row-net" else names
+        return names[::-1] if model == "row-net" else names
+
+    @property
+    def plurals(self) -> tuple[str, str]:
+        """`names` for many."""
+        vertex, net = (_PLURALS.get(name, f"{name}s") for name in self.names)
+        return vertex, net
 
 
 def run(settings: CutSettings) -> None:
     """Read, cut, say, write."""
     import daskpart
 
-    matrix = load(settings.data, settings.format, ("row", "column"))
-    say(in_words(matrix, settings.data))
+    data = load_any(settings.data, settings.format)
+    words = in_words(data, settings.data)
+    say(words)
     say(f"cutting into {settings.parts} parts …")
     with explained_if_slow(COMPILING):
+        model = build(data, settings.model, n_parts=settings.parts, random_state=settings.seed)
         partition = daskpart.partition(
-            matrix,
+            model,
             settings.parts,
             settings.objective,
             method=settings.method,
-            model=settings.model,
             engine=settings.engine,
             epsilon=settings.epsilon,
             random_state=settings.seed,
             rho=settings.rho,
         )
-    cut = measure(matrix, partition)
+    matrix = data if isinstance(data, LabelledMatrix) else None
+    cut = _measured(matrix, partition, model.hypergraph)
     for sentence in sentences(cut):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    for path, words in _write(cut, settings):
-        say(f"  {path}  {words}")
+    for path, meaning in _write(cut, model, settings, words):
+        say(f"  {path}  {meaning}")
 
 
 def measure(matrix: LabelledMatrix, partition: Partition) -> Cut:
     """Every metric of a partition of the rows (or columns) of `matrix`."""
     of_columns = partition.info.get("model") == "row-net"
     hypergraph = Hypergraph.row_net(matrix) if of_columns else Hypergraph.column_net(matrix)
+    return _measured(matrix, partition, hypergraph)
+
+
+def _measured(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hypergraph) -> Cut:
     connectivity = Connectivity.from_partition(hypergraph, partition)
     return Cut(matrix, partition, connectivity, partition.report(hypergraph).to_dict())
 
 
 def sentences(cut: Cut) -> list[str]:
     """The cut in plain words."""
-    vertex, net = cut.names
+    vertices, nets = cut.plurals
     histogram = np.asarray(cut.connectivity.histogram())
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
     words = [
-        f"{cut.partition.n_parts} parts of the {vertex}s, {int(weights.min()):,} to "
+        f"{cut.partition.n_parts} parts of the {vertices}, {int(weights.min()):,} to "
         f"{int(weights.max()):,} values each: the heaviest is {cut.partition.imbalance:.1%} "
         "above the mean.",
-        f"{int(histogram[1:2].sum()):,} {net}s are local to one part; {linking:,} link several "
+        f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
         f"(at most {cut.connectivity.max_connectivity()}).",
         f"Exchanging what is linked once, there and back, moves "
         f"{cut.connectivity.pasgd_volume(1):,} rows.",
@@ -112,7 +144,7 @@ def sentences(cut: Cut) -> list[str]:
     return words
 
 
-def _write(cut: Cut, settings: CutSettings) -> list[tuple[Path, str]]:
+def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> list[tuple[Path, str]]:
     """Write everything; returns each file and what it is."""
     partition_file = settings.out / "partition.npz"
     cut.partition.save(partition_file)
@@ -121,7 +153,7 @@ def _write(cut: Cut, settings: CutSettings) -> list[tuple[Path, str]]:
     metrics = settings.out / "metrics.json"
     write_json(metrics, {"settings": vars(settings), "metrics": cut.metrics})
     title = f"{Path(settings.data).name} in {settings.parts} parts"
-    page = Report(title, in_words(cut.matrix, settings.data))
+    page = Report(title, words)
     album = Album(settings.out, page, settings.plots)
     describe_cut(page, album, cut)
     page.section("Settings")
@@ -134,47 +166,69 @@ def _write(cut: Cut, settings: CutSettings) -> list[tuple[Path, str]]:
     return [
         (partition_file, "the partition: daskpart.Partition.load"),
         (table, f"part of each {cut.names[0]}, as text"),
+        *_texts(cut, model, settings),
         (metrics, "every metric"),
         *((picture, "picture") for picture in album.files),
         (report, "all of it on one page: open in a browser"),
     ]
 
 
+def _texts(cut: Cut, model: DataModel, settings: CutSettings) -> list[tuple[Path, str]]:
+    """Parts, one a line: of each vertex where that is asked, of each nonzero of a tensor."""
+    files = []
+    if settings.output is not None:
+        cut.partition.write(settings.output)
+        files.append((settings.output, f"part of each {cut.names[0]}, one a line"))
+    if model.tensor is not None:
+        nonzeros = settings.out / "nonzero-parts.txt.gz"
+        write_parts(model.nonzero_parts(cut.partition), nonzeros)
+        files.append((nonzeros, "part of each nonzero in row-major order, one a line"))
+    return files
+
+
 def describe_cut(page: Report, album: Album, cut: Cut) -> None:
     """The section about the partition: words, numbers, three pictures."""
-    vertex, net = cut.names
+    net, nets = cut.names[1], cut.plurals[1]
     page.section("Partition")
     page.text(" ".join(sentences(cut)))
     page.table(cut.metrics)
-    album.draw(
-        "spy",
-        (9.4, 5.0),
-        partial(
-            plots.spy,
-            cut.matrix,
-            cut.partition,
-            owners=cut.connectivity.owners,
-            names=(cut.matrix.row_name, cut.matrix.column_name),
-        ),
-        alt=f"The matrix, reordered: blocks of local {net}s, then the border of linking {net}s",
-        caption=f"The matrix with its {vertex}s grouped by rank. Left of the black line stand the "
-        f"{net}s that one rank alone uses, on the block diagonal; right of it the {net}s that link "
-        "ranks: those rows must travel. Darker means denser.",
-    )
+    if cut.matrix is not None and cut.partition.info.get("model") not in _NAMES:
+        _draw_matrix(album, cut, cut.matrix)
     album.draw(
         "partition",
         (9.4, 3.4),
         partial(plots.connectivity_histogram, cut.connectivity, item=net),
         partial(plots.part_weights, cut.partition.part_weights),
-        alt=f"Left: how many {net}s are shared by how many ranks. Right: the load of each rank",
-        caption=f"Left: {net}s by λ, the number of ranks that use one. "
+        alt=f"Left: how many {nets} are shared by how many ranks. Right: the load of each rank",
+        caption=f"Left: {nets} by λ, the number of ranks that use one. "
         "Right: values held by each rank.",
     )
 
 
+def _draw_matrix(album: Album, cut: Cut, matrix: LabelledMatrix) -> None:
+    vertices, nets = cut.plurals
+    album.draw(
+        "spy",
+        (9.4, 5.0),
+        partial(
+            plots.spy,
+            matrix,
+            cut.partition,
+            owners=cut.connectivity.owners,
+            names=(matrix.row_name, matrix.column_name),
+        ),
+        alt=f"The matrix, reordered: blocks of local {nets}, then the border of linking {nets}",
+        caption=f"The matrix with its {vertices} grouped by rank. Left of the black line stand the "
+        f"{nets} that one rank alone uses, on the block diagonal; right of it the {nets} that link "
+        "ranks: those rows must travel. Darker means denser.",
+    )
+
+
 def _write_assignment(cut: Cut, path: Path) -> None:
-    of_columns = cut.names[0] == cut.matrix.column_name
-    labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
+    labels = None
+    if cut.matrix is not None:
+        of_columns = cut.partition.info.get("model") == "row-net"
+        labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
     assignment = cut.partition.assignment.tolist()
     names = range(len(assignment)) if labels is None else labels.tolist()
     with path.open("w", newline="", encoding="utf-8") as file:

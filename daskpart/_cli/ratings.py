@@ -1,17 +1,20 @@
-"""The input of a command: a file or the built-in data as labelled triples; what is held out."""
+"""The input of a command: a file or the built-in data, as what can be cut; what is held out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from daskpart.containers import LabelledMatrix, as_coo
 from daskpart.datasets import load_python_source, train_test_split_ratings
 from daskpart.errors import InputError, ReadError
+from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
+from daskpart.tensors import LabelledTensor, as_tensor
 
 BUILT_IN = "python-source"
+Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
 @dataclass(frozen=True)
@@ -53,36 +56,59 @@ def load(
     """
     if source == BUILT_IN:
         return as_coo(load_python_source()["counts"])
+    data = _inside(_read(source, format), source)
+    if isinstance(data, Hypergraph) or len(data.shape) != 2:
+        what = (
+            "a hypergraph"
+            if isinstance(data, Hypergraph)
+            else f"a tensor of {len(data.shape)} modes"
+        )
+        raise InputError(f"{source} holds {what}; this command takes a matrix (two modes)")
+    return _named(data, names)
+
+
+def load_any(
+    source: str, format: str | None = None
+) -> LabelledMatrix | LabelledTensor | Hypergraph:
+    """Read whatever can be cut: a matrix as `load` does, a tensor, or a hypergraph."""
+    if source == BUILT_IN:
+        return load(source)
+    data = _inside(_read(source, format), source)
+    if isinstance(data, Hypergraph):
+        return data
+    return as_tensor(data) if len(data.shape) != 2 else _named(data, ("row", "column"))
+
+
+def _read(source: str, format: str | None) -> Any:
+    """What the reader gives; its errors name the option of the command."""
     if not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file of ratings or a matrix, or {BUILT_IN!r}, "
             "the data set that needs no file"
         )
     try:
-        data = _matrix_of(read(source, format), source)
+        return read(source, format)
     except ReadError as error:
         raise ReadError(
             str(error).replace("format= ", "--format ").replace("format=", "--format ")
         ) from error
+
+
+def _named(data: Any, names: tuple[str, str]) -> LabelledMatrix:
     matrix = as_coo(data)
     if hasattr(data, "dims"):
         return matrix
     return replace(matrix, row_name=names[0], column_name=names[1])
 
 
-def _matrix_of(data: Any, source: str) -> Any:
-    """The matrix in what a reader gives: examples have one beside the labels, a graph has edges."""
+def _inside(data: Any, source: str) -> Any:
+    """What there is to cut in what a reader gives: examples without labels, edges of a graph."""
     if hasattr(data, "target"):
         return data.data
     if hasattr(data, "data_vars"):
         if "adjacency" in data:
             return data["adjacency"]
         raise InputError(f"{source} holds {', '.join(map(str, data.data_vars))}: no matrix to cut")
-    if len(data.shape) != 2:
-        raise InputError(
-            f"{source} holds a tensor of {len(data.shape)} modes; this command takes a matrix "
-            "(two modes)"
-        )
     return data
 
 
@@ -113,11 +139,19 @@ def _parted(
     return as_coo(kept), as_coo(held_out)
 
 
-def in_words(ratings: LabelledMatrix, source: str) -> str:
+def in_words(data: Cuttable, source: str) -> str:
     """What was read, as one line."""
-    rows, columns = ratings.shape
-    density = ratings.nnz / (rows * columns)
+    if isinstance(data, Hypergraph):
+        return (
+            f"{source}: {data.n_nets:,} nets with {data.n_pins:,} pins on "
+            f"{data.n_vertices:,} vertices"
+        )
+    if isinstance(data, LabelledTensor):
+        extents = " × ".join(f"{extent:,}" for extent in data.shape)
+        return f"{source}: {data.nnz:,} nonzeros in a tensor of {extents}"
+    rows, columns = data.shape
+    density = data.nnz / (rows * columns)
     return (
-        f"{source}: {ratings.nnz:,} values in {rows:,} {ratings.row_name}s × "
-        f"{columns:,} {ratings.column_name}s ({density:.2%} known)"
+        f"{source}: {data.nnz:,} values in {rows:,} {data.row_name}s × "
+        f"{columns:,} {data.column_name}s ({density:.2%} known)"
     )

@@ -14,12 +14,16 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
+import sparse
 
 import daskpart
+from daskpart import cli, data_models
 from daskpart._cli import album, cluster, judging, ratings, terminal
 from daskpart.containers import as_coo
 from daskpart.datasets import power_law_ratings, train_test_split_ratings
 from daskpart.errors import DaskpartWarning, InputError
+from daskpart.partitioners import METHODS
+from daskpart.readers.detection import FORMATS
 
 # help, version, errors
 
@@ -222,6 +226,43 @@ def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run
     assert page.count("data:image/png;base64,") == 2 and "http" not in page.split("<body>")[1]
     told = capsys.readouterr().out
     assert "60 rows × 40 columns" in told and str(out / "report.html") in told
+
+
+def test_partition_takes_tensors_and_hypergraphs(tmp_path, capsys, run_cli):
+    tensor = sparse.random((9, 8, 7), nnz=60, random_state=0)
+    lines = zip(*(tensor.coords + 1), tensor.data.tolist(), strict=True)
+    (tmp_path / "t.tns").write_text("".join(f"{i} {j} {k} {v!r}\n" for i, j, k, v in lines))
+    out, parts = tmp_path / "out", tmp_path / "parts.txt"
+    arguments = ("--parts", 3, "--no-plots", "--out", out, "--output", parts)
+    assert run_cli("partition", tmp_path / "t.tns", *arguments) == 0
+    expected = daskpart.partition(tensor, 3)
+    assert daskpart.Partition.from_file(parts).assignment.tolist() == expected.assignment.tolist()
+    nonzeros = daskpart.Partition.from_file(out / "nonzero-parts.txt.gz")
+    assert nonzeros.assignment.tolist() == expected.nonzero_parts(tensor).tolist()
+    told = capsys.readouterr().out
+    assert "60 nonzeros in a tensor of 9 × 8 × 7" in told and "parts of the groups" in told
+
+    assert run_cli("convert", tmp_path / "t.tns", tmp_path / "t.hgr.gz") == 0
+    assert daskpart.read(tmp_path / "t.hgr.gz") == data_models.medium_grain(tensor).hypergraph
+    assert run_cli("partition", tmp_path / "t.hgr.gz", *arguments) == 0
+    assert daskpart.Partition.from_file(parts).assignment.tolist() == expected.assignment.tolist()
+    assert "nets with" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", ["graph", "column-net-self-loops", "stochastic", "bipartite"])
+def test_partition_by_every_model_of_a_graph(tmp_path, model, run_cli):
+    matrix = scipy.sparse.random_array((60, 60), density=0.05, rng=np.random.default_rng(0))
+    scipy.sparse.save_npz(tmp_path / "graph.npz", matrix.tocsr())
+    arguments = ("--parts", 2, "--model", model, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("partition", tmp_path / "graph.npz", *arguments) == 0
+    expected = daskpart.partition(matrix, 2, model=model)
+    assert daskpart.Partition.load(tmp_path / "out" / "partition.npz") == expected
+
+
+def test_what_the_command_offers_is_what_the_function_takes():
+    assert set(cli._MODELS) == set(data_models.NAMES)
+    assert set(cli._METHODS) <= {"auto", *METHODS}
+    assert set(cli._FORMATS) == set(FORMATS)
 
 
 def test_without_matplotlib_all_but_the_pictures_is_written(
