@@ -31,6 +31,14 @@ from .hypercube import (
 )
 from .hypercube_dense import hypercube_allreduce
 from .operations import allreduce, barrier, expand, reduce
+from .parameter_server import (
+    ParameterServer,
+    PendingPull,
+    ServerEndpoint,
+    ServerReport,
+    UpdateRule,
+    proximal_step,
+)
 from .plan import Plan, RankRound, Round
 from .plan_statistics import PlanStatistics
 from .point_to_point import expand_plan, reduce_plan
@@ -80,7 +88,9 @@ __all__ = [
     "LocalCommunicator",
     "ModelComparison",
     "MpiCommunicator",
+    "ParameterServer",
     "Pending",
+    "PendingPull",
     "PendingValues",
     "PerRank",
     "Plan",
@@ -92,10 +102,13 @@ __all__ = [
     "Reduction",
     "Replicated",
     "Round",
+    "ServerEndpoint",
+    "ServerReport",
     "Simulation",
     "Stream",
     "Timeline",
     "TopK",
+    "UpdateRule",
     "ValueInbox",
     "allgather",
     "allreduce",
@@ -124,6 +137,7 @@ __all__ = [
     "place_rows",
     "post_sparse_allreduce",
     "prepare_embedded",
+    "proximal_step",
     "random_vectors",
     "record_timelines",
     "reduce",

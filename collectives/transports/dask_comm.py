@@ -39,11 +39,11 @@ class DaskEndpoint:
         if place == self._session.address:
             self._session.mailboxes[destination].put(step, self._rank, (payload,))
         else:
-            self._session.send(place, (step, self._rank, destination, _encoded(payload)))
+            self._session.send(place, (step, self._rank, destination, encoded(payload)))
 
     def receive(self, step: int, source: int) -> Any:
         """Wait for a message."""
-        return _decoded(self._mailbox.take(step, source))
+        return decoded(self._mailbox.take(step, source))
 
     def flush(self) -> None:
         """The event loop sends on by itself."""
@@ -62,9 +62,10 @@ class DaskCommunicator(SpmdCommunicator):
         return DaskEndpoint
 
 
-def _encoded(payload: Any) -> tuple:
+def encoded(payload: Any) -> tuple:
+    """An array, a tuple of arrays or a small object as part of a message between workers."""
     if isinstance(payload, tuple) and all(isinstance(array, np.ndarray) for array in payload):
-        return ("tuple", *map(_encoded, payload))
+        return ("tuple", *map(encoded, payload))
     if not isinstance(payload, np.ndarray):
         return ("object", pickled_object(payload))
     if payload.nbytes > _INLINE_BYTES or payload.dtype.kind not in _PLAIN_KINDS:
@@ -72,12 +73,13 @@ def _encoded(payload: Any) -> tuple:
     return ("bytes", payload.dtype.str, payload.shape, payload.tobytes())
 
 
-def _decoded(message: tuple) -> Any:
+def decoded(message: tuple) -> Any:
+    """What was `encoded`, or the one thing in a tuple that did not leave its worker."""
     if len(message) == 1:
         return message[0]
     kind, content, *rest = message
     if kind == "tuple":
-        return tuple(map(_decoded, message[1:]))
+        return tuple(map(decoded, message[1:]))
     if kind == "object":
         return pickle.loads(content)
     if kind == "array":

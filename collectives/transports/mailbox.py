@@ -3,15 +3,16 @@
     event loop, other ranks ──put(step, source)──▶ ┌─────────┐ ──take(step, source)──▶ the rank
                               stop(batch, why) ──▶ └─────────┘ ──RunStopped──▶
 
-A message is known by its step, which is a number that no two calls of a run share, and its source.
-Every wait ends: with the message, with the reason why the batch was stopped, or at the deadline.
-A mailbox belongs to one run, so two runs never mix; what arrives for a batch that is over is
-dropped.
+A message is known by its step, which is a number that no two calls of a run share, and its source:
+a rank, or a request to a shard of a parameter server. Every wait ends: with the message, with the
+reason why the batch was stopped, or at the deadline. A mailbox belongs to one run, so two runs
+never mix; what arrives for a batch that is over is dropped.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from time import monotonic
 from typing import Any
 
@@ -33,11 +34,16 @@ class Mailbox:
     def __init__(self, rank: int, deadline: float) -> None:
         self.rank = rank
         self.deadline = deadline
-        self._arrived: dict[tuple[int, int], Any] = {}
+        self._arrived: dict[tuple[int, Hashable], Any] = {}
         self._condition = threading.Condition()
         self._first_step = 0
         self._stopped: tuple[int, str] | None = None  # first step of the batch, why
         self._ended: str | None = None
+
+    @property
+    def first_step(self) -> int:
+        """Of the present batch."""
+        return self._first_step
 
     def begin(self, first_step: int) -> None:
         """A new batch: drop what was for older ones."""
@@ -46,14 +52,14 @@ class Mailbox:
             for key in [key for key in self._arrived if key[0] < first_step]:
                 del self._arrived[key]
 
-    def put(self, step: int, source: int, payload: Any) -> None:
+    def put(self, step: int, source: Hashable, payload: Any) -> None:
         """A message has come."""
         with self._condition:
             if self._ended is None and step >= self._first_step:
                 self._arrived[step, source] = payload
                 self._condition.notify_all()
 
-    def take(self, step: int, source: int) -> Any:
+    def take(self, step: int, source: Hashable) -> Any:
         """Wait for a message and take it out.
 
         Raises
@@ -72,7 +78,7 @@ class Mailbox:
                     raise self.too_late(source)
             return self._arrived.pop(key)
 
-    def too_late(self, source: int) -> TimeoutError:
+    def too_late(self, source: Hashable) -> TimeoutError:
         """The error at the deadline."""
         return TimeoutError(
             f"Rank {self.rank} waited {self.deadline:g} s for a message of rank {source}, the "

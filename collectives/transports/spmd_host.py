@@ -114,6 +114,7 @@ class Session:
         ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
         self.mailboxes = {rank: Mailbox(rank, spec.deadline) for rank in ranks}
         self.ranks: dict[int, Rank] = {}  # those that run
+        self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._running: set[int] = set()
         self._done: set[int] = set()
@@ -168,6 +169,8 @@ class Session:
                 mailbox.end(reason)
             for waiting in self._queues.values():
                 waiting.put(None)
+            for service in self.services.values():
+                service.end()
             self._changed.set()
 
     async def close(self, reason: str, seconds: float) -> None:
@@ -217,6 +220,8 @@ class Session:
         """Take a message from another worker."""
         if message[0] == "stop":
             self.stop(*message[1:])
+        elif message[0] in self.services:
+            self.services[message[0]].put(message)
         else:
             step, source, destination, payload = message
             self.mailboxes[destination].put(step, source, payload)

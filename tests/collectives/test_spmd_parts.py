@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from daskpart.collectives.transports import mailbox as boxes
-from daskpart.collectives.transports.dask_comm import _decoded, _encoded
+from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
 from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
 from daskpart.collectives.transports.mpi import _buffers
+from daskpart.collectives.transports.spmd_batch import Command
 from daskpart.collectives.transports.spmd_cluster import places_by_threads
-from daskpart.collectives.transports.spmd_rank import Command, Rank
+from daskpart.collectives.transports.spmd_rank import Rank
 from daskpart.errors import InputError
 
 
@@ -111,7 +112,7 @@ def message_arrays():
 
 @pytest.mark.parametrize("payload", [*message_arrays(), tuple(message_arrays()[:3]), {"n": 1}, 7])
 def test_messages_over_dask_come_whole(payload):
-    found = _decoded(_encoded(payload))
+    found = decoded(encoded(payload))
     assert type(found) is type(payload)
     if not isinstance(payload, np.ndarray | tuple):
         assert found == payload

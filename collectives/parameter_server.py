@@ -1,0 +1,391 @@
+"""A parameter server: rows that many ranks read and change, each shard beside a rank.
+
+    rank 0            rank 1            rank 2          pull(ids) ─▶ rows
+    program           program           program         push(ids, rows)
+       │  ╲              │             ╱   │            advance(): the next task
+    shard 0 ╲─────────▶ shard 1 ◀─────╱  shard 2
+    own rows, own update rule: add, assign, or, proximal step, a function
+
+What a rank touches most should lie on its own shard: a *placement* by a partition of the ids makes
+most pulls and pushes local, and the report counts local and remote apart.
+
+**Consistency.** The program of a rank is a sequence of tasks, numbered from 0; `advance` ends one
+and starts the next. With a delay τ, *a task t may start only when all pushes of tasks before t - τ
+are in*, those of every rank, and its pulls have all of them.
+
+======================  =====  ==================================================================
+synchronous             τ = 0  pulls have exactly the pushes of the tasks before. Pushes are
+                               applied when a task has ended on every rank, in order of rank: the
+                               bits are those of a serial replay, on every transport
+bounded delay           τ > 0  pushes are applied as they come; a rank is at most τ tasks ahead of
+                               the slowest, and pulls miss pushes of the last τ tasks at most
+asynchronous            τ = ∞  pushes are applied as they come, nobody waits
+======================  =====  ==================================================================
+
+Tasks may be numbered by rank (every rank has a task t: rounds of data-parallel learning) or through
+all ranks (`ServerEndpoint.tasks`: blocks of Parsa; there τ = 0 is one block after another).
+
+M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approximation to
+accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import InputError
+
+from .server_backend import Backend
+from .server_endpoint import PendingPull, ServerEndpoint, require_fit
+from .server_placement import place_items
+from .server_rules import UpdateRule, proximal_step, rule_of
+from .server_shard import ServerSpec
+from .server_traffic import ServerReport
+
+__all__ = [
+    "ParameterServer",
+    "PendingPull",
+    "ServerEndpoint",
+    "ServerReport",
+    "UpdateRule",
+    "proximal_step",
+]
+
+
+class ParameterServer:
+    """Rows on shards, one shard a rank, and programs that pull and push them.
+
+    Parameters
+    ----------
+    n_items : int
+        Rows; their ids are 0 to n_items - 1.
+    n_ranks : int, optional
+        Ranks that run programs, and as many shards. Default: the parts of `placement`.
+    row_length : int, optional
+        Numbers in a row. Default: rows are single numbers.
+    dtype : dtype
+        Float, integer or bool. Sets of up to 64 parts fit one ``uint64`` as bits.
+    placement : "hashed", int array of shape (n_items,), or Partition
+        The shard of each id.
+    update : {"add", "assign", "or"}, UpdateRule, or callable
+        What a push does; a callable ``f(current_rows, pushed_rows)`` gives the new rows. See
+        `proximal_step`.
+    delay : int or math.inf
+        τ in tasks: 0 is synchronous, ``math.inf`` asynchronous.
+    initial : scalar or array of shape (n_items,) or (n_items, row_length)
+        The rows at first.
+    transport : {"auto", "local", "dask"}
+        "local": threads of this process. "dask": long tasks on the workers of a Dask cluster, also
+        one of dask-mpi; rows travel from worker to worker. "auto" is "dask" if there is a client.
+    client : distributed.Client, optional
+        Default: the current one.
+    schedule : "in turn", "stalest" or int sequence, optional
+        On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
+        ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
+        or the rank of each call, as `schedule` gives it after a run. Default: as they come.
+    deadline : float
+        Seconds that a rank waits at most for rows or other ranks.
+
+    Raises
+    ------
+    InputError
+        For a value that cannot be used; names it.
+
+    Examples
+    --------
+    Two ranks count words; every rank has its own part of the text.
+
+    >>> def count(endpoint, words):
+    ...     endpoint.push(words, np.ones(len(words), int))
+    ...     endpoint.advance()  # a new task: with a delay of 0 all of the last one is in
+    ...     return endpoint.pull([0, 1, 2]).tolist()
+    >>> with ParameterServer(3, n_ranks=2, dtype=int) as server:
+    ...     server.run(count, [np.array([0, 2, 2]), np.array([1, 2])])
+    [[1, 1, 3], [1, 1, 3]]
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        *,
+        n_ranks: int | None = None,
+        row_length: int | None = None,
+        dtype: Any = np.float64,
+        placement: Any = "hashed",
+        update: str | Callable[..., Any] | UpdateRule = "add",
+        delay: float = 0,
+        initial: ArrayLike = 0,
+        transport: str = "auto",
+        client: Any = None,
+        schedule: str | Sequence[int] | None = None,
+        deadline: float = 600.0,
+    ) -> None:
+        ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
+        n_ranks = _whole(ranks, "n_ranks", 1)
+        n_items = _whole(n_items, "n_items", 1)
+        row_shape = () if row_length is None else (_whole(row_length, "row_length", 1),)
+        kind = _checked_dtype(dtype)
+        self._spec = ServerSpec(
+            place_items(placement, n_items, n_ranks),
+            row_shape,
+            kind,
+            rule_of(update, kind),
+            _checked_delay(delay),
+        )
+        if not deadline > 0:
+            raise InputError(f"deadline is {deadline!r} seconds: give a number above 0")
+        schedule = _checked_schedule(schedule, n_ranks)
+        pieces = self._cut(initial, "initial")
+        self._backend = _backend(self._spec, pieces, transport, client, schedule, deadline)
+        self._report = ServerReport(self._backend.places)
+        self._closed = False
+
+    # -- what it is ---
+
+    @property
+    def n_items(self) -> int:
+        """Number of rows."""
+        return self._spec.directory.n_items
+
+    @property
+    def n_ranks(self) -> int:
+        """Ranks, and as many shards."""
+        return self._spec.n_ranks
+
+    @property
+    def placement(self) -> NDArray[np.int32]:
+        """int32[n_items]: the shard of each id."""
+        return self._spec.directory.owner
+
+    @property
+    def delay(self) -> float:
+        """τ in tasks."""
+        return self._spec.delay
+
+    @property
+    def mode(self) -> str:
+        """The consistency mode in words: "synchronous", "bounded delay" or "asynchronous"."""
+        if self.delay == 0:
+            return "synchronous"
+        return "asynchronous" if self.delay == math.inf else "bounded delay"
+
+    @property
+    def report(self) -> ServerReport:
+        """Traffic, local and remote apart, staleness and waiting, over all runs."""
+        return self._report
+
+    @property
+    def schedule(self) -> NDArray[np.int32] | None:
+        """Rank of each call of the last run on the local transport; None on others.
+
+        A pull or push is one call, `advance` two (the end of a task, the start of the next), the
+        end of a program one.
+        """
+        return self._backend.history
+
+    # -- what it does ---
+
+    def run(
+        self, program: Callable[..., Any], *per_rank: Sequence[Any], **shared: Any
+    ) -> list[Any]:
+        """Run a program on every rank and wait for all of them.
+
+        Parameters
+        ----------
+        program : callable
+            ``program(endpoint, *values of the rank, **shared)``, with a `ServerEndpoint`.
+        *per_rank : sequence of n_ranks objects
+            One value for each rank.
+        **shared : object
+            The same for all ranks.
+
+        Returns
+        -------
+        list
+            What the program gave back on each rank.
+
+        Raises
+        ------
+        Exception
+            What the program raised on the lowest failing rank, with a note that names the rank.
+            The rows are then as they were before the run.
+        WorkerLostError
+            If a worker was lost: its shard is gone; make a new server from the last rows that were
+            saved.
+        """
+        self._require_open()
+        columns = [list(values) for values in per_rank]
+        for place, column in enumerate(columns):
+            if len(column) != self.n_ranks:
+                raise InputError(
+                    f"per-rank values {place} are {len(column)}: give one for each of the "
+                    f"{self.n_ranks} ranks"
+                )
+        outcome = self._backend.run(program, columns, shared)
+        self._report.add_run(outcome.tallies, outcome.staleness)
+        return outcome.results
+
+    def values(self) -> NDArray[Any]:
+        """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
+        self._require_open()
+        return self._spec.directory.joined(self._backend.values())
+
+    def set_values(self, values: ArrayLike) -> None:
+        """Replace all rows; a scalar, or an array of the shape that `values()` gives."""
+        self._require_open()
+        self._backend.set_values(self._cut(values, "values"))
+
+    def reset_report(self) -> None:
+        """Begin to count from zero."""
+        self._report = ServerReport(self._backend.places)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write rows and placement to one `.npz` file (no pickle); see `load`."""
+        with open(path, "wb") as file:
+            np.savez_compressed(file, values=self.values(), placement=self.placement)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], **options: Any) -> ParameterServer:
+        """A new server with the rows, their dtype and the placement that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+        **options
+            As for a new server. The update rule is not in the file; with another number of ranks,
+            or another placement, give that too.
+        """
+        with np.load(path, allow_pickle=False) as file:
+            values, placement = file["values"], file["placement"]
+        options.setdefault("placement", placement)
+        if "n_ranks" not in options and not hasattr(options["placement"], "n_parts"):
+            options["n_ranks"] = int(placement.max()) + 1
+        row_length = values.shape[1] if values.ndim == 2 else None
+        return cls(
+            len(values), row_length=row_length, dtype=values.dtype, initial=values, **options
+        )
+
+    def close(self) -> None:
+        """End the ranks on a cluster and let go of the rows; may be called again."""
+        if not self._closed:
+            self._closed = True
+            self._backend.close()
+
+    def __enter__(self) -> ParameterServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        row = f"{self._spec.row_shape[0]} × " if self._spec.row_shape else ""
+        delay = f", τ = {self.delay:g}" if self.mode == "bounded delay" else ""
+        return (
+            f"ParameterServer: {self.n_items:,} rows of {row}{self._spec.dtype} on {self.n_ranks} "
+            f"shards, update {self._spec.rule.name!r}, {self.mode}{delay}"
+            f"{', closed' if self._closed else ''}"
+        )
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InputError("This server is closed; make a new one.")
+
+    def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
+        """Checked rows, cut into the rows of each shard."""
+        spec, given = self._spec, np.asarray(values)
+        if given.ndim == 0 and not given:
+            given = np.zeros((), spec.dtype)  # 0 is of every dtype
+        shape = (self.n_items, *spec.row_shape)
+        if given.shape not in ((), shape):
+            raise InputError(f"{what} of shape {given.shape}: give a number or shape {shape}")
+        if given.dtype.kind == "f" and np.isnan(given).any():
+            raise InputError(f"{what} hold {int(np.isnan(given).sum())} NaN: give numbers")
+        require_fit(given, spec.dtype, what)
+        if not given.ndim:
+            counts = spec.directory.counts
+            return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
+        return [piece.astype(spec.dtype, copy=False) for piece in spec.directory.cut(given)]
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    ok = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not ok or not least <= value < 2**31:
+        raise InputError(f"{name} is {value!r}: give a whole number of at least {least}")
+    return int(value)
+
+
+def _checked_delay(delay: Any) -> float:
+    ok = isinstance(delay, int | float | np.number) and not isinstance(delay, bool)
+    if not ok or not delay >= 0 or (delay != math.inf and delay != int(delay)):
+        raise InputError(
+            f"delay is {delay!r}: give a whole number of tasks, 0 (synchronous) or more, or "
+            "math.inf (asynchronous)"
+        )
+    return float(delay)
+
+
+def _checked_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        checked = np.dtype(dtype)
+    except TypeError as error:
+        raise InputError(f"dtype is {dtype!r}: {error}") from error
+    if checked.kind not in "biuf":
+        raise InputError(f"dtype is {checked}: rows are floats, integers or bool")
+    return checked
+
+
+def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:
+    if schedule is None or (isinstance(schedule, str) and schedule in ("in turn", "stalest")):
+        return schedule
+    ranks = np.asarray(schedule)
+    if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
+        raise InputError(
+            f"schedule is {schedule!r}: give 'in turn', 'stalest' or the rank of each call"
+        )
+    outside = np.flatnonzero((ranks < 0) | (ranks >= n_ranks))
+    if len(outside):
+        raise InputError(
+            f"schedule[{outside[0]}] is {ranks[outside[0]]}: ranks are 0 to {n_ranks - 1}"
+        )
+    return ranks.tolist()
+
+
+def _backend(
+    spec: ServerSpec,
+    pieces: list[NDArray[Any]],
+    transport: str,
+    client: Any,
+    schedule: str | list[int] | None,
+    deadline: float,
+) -> Backend:
+    """The transport by name."""
+    from .transports.local_server import LocalServer
+
+    if transport not in ("auto", "local", "dask"):
+        raise InputError(f"transport={transport!r}; allowed are auto, local, dask.")
+    if schedule is not None and transport == "dask":
+        raise InputError("A schedule orders the calls of the local transport: transport='local'.")
+    if transport == "local" or schedule is not None:
+        return LocalServer(spec, pieces, schedule, deadline)
+    if client is None and "distributed" in sys.modules:
+        from .transports.cluster import current_client
+
+        client = current_client()
+    if client is None and transport == "auto":
+        return LocalServer(spec, pieces, schedule, deadline)
+    from .transports.dask_server import DaskServer
+
+    return DaskServer(spec, pieces, client, deadline)

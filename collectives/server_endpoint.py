@@ -1,0 +1,269 @@
+"""What a program on one rank holds of a parameter server: pull, push, advance.
+
+    ids 7 2 9 2 ──by owner──▶ shard 0: slots of 2 2 ──▶ rows ┐
+                              shard 2: slots of 7 9 ──▶ rows ┴──▶ rows of 7 2 9 2
+
+An endpoint checks what it is given, cuts it by shard, counts it, and puts the answers together. How
+a message gets to a shard is the business of its `Link`, the one thing that transports differ in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daskpart.errors import InputError
+
+from .server_shard import FINISHED, ServerSpec
+from .server_traffic import Tally
+
+Slots = NDArray[np.int32]
+
+
+class Link(Protocol):
+    """How the messages of one rank travel to the shards; a rank's messages arrive in order."""
+
+    def post_pull(self, pieces: list[tuple[int, Slots]], task: int, clock: int) -> Any:
+        """Ask shards for rows without waiting; a ticket for `collect`."""
+
+    def collect(self, ticket: Any) -> list[NDArray[Any]]:
+        """Wait for the rows of each piece."""
+
+    def push(self, pieces: list[tuple[int, Slots, NDArray[Any]]], clock: int) -> None:
+        """Send rows to shards without waiting."""
+
+    def advance(self, clock: int) -> None:
+        """Tell all shards that the tasks below this number are done, without waiting."""
+
+    def start(self, task: int) -> None:
+        """Wait until the task may start."""
+
+
+@dataclass(eq=False)
+class PendingPull:
+    """Rows on their way; give it to `ServerEndpoint.collect`."""
+
+    task: int
+    n_ids: int
+    positions: list[NDArray[np.int64]]
+    ticket: Any
+    collected: bool = False
+
+
+class ServerEndpoint:
+    """One rank's access to the server; what a program gets as its first argument.
+
+    Attributes
+    ----------
+    rank, n_ranks : int
+    n_items : int
+    delay : float
+    task : int
+        Number of the present task, its clock; 0 at the beginning.
+    """
+
+    def __init__(self, rank: int, spec: ServerSpec, link: Link, tally: Tally) -> None:
+        self.rank, self.n_ranks, self.n_items = rank, spec.n_ranks, spec.directory.n_items
+        self.delay, self.task = spec.delay, 0
+        self._spec, self._link, self._tally = spec, link, tally
+
+    def pull(self, ids: ArrayLike) -> NDArray[Any]:
+        """Rows of some ids, as the shards hold them now.
+
+        Parameters
+        ----------
+        ids : int array of shape (n,)
+            In any order, also several times.
+
+        Returns
+        -------
+        array of shape (n, *row_shape)
+            A copy. It has every push of tasks before ``task - delay``. In synchronous mode it has
+            nothing of the present task, neither of other ranks nor of this one; otherwise all that
+            this rank pushed before, and what of others happens to be in.
+        """
+        return self.collect(self.post_pull(ids))
+
+    def post_pull(self, ids: ArrayLike, task: int | None = None) -> PendingPull:
+        """Begin to pull without waiting; `collect` gives the rows.
+
+        Parameters
+        ----------
+        ids : int array of shape (n,)
+        task : int, optional
+            Fetch ahead for a later task of this rank: the answer has what that task must see.
+            Default: the present one.
+        """
+        wanted = self.task if task is None else task
+        if wanted < self.task:
+            raise InputError(f"task is {wanted}, but this rank is at task {self.task} already")
+        checked = self._checked_ids(ids)
+        split = self._spec.directory.split(checked)
+        slot = self._spec.directory.slot
+        pieces = [(shard, slot[checked[positions]]) for shard, positions in split]
+        row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
+        self._tally.count_pull(pieces, row_bytes)
+        ticket = self._link.post_pull(pieces, wanted, self.task)
+        return PendingPull(wanted, len(checked), [positions for _, positions in split], ticket)
+
+    def collect(self, pending: PendingPull) -> NDArray[Any]:
+        """Wait for the rows of a `post_pull`; once."""
+        if pending.collected:
+            raise InputError("This pull was collected already; keep what it gave.")
+        if self.task < pending.task - self.delay:
+            raise InputError(
+                f"This pull is for task {pending.task} and waits for all pushes before task "
+                f"{pending.task - self.delay:g}, this rank's own among them, which is at task "
+                f"{self.task}: advance first"
+            )
+        pending.collected = True
+        with self._waiting():
+            pieces = self._link.collect(pending.ticket)
+        rows = np.empty((pending.n_ids, *self._spec.row_shape), self._spec.dtype)
+        for positions, piece in zip(pending.positions, pieces, strict=True):
+            rows[positions] = piece
+        return rows
+
+    def push(self, ids: ArrayLike, rows: ArrayLike) -> None:
+        """Send rows to the shards, which apply the update rule; does not wait.
+
+        Parameters
+        ----------
+        ids : int array of shape (n,)
+            The rules "add", "or" and "assign" take an id several times, one after another; other
+            rules only once.
+        rows : array of shape (n, *row_shape)
+            Numbers of the kind of the server's, without NaN.
+        """
+        checked = self._checked_ids(ids)
+        given = self._checked_rows(checked, rows)
+        slot = self._spec.directory.slot
+        pieces = [
+            (shard, slot[checked[positions]], given[positions])
+            for shard, positions in self._spec.directory.split(checked)
+        ]
+        self._tally.count_push(pieces)
+        self._link.push(pieces, self.task)
+
+    def advance(self, to: int | None = None) -> int:
+        """End the present task and start another one; waits until it may start.
+
+        Parameters
+        ----------
+        to : int, optional
+            Number of the next task, above the present one: this rank has none in between.
+            Default: the next number.
+
+        Returns
+        -------
+        int
+            The number of the task, which may start now: all pushes of tasks before it minus the
+            delay are in.
+        """
+        target = self.task + 1 if to is None else to
+        if target != int(target) or not self.task < target < FINISHED:
+            raise InputError(f"advance(to={to!r}) at task {self.task}: give a higher task number")
+        self._move_to(int(target))
+        with self._waiting():
+            self._link.start(self.task)
+        return self.task
+
+    def tasks(self, n_tasks: int) -> Iterator[int]:
+        """This rank's share of tasks that are numbered through: rank, rank + n_ranks, and so on.
+
+        With this each number belongs to one rank, as in Parsa: a delay of τ means that of the τ
+        tasks before the present one some may still run; with a delay of 0 the tasks run one after
+        another.
+        """
+        for task in range(self.rank, n_tasks, self.n_ranks):
+            if task > self.task:
+                self.advance(to=task)
+            yield task
+
+    def finish(self) -> None:
+        """The program has ended: nobody waits for this rank any more."""
+        self._move_to(FINISHED)
+
+    def _move_to(self, task: int) -> None:
+        self.task = task
+        if self.delay < math.inf or task == FINISHED:
+            self._tally.count_clock(self.rank)
+            self._link.advance(task)
+
+    def _waiting(self) -> _Blocked:
+        return _Blocked(self._tally)
+
+    def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
+        array = np.asarray(ids)
+        if array.ndim == 1 and array.size == 0:
+            return array.astype(np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InputError(
+                f"ids of shape {array.shape} and dtype {array.dtype}: give a one-dimensional "
+                "array of whole numbers"
+            )
+        low, high = int(array.min()), int(array.max())
+        if low < 0 or high >= self.n_items:
+            wrong = low if low < 0 else high
+            raise InputError(f"id {wrong} is out of range: ids are 0 to {self.n_items - 1}")
+        return array
+
+    def _checked_rows(self, ids: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
+        spec, array = self._spec, np.asarray(rows)
+        shape = (len(ids), *spec.row_shape)
+        if array.shape != shape:
+            raise InputError(
+                f"rows of shape {array.shape} were pushed for {len(ids)} ids: give shape {shape}"
+            )
+        require_fit(array, spec.dtype, "rows")
+        if array.dtype.kind == "f" and array.size:
+            broken = np.isnan(array).reshape(len(ids), -1).any(axis=1)
+            if broken.any():
+                raise InputError(
+                    f"{int(broken.sum())} of {len(ids)} pushed rows hold NaN, the first for id "
+                    f"{int(ids[broken.argmax()])}"
+                )
+        if spec.rule.distinct and len(ids) > 1:
+            ordered = np.sort(ids)
+            twice = ordered[1:][ordered[1:] == ordered[:-1]]
+            if len(twice):
+                raise InputError(
+                    f"id {twice[0]} was pushed more than once at a time; the update "
+                    f"{spec.rule.name!r} takes each id once: combine its rows first"
+                )
+        return array.astype(spec.dtype, copy=False)
+
+
+def require_fit(array: NDArray[Any], dtype: np.dtype[Any], what: str) -> None:
+    """InputError unless values can become rows of a dtype: of its kind, integers in its range."""
+    if array.dtype.kind in "iu" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+        if low < limits.min or high > limits.max:
+            raise InputError(
+                f"{what} hold {low if low < limits.min else high}, but {dtype} holds "
+                f"{limits.min} to {limits.max}"
+            )
+    elif not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise InputError(
+            f"{what} of dtype {array.dtype} don't fit a server of dtype {dtype}: convert them first"
+        )
+
+
+class _Blocked:
+    """Counts the seconds of a wait."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __enter__(self) -> None:
+        self._begin = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._tally.seconds_blocked += perf_counter() - self._begin

@@ -1,0 +1,136 @@
+"""Which shard holds which id, and where in it.
+
+    id       0  1  2  3  4  5          given: a partition of the ids (Parsa's V)
+    owner    1  0  1  1  0  2          hashed: mixed bits of the id, modulo the shards
+    slot     0  0  1  2  1  0     shard 1 = rows of ids 0, 2, 3
+
+Messages carry slots, which are half as long as ids, and a shard needs no look-up.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+
+class Directory:
+    """The owner of each id, and its place in the owner's shard.
+
+    Parameters
+    ----------
+    owner : int32[n_items]
+        Shard of each id.
+    n_shards : int
+
+    Attributes
+    ----------
+    counts : int64[n_shards]
+        Ids on each shard.
+    """
+
+    def __init__(self, owner: NDArray[np.int32], n_shards: int) -> None:
+        self.owner, self.n_shards = owner, n_shards
+        self.counts = np.bincount(owner, minlength=n_shards)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Directory, (self.owner, self.n_shards)  # what follows from it does not travel
+
+    @property
+    def n_items(self) -> int:
+        """Number of ids."""
+        return len(self.owner)
+
+    @cached_property
+    def slot(self) -> NDArray[np.int32]:
+        """int32[n_items]: place of each id in its shard, in rising order of the ids."""
+        slot = np.empty(self.n_items, np.int32)
+        for shard in range(self.n_shards):
+            slot[self._by_owner[shard]] = np.arange(self.counts[shard], dtype=np.int32)
+        return slot
+
+    @cached_property
+    def _by_owner(self) -> list[NDArray[np.int64]]:
+        order = np.argsort(self._sortable, kind="stable")
+        return np.split(order, np.cumsum(self.counts)[:-1])
+
+    @cached_property
+    def _sortable(self) -> NDArray[Any]:
+        # numpy sorts short integers by radix, in linear time
+        return self.owner.astype(np.uint16) if self.n_shards <= 65_536 else self.owner
+
+    def ids_of(self, shard: int) -> NDArray[np.int64]:
+        """Ids that a shard holds, rising."""
+        return self._by_owner[shard]
+
+    def split(self, ids: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
+        """The shards of some ids, rising, each with the positions of its ids among them."""
+        owner = self._sortable[ids]
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=self.n_shards)
+        pieces = np.split(order, np.cumsum(counts)[:-1])
+        return [(shard, pieces[shard]) for shard in np.flatnonzero(counts).tolist()]
+
+    def cut(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """Rows of all ids, cut into the rows of each shard."""
+        return [values[ids] for ids in self._by_owner]
+
+    def joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
+        """Rows of all ids, of the rows of each shard."""
+        first = pieces[0]
+        values = np.empty((self.n_items, *first.shape[1:]), first.dtype)
+        for ids, piece in zip(self._by_owner, pieces, strict=True):
+            values[ids] = piece
+        return values
+
+
+def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
+    """The directory of a placement that a user gives.
+
+    Parameters
+    ----------
+    placement : "hashed", array of shape (n_items,), or an object with `assignment` and `n_parts`
+        A `Partition` of the ids, for example.
+    n_items, n_shards : int
+
+    Raises
+    ------
+    InputError
+        If it is of another length, for another number of shards, or names a shard that is not.
+    """
+    if isinstance(placement, str):
+        if placement != "hashed":
+            raise InputError(f"placement is {placement!r}: give 'hashed', an array or a Partition")
+        return Directory(hashed_owners(n_items, n_shards), n_shards)
+    parts = getattr(placement, "n_parts", n_shards)
+    if parts != n_shards:
+        raise InputError(
+            f"placement is a partition into {parts} parts, the server has {n_shards} shards (one a "
+            "rank): make both the same"
+        )
+    owner = np.asarray(getattr(placement, "assignment", placement))
+    if owner.shape != (n_items,) or owner.dtype.kind not in "iu":
+        raise InputError(
+            f"placement of shape {owner.shape} and dtype {owner.dtype}: give a whole number, the "
+            f"shard, for each of the {n_items} ids"
+        )
+    outside = np.flatnonzero((owner < 0) | (owner >= n_shards))
+    if len(outside):
+        raise InputError(
+            f"placement puts id {outside[0]} on shard {owner[outside[0]]}: shards are 0 to "
+            f"{n_shards - 1} ({len(outside)} ids are placed outside)"
+        )
+    return Directory(owner.astype(np.int32), n_shards)
+
+
+def hashed_owners(n_items: int, n_shards: int) -> NDArray[np.int32]:
+    """The shard of each id by its mixed bits (splitmix64), the same on every machine."""
+    mixed = np.arange(n_items, dtype=np.uint64)
+    mixed += np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(n_shards)).astype(np.int32)

@@ -1,0 +1,145 @@
+"""A parameter server on a Dask cluster: shards and programs live in the ranks of an SPMD run.
+
+    client                            workers
+    DaskCommunicator ── hold ──▶      rank r: its shard               (`shard_host`)
+                     ── map ───▶      rank r: its program ◀─▶ all shards
+                     ◀─ gather ─      results, traffic
+
+The communicator starts the ranks, watches them and ends them; rows travel beside its own messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from numpy.typing import NDArray
+
+from daskpart.collectives.communicator import PerRank
+from daskpart.collectives.server_backend import RunOutcome
+from daskpart.collectives.server_endpoint import ServerEndpoint
+from daskpart.collectives.server_shard import ServerSpec
+from daskpart.collectives.server_traffic import Tally
+from daskpart.errors import InputError, WorkerLostError
+
+from .cluster import current_client
+from .dask_comm import DaskCommunicator
+from .mailbox import RunStopped
+from .shard_host import DaskLink, ShardHost
+from .spmd_cluster import has_threads_for
+
+
+class DaskServer:
+    """Shards on the workers of a cluster; see `server_backend.Backend`.
+
+    Parameters
+    ----------
+    spec : ServerSpec
+    pieces : list of array
+        Rows of each shard.
+    client : distributed.Client or None
+        None: the current one.
+    deadline : float
+    """
+
+    history: NDArray[Any] | None = None
+
+    def __init__(
+        self, spec: ServerSpec, pieces: list[NDArray[Any]], client: Any, deadline: float
+    ) -> None:
+        client = client or current_client()
+        if client is not None and not has_threads_for(client, spec.n_ranks):
+            raise InputError(
+                f"{spec.n_ranks} ranks of a server need as many threads of workers, the cluster "
+                f"has {sum(dict(client.nthreads()).values())}: use fewer ranks, workers with more "
+                "threads, or transport='local'."
+            )
+        self._communicator = DaskCommunicator(spec.n_ranks, client, deadline=deadline)
+        self._runs = 0
+        self.places = self._communicator.placement
+        try:
+            self._ranks = self._communicator.values(list(range(spec.n_ranks)))
+            opened = self._on_ranks(_open, self._communicator.values(pieces), spec=spec)
+            self._communicator.settle(self._ranks, opened)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> RunOutcome:
+        """The program as one step of every rank."""
+        self._runs += 1
+        values = [self._communicator.values(column) for column in columns]
+        call = {"program": program, "shared": shared, "run": self._runs}
+        try:
+            answers = self._gathered(self._on_ranks(_run, *values, **call))
+        except WorkerLostError:
+            raise  # the shards of that worker are gone
+        except BaseException:
+            with suppress(WorkerLostError):
+                self._communicator.settle(self._on_ranks(_undo, run=self._runs))
+            raise
+        self._on_ranks(_end, run=self._runs)  # goes with the next batch
+        results, tallies, staleness = zip(*answers, strict=True)
+        return RunOutcome(list(results), list(tallies), list(staleness))
+
+    def values(self) -> list[NDArray[Any]]:
+        """Rows of each shard, brought here."""
+        return self._gathered(self._on_ranks(_values))
+
+    def set_values(self, pieces: list[NDArray[Any]]) -> None:
+        """Other rows for each shard."""
+        placed = self._on_ranks(_set_values, self._communicator.values(pieces))
+        self._communicator.settle(placed)
+
+    def close(self) -> None:
+        """End the ranks."""
+        self._communicator.close()
+
+    def _gathered(self, values: PerRank) -> list[Any]:
+        gathered = self._communicator.gather(values)
+        assert gathered is not None  # the driver is the root
+        return gathered
+
+    def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:
+        run_id = self._communicator.run_id
+        return self._communicator.map(step, self._ranks, *values, run_id=run_id, **static)
+
+
+# -- steps of a rank, on its worker ---
+
+
+def _open(rank: int, values: NDArray[Any], *, run_id: str, spec: ServerSpec) -> None:
+    ShardHost.open(run_id, rank, values.copy(), spec)
+
+
+def _run(
+    rank: int, *values: Any, run_id: str, program: Callable, shared: dict, run: int
+) -> tuple[Any, Tally, Counter[int]]:
+    host = ShardHost.of(run_id)
+    tally, link = Tally(host.spec.n_ranks), DaskLink(rank, host, run)
+    endpoint = ServerEndpoint(rank, host.spec, link, tally)
+    try:
+        result = program(endpoint, *values, **shared)
+        endpoint.finish()
+        link.wait_for_all()
+    except RunStopped as stop:
+        raise host.errors.get(run, stop) from None  # an update on this worker is the cause
+    return result, tally, host.shards[rank].taken_staleness()
+
+
+def _end(rank: int, *, run_id: str, run: int) -> None:
+    ShardHost.of(run_id).end_run(rank, run)
+
+
+def _undo(rank: int, *, run_id: str, run: int) -> None:
+    ShardHost.of(run_id).undo(rank, run)
+
+
+def _values(rank: int, *, run_id: str) -> NDArray[Any]:
+    return ShardHost.of(run_id).shards[rank].values
+
+
+def _set_values(rank: int, values: NDArray[Any], *, run_id: str) -> None:
+    ShardHost.of(run_id).shards[rank].values = values.copy()

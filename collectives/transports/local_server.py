@@ -1,0 +1,314 @@
+"""A parameter server in one process: a thread a rank, shards behind one lock, calls in some order.
+
+    rank 0  ─pull──compute──────push─▶      schedule   0 1 1 0 …   who made each call
+    rank 1  ──────pull──push──────────▶
+
+A program on one rank sees of the others only what its calls give it. So the order of the calls
+decides every bit, and is written down: the schedule of a run, given to another one, makes it again,
+also where nothing bounds the delay. "In turn" the ranks call one after another, which is an order
+too: that of ranks which are equally fast. "Stalest" is the worst of all orders: nobody's push comes
+in as long as another rank can start or pull, so pulls miss as much as the delay allows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives.server_backend import RunOutcome
+from daskpart.collectives.server_endpoint import ServerEndpoint
+from daskpart.collectives.server_shard import ServerSpec, Shard
+from daskpart.collectives.server_traffic import Tally
+from daskpart.errors import InputError
+
+from .mailbox import RunStopped
+
+Schedule = NDArray[np.int32]
+
+
+class Turns:
+    """Whose call is next; the lock of all shards.
+
+    Parameters
+    ----------
+    n_ranks : int
+    schedule : "in turn", "stalest", int sequence, or None
+        Order of the calls, or the rank of each; when that is at its end the ranks go in turn. None:
+        whoever comes first.
+    deadline : float
+        Seconds that a rank waits at most.
+
+    Attributes
+    ----------
+    history : list of int
+        Rank of each call so far.
+    """
+
+    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, deadline: float) -> None:
+        self.n_ranks, self.deadline = n_ranks, deadline
+        self.history: list[int] = []
+        self.error: Exception | None = None
+        self._free = schedule is None
+        self._stalest = isinstance(schedule, str) and schedule == "stalest"
+        self._given = [] if schedule is None or isinstance(schedule, str) else schedule
+        self._changed = threading.Condition()
+        self._waiting: dict[int, Callable[[], bool]] = {}
+        self._writing: set[int] = set()  # whose calls tell others something
+        self._ended: set[int] = set()
+        self._stopped: str | None = None
+
+    @contextmanager
+    def turn(
+        self, rank: int, allowed: Callable[[], bool] = lambda: True, writes: bool = False
+    ) -> Iterator[None]:
+        """A call of a rank, as soon as it may be made and it is its turn; holds the lock."""
+        limit = monotonic() + self.deadline
+        with self._changed:
+            self._waiting[rank] = allowed
+            if writes:
+                self._writing.add(rank)
+            self._changed.notify_all()
+            while not self._is_turn_of(rank):
+                if not self._changed.wait(limit - monotonic()):
+                    raise TimeoutError(
+                        f"Rank {rank} waited {self.deadline:g} s for other ranks, the deadline of "
+                        "this server. If they compute for so long, raise the deadline."
+                    )
+            del self._waiting[rank]
+            self._writing.discard(rank)
+            self.history.append(rank)
+            yield
+            self._changed.notify_all()
+
+    def leave(self, rank: int) -> None:
+        """The rank makes no further call."""
+        with self._changed:
+            self._ended.add(rank)
+            self._changed.notify_all()
+
+    def stop(self, reason: str) -> None:
+        """No rank may call any more."""
+        with self._changed:
+            self._stopped = self._stopped or reason
+            self._changed.notify_all()
+
+    def _is_turn_of(self, rank: int) -> bool:
+        if self._stopped is not None:
+            raise RunStopped(f"Rank {rank} stopped: {self._stopped}")
+        if self._free:
+            return self._waiting[rank]()
+        try:
+            return self._next() == rank
+        except InputError as error:
+            self.error = self.error or error
+            self.stop("the schedule cannot be followed")
+            raise RunStopped(str(error)) from error
+
+    def _next(self) -> int | None:
+        """The rank whose call is next; None as long as a rank computes that decides it."""
+        if len(self.history) < len(self._given):
+            return self._next_given(len(self.history))
+        last = self.history[-1] if self.history else -1
+        in_turn = [(last + step) % self.n_ranks for step in range(1, self.n_ranks + 1)]
+        left = [rank for rank in in_turn if rank not in self._ended]
+        if self._stalest:
+            if any(rank not in self._waiting for rank in left):
+                return None
+            # of those that tell something one runs ahead of the others, as far as the delay allows
+            left.sort(key=lambda rank: (rank in self._writing, rank != last))
+        for rank in left:
+            if rank not in self._waiting:
+                return None
+            if self._waiting[rank]():
+                return rank
+        return None
+
+    def _next_given(self, place: int) -> int | None:
+        rank = int(self._given[place])
+        if rank in self._ended:
+            raise InputError(f"schedule[{place}] is rank {rank}, whose program has ended")
+        if rank not in self._waiting:
+            return None
+        if not self._waiting[rank]():
+            raise InputError(
+                f"schedule[{place}] is rank {rank}, which must wait for other ranks there: the "
+                "schedule breaks the delay"
+            )
+        return rank
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """Rows that were asked for; `at_once` when they were there at the end of that call."""
+
+    rows: list[Any]
+    at_once: bool = False
+
+    def put(self, place: int, rows: NDArray[Any]) -> None:
+        self.rows[place] = rows
+
+    def is_whole(self) -> bool:
+        return all(rows is not None for rows in self.rows)
+
+
+class LocalLink:
+    """One rank's way to the shards of this process; see `server_endpoint.Link`."""
+
+    def __init__(self, rank: int, shards: list[Shard], turns: Turns) -> None:
+        self._rank, self._shards, self._turns = rank, shards, turns
+
+    def post_pull(self, pieces: list[tuple[int, Any]], task: int, clock: int) -> _Ticket:
+        """Ask the shards."""
+        ticket = _Ticket([None] * len(pieces))
+        with self._turns.turn(self._rank):
+            for place, (shard, slots) in enumerate(pieces):
+
+                def reply(rows: NDArray[Any], place: int = place) -> None:
+                    ticket.put(place, rows)
+
+                self._shards[shard].pull(self._rank, clock, task, slots, reply)
+            ticket.at_once = ticket.is_whole()
+        return ticket
+
+    def collect(self, ticket: _Ticket) -> list[NDArray[Any]]:
+        """What they answered."""
+        if not ticket.at_once:
+            with self._turns.turn(self._rank, ticket.is_whole):
+                pass
+        return ticket.rows
+
+    def push(self, pieces: list[tuple[int, Any, Any]], clock: int) -> None:
+        """Hand rows over."""
+        with self._turns.turn(self._rank, writes=True):
+            for shard, slots, rows in pieces:
+                self._shards[shard].push(self._rank, clock, slots, rows)
+
+    def advance(self, clock: int) -> None:
+        """Tell all shards."""
+        with self._turns.turn(self._rank, writes=True):
+            for shard in self._shards:
+                shard.advance(self._rank, clock)
+
+    def start(self, task: int) -> None:
+        """Wait for the others."""
+        own = self._shards[self._rank]
+        with self._turns.turn(self._rank, lambda: own.may_start(task)):
+            pass
+
+
+class LocalServer:
+    """All shards in this process; see `server_backend.Backend`.
+
+    Parameters
+    ----------
+    spec : ServerSpec
+    pieces : list of array
+        Rows of each shard.
+    schedule : None, "in turn", "stalest", or int sequence
+    deadline : float
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        pieces: list[NDArray[Any]],
+        schedule: str | Sequence[int] | None,
+        deadline: float,
+    ) -> None:
+        self._shards = [Shard(piece, spec) for piece in pieces]
+        self._spec, self._deadline = spec, deadline
+        self._schedule = schedule
+        self._runs = 0
+        self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
+        self.history: Schedule | None = None
+
+    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> RunOutcome:
+        """A thread a rank."""
+        n_ranks = self._spec.n_ranks
+        self._runs += 1
+        for shard in self._shards:
+            shard.begin(self._runs)
+        turns = Turns(n_ranks, self._schedule, self._deadline)
+        ranks = [_RankThread(r, self._spec, self._shards, turns) for r in range(n_ranks)]
+        try:
+            for rank, thread in enumerate(ranks):
+                thread.begin(program, [column[rank] for column in columns], shared)
+            for thread in ranks:
+                thread.join()
+            _raise_first(turns, ranks)
+        except BaseException:
+            turns.stop("the run was interrupted")
+            for thread in ranks:
+                thread.join()
+            for shard in self._shards:
+                shard.undo(self._runs)
+            raise
+        finally:
+            self.history = np.array(turns.history, np.int32)
+        for shard in self._shards:
+            shard.end(self._runs)
+        staleness = [shard.taken_staleness() for shard in self._shards]
+        return RunOutcome([t.result for t in ranks], [t.tally for t in ranks], staleness)
+
+    def values(self) -> list[NDArray[Any]]:
+        """Rows of each shard."""
+        return [shard.values.copy() for shard in self._shards]
+
+    def set_values(self, pieces: list[NDArray[Any]]) -> None:
+        """Other rows for each shard."""
+        for shard, piece in zip(self._shards, pieces, strict=True):
+            shard.values = piece
+
+    def close(self) -> None:
+        """Nothing is held beside the rows."""
+
+
+class _RankThread:
+    """The program of one rank, on a thread of its own."""
+
+    def __init__(self, rank: int, spec: ServerSpec, shards: list[Shard], turns: Turns) -> None:
+        self.rank, self.tally, self._turns = rank, Tally(spec.n_ranks), turns
+        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.tally)
+        self._thread: threading.Thread | None = None
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def begin(self, program: Callable, values: list[Any], shared: dict) -> None:
+        """Start the thread."""
+        arguments = (program, values, shared)
+        name = f"server rank {self.rank}"
+        self._thread = threading.Thread(target=self._work, args=arguments, name=name, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for its end, if it has begun."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self, program: Callable, values: list[Any], shared: dict) -> None:
+        try:
+            self.result = program(self._endpoint, *values, **shared)
+            self._endpoint.finish()
+            self._turns.leave(self.rank)
+        except Exception as error:
+            self.error = error
+            self._turns.stop(f"rank {self.rank} failed: {type(error).__name__}: {error}")
+
+
+def _raise_first(turns: Turns, ranks: list[_RankThread]) -> None:
+    """Raise the error of the lowest rank that failed by itself, not because of another."""
+    if turns.error is not None:
+        raise turns.error
+    failed = [rank for rank in ranks if rank.error is not None]
+    own = [rank for rank in failed if not isinstance(rank.error, RunStopped)]
+    for rank in own or failed:
+        assert rank.error is not None
+        rank.error.add_note(f"on rank {rank.rank}")
+        raise rank.error

@@ -1,0 +1,333 @@
+"""The parameter server in one process: what pulls see in each mode, replays, traffic, bad input."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from server_programs import (
+    N_ITEMS,
+    assert_never_too_stale,
+    fail_on,
+    log_tasks,
+    move_values,
+    no_sevens,
+    numbered_tasks,
+    push_seven,
+    replay,
+    wait_long,
+)
+
+from daskpart.collectives import ParameterServer, UpdateRule, proximal_step
+from daskpart.errors import InputError
+
+
+def local(n_items=N_ITEMS, **options):
+    return ParameterServer(n_items, transport="local", **{"n_ranks": 3, **options})
+
+
+# what pulls see
+
+
+@given(
+    n_ranks=st.integers(1, 6),
+    width=st.sampled_from([None, 1, 3]),
+    schedule=st.sampled_from([None, "in turn"]),
+    seed=st.integers(0, 9),
+)
+@settings(deadline=None, max_examples=25)
+def test_synchronous_gives_the_bits_of_a_serial_replay(n_ranks, width, schedule, seed):
+    random = np.random.default_rng(seed)
+    initial = random.standard_normal((N_ITEMS, *(() if width is None else (width,))))
+    placement = random.integers(0, n_ranks, N_ITEMS)
+    expected, values = replay(n_ranks, initial)
+    with local(
+        n_ranks=n_ranks, row_length=width, placement=placement, initial=initial, schedule=schedule
+    ) as server:
+        seen = server.run(move_values, range(n_ranks), width=width)
+        assert seen == expected
+        assert server.values().tobytes() == values.tobytes()
+        assert server.mode == "synchronous"
+        assert server.report.max_staleness == 0
+
+
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_staleness_never_exceeds_the_delay(delay):
+    with local(n_ranks=4, dtype=int, delay=delay) as server:
+        seen = server.run(log_tasks, slow=2, seconds=0.004)
+        worst = assert_never_too_stale(seen, delay)
+        assert worst <= server.report.max_staleness <= delay
+        # the fast ranks do run ahead as far as they may
+        assert server.report.max_staleness == delay
+        assert (server.values()[:4] == 6).all()
+
+
+def test_without_bound_nobody_waits():
+    with local(n_ranks=2, dtype=int, delay=math.inf) as server:
+        seen = server.run(log_tasks, slow=1, seconds=0.03)
+        assert server.mode == "asynchronous"
+        assert_never_too_stale(seen, math.inf)
+        ahead = [task - counts[1] for task, counts in seen[0]]
+        assert max(ahead) >= 4
+        assert server.report.counts["clocks"].sum() == 2  # the ends of the programs alone
+
+
+def test_a_rank_waits_for_the_slowest():
+    gate, passed = threading.Event(), []
+
+    def program(endpoint):
+        if endpoint.rank == 1:
+            gate.wait(10)
+        for _ in range(4):
+            endpoint.advance()
+            if endpoint.rank == 0:
+                passed.append(endpoint.task)
+
+    with local(n_ranks=2, delay=2) as server:
+        run = threading.Thread(target=server.run, args=(program,))
+        run.start()
+        limit = time.monotonic() + 5
+        while len(passed) < 2 and time.monotonic() < limit:
+            time.sleep(0.005)
+        time.sleep(0.1)
+        assert passed == [1, 2]  # task 3 needs rank 1 to be done with task 0
+        gate.set()
+        run.join(10)
+        assert passed == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3, 4])
+def test_tasks_numbered_through_run_one_after_another_without_delay(n_ranks):
+    with local(1, n_ranks=n_ranks, dtype=int) as server:
+        seen = server.run(numbered_tasks, n_tasks=11)
+        assert {t: s for of_rank in seen for t, s in of_rank.items()} == {t: t for t in range(11)}
+
+
+@pytest.mark.parametrize("delay", [1, 2, 5])
+def test_tasks_numbered_through_miss_the_last_ones_at_most(delay):
+    with local(1, n_ranks=4, dtype=int, delay=delay, schedule="stalest") as server:
+        seen = server.run(numbered_tasks, n_tasks=20)
+        missed = {t: t - s for of_rank in seen for t, s in of_rank.items()}
+        assert 1 <= max(missed.values()) <= delay
+        assert 1 <= server.report.max_staleness <= delay
+
+
+def test_a_pull_fetches_ahead():
+    def program(endpoint):
+        ahead = endpoint.post_pull([0, 1], task=1)
+        endpoint.push([endpoint.rank], [5])
+        early = endpoint.pull([0, 1])
+        with pytest.raises(InputError, match=r"waits for all pushes before task 1.*advance first"):
+            endpoint.collect(ahead)
+        endpoint.advance()
+        found = endpoint.collect(ahead)
+        with pytest.raises(InputError, match="collected already"):
+            endpoint.collect(ahead)
+        return early.tolist(), found.tolist()
+
+    with local(2, n_ranks=2, dtype=int) as server:
+        assert server.run(program) == [([0, 0], [5, 5])] * 2
+
+
+# schedules
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+def test_stalest_is_as_stale_as_the_delay_allows(delay):
+    with local(n_ranks=3, dtype=int, delay=delay, schedule="stalest") as server:
+        seen = server.run(log_tasks)
+        assert assert_never_too_stale(seen, delay) == server.report.max_staleness == delay
+
+
+@given(delay=st.sampled_from([1, 2, math.inf]), n_ranks=st.integers(1, 5))
+@settings(deadline=None, max_examples=15)
+def test_a_schedule_makes_a_run_again(delay, n_ranks):
+    with local(n_ranks=n_ranks, delay=delay) as server:
+        seen = server.run(move_values, range(n_ranks))
+        values, schedule = server.values(), server.schedule
+    with local(n_ranks=n_ranks, delay=delay, schedule=schedule) as again:
+        assert again.run(move_values, range(n_ranks)) == seen
+        assert again.values().tobytes() == values.tobytes()
+        assert (again.schedule == schedule).all()
+
+
+def test_in_turn_is_always_the_same_order():
+    runs = []
+    for _ in range(3):
+        with local(n_ranks=4, delay=2, schedule="in turn") as server:
+            server.run(move_values, range(4))
+            runs.append((server.schedule.tolist(), server.values().tolist()))
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0][0][:5] == [0, 1, 2, 3, 0]
+
+
+def test_a_schedule_that_breaks_the_delay_is_refused():
+    # rank 0: pull, push, end of task 0, start of 1: that must wait for rank 1
+    with (
+        local(n_ranks=2, schedule=[0, 0, 0, 0]) as server,
+        pytest.raises(InputError, match=r"schedule\[3\] is rank 0.*breaks the delay"),
+    ):
+        server.run(log_tasks)
+    with (
+        local(n_ranks=2, delay=math.inf, schedule=[0] * 9) as server,
+        pytest.raises(InputError, match=r"schedule\[1\] is rank 0, whose program has ended"),
+    ):
+        server.run(log_tasks, n_tasks=0)
+    with pytest.raises(InputError, match=r"schedule\[1\] is 7: ranks are 0 to 2"):
+        local(schedule=[0, 7])
+
+
+# rules
+
+
+def test_rules():
+    def push_twice(endpoint, ids, rows):
+        for _ in range(2):
+            endpoint.push(ids, rows)
+
+    def after(update, rows, dtype, initial=1):
+        with local(3, n_ranks=1, update=update, dtype=dtype, initial=initial) as server:
+            server.run(push_twice, [[0, 2]], rows=rows)
+            return server.values().tolist()
+
+    assert after("add", [1, 2], int) == [3, 1, 5]
+    assert after("assign", [7, 8], int) == [7, 1, 8]
+    assert after("or", [4, 1], np.uint64) == [5, 1, 1]
+    assert after("or", [True, False], bool, initial=0) == [True, False, False]
+    assert after(np.maximum, [0.5, 3], float) == [1.0, 1.0, 3.0]
+    mean = UpdateRule.from_function(lambda current, pushed: (current + pushed) / 2)
+    assert after(mean, [3, 1], float) == [2.5, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("update", ["add", "assign", "or"])
+@pytest.mark.parametrize("width", [None, 2])
+def test_ids_that_come_twice_in_a_push(update, width):
+    ids, rows = np.array([1, 0, 1, 1]), np.array([1, 2, 4, 8])
+    expected = {"add": [2, 13, 0], "assign": [2, 8, 0], "or": [2, 13, 0]}[update]
+    if width:
+        rows, expected = np.stack([rows, rows], 1), np.stack([expected, expected], 1)
+    with local(3, n_ranks=2, update=update, dtype=np.int32, row_length=width) as server:
+        server.run(lambda endpoint: endpoint.push(ids, rows) if endpoint.rank else None)
+        np.testing.assert_array_equal(server.values(), expected)
+
+
+def test_a_proximal_step_is_one_step_a_task_in_synchronous_mode():
+    def descend(endpoint, gradient):
+        endpoint.push([0, 1, 2], gradient)
+
+    gradients = [np.array([1.0, -4.0, 0.1]), np.array([2.0, -4.0, 0.1])]
+    start = np.array([1.0, 0.0, 0.2])
+    with local(
+        3, n_ranks=2, update=proximal_step(0.5, l1=0.4), initial=start, schedule="in turn"
+    ) as server:
+        server.run(descend, gradients)
+        moved = start - 0.5 * (gradients[0] + gradients[1])
+        expected = np.sign(moved) * np.maximum(np.abs(moved) - 0.2, 0)
+        np.testing.assert_allclose(server.values(), expected, rtol=1e-15)
+        assert server.values()[2] == 0
+
+
+# traffic
+
+
+def test_traffic_is_counted_by_rank_and_shard():
+    placement = np.array([0, 0, 1, 1, 2, 2])
+
+    def program(endpoint):
+        endpoint.pull([0, 2, 3, 2])
+        endpoint.push([4], [[1, 2]])
+        endpoint.advance()
+        endpoint.pull([])
+
+    with local(6, row_length=2, dtype=np.float32, placement=placement) as server:
+        server.run(program)
+        report = server.report
+        assert report.counts["pulls"].tolist() == [[1, 1, 0]] * 3
+        assert report.counts["rows_pulled"].tolist() == [[1, 3, 0]] * 3
+        assert report.counts["pushes"].tolist() == [[0, 0, 1]] * 3
+        assert report.bytes.tolist() == [[12, 36, 12]] * 3  # 4 an id and 8 a row
+        assert report.counts["clocks"].tolist() == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
+        found = report.to_dict()
+        assert found["rows, local"] == 1 + 3 + 1
+        assert found["rows, remote"] == 15 - 5
+        assert found["messages, remote"] == 15 - 2 - 2 - 1
+        assert found["remote rows of the busiest shard"] == 6
+        assert "rows, remote" in repr(report) and "rows, remote" in report._repr_html_()
+        server.run(program)
+        assert server.report.rows.sum() == 30 and server.report.runs == 2
+        server.reset_report()
+        assert server.report.rows.sum() == 0
+
+
+def test_every_id_where_it_is_placed():
+    random = np.random.default_rng(0)
+    for placement in ("hashed", random.integers(0, 5, 400)):
+        with local(400, n_ranks=5, placement=placement, initial=np.arange(400.0)) as server:
+            assert server.placement.max() < 5
+            server.run(lambda endpoint: endpoint.pull(np.flatnonzero(server.placement == 3)))
+            assert (server.report.rows.sum(axis=0)[[0, 1, 2, 4]] == 0).all()
+            assert (server.values() == np.arange(400)).all()
+    with local(100_000, n_ranks=7) as server:
+        shares = np.bincount(server.placement, minlength=7) / 100_000
+        assert np.abs(shares - 1 / 7).max() < 0.005
+
+
+# life
+
+
+def test_values_are_kept_over_runs_and_in_files(tmp_path):
+    with local(5, row_length=2, initial=np.arange(10).reshape(5, 2), dtype=np.float32) as server:
+        server.run(lambda endpoint: endpoint.push([endpoint.rank], [[1, 1]]))
+        server.run(lambda endpoint: endpoint.push([endpoint.rank], [[1, 1]]))
+        values = server.values()
+        assert values.tolist() == [[2, 3], [4, 5], [6, 7], [6, 7], [8, 9]]
+        server.save(tmp_path / "rows.npz")
+        server.set_values(0)
+        assert (server.values() == 0).all()
+    loaded = ParameterServer.load(tmp_path / "rows.npz", transport="local", n_ranks=3)
+    assert loaded.values().tobytes() == values.tobytes() and loaded.values().dtype == np.float32
+    assert (loaded.placement == server.placement).all()
+    other = ParameterServer.load(
+        tmp_path / "rows.npz", transport="local", n_ranks=2, placement="hashed"
+    )
+    assert (other.values() == values).all() and other.n_ranks == 2
+    assert "5 rows of 2 × float32 on 2 shards" in repr(other)
+    server.close()
+    with pytest.raises(InputError, match="closed"):
+        server.values()
+
+
+@pytest.mark.parametrize("delay", [0, 1, math.inf])
+@pytest.mark.parametrize("schedule", [None, "in turn"])
+def test_a_failing_rank_leaves_the_rows_as_they_were(delay, schedule):
+    with local(dtype=int, initial=3, delay=delay, schedule=schedule) as server:
+        with pytest.raises(ArithmeticError, match="went to infinity") as caught:
+            server.run(fail_on, culprit=1)
+        assert "on rank 1" in caught.value.__notes__
+        assert (server.values() == 3).all()
+        server.run(log_tasks)
+        assert (server.values()[:3] == 9).all()
+    assert not [t for t in threading.enumerate() if t.name.startswith("server rank")]
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_failing_rule(delay):
+    with local(dtype=int, update=no_sevens, delay=delay) as server:
+        with pytest.raises(ArithmeticError, match="seven"):
+            server.run(push_seven, pusher=2)
+        assert (server.values() == 0).all()
+
+
+def test_a_deadline_ends_every_wait():
+    begin = time.monotonic()
+    with (
+        local(n_ranks=2, deadline=0.1) as server,
+        pytest.raises(TimeoutError, match=r"Rank 0 waited 0.1 s"),
+    ):
+        server.run(wait_long, seconds=0.5)
+    assert time.monotonic() - begin < 5

@@ -1,0 +1,105 @@
+"""What a parameter server refuses: a clear error that names the value, where it was given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from server_programs import N_ITEMS, move_values
+
+from daskpart.collectives import ParameterServer, proximal_step
+from daskpart.errors import InputError
+
+
+def local(n_items=N_ITEMS, **options):
+    return ParameterServer(n_items, transport="local", **{"n_ranks": 3, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_ranks": None}, "n_ranks is None"),
+        ({"n_ranks": 0}, "n_ranks is 0"),
+        ({"n_items": 0}, "n_items is 0"),
+        ({"n_items": math.nan}, "n_items is nan"),
+        ({"row_length": 0}, "row_length is 0"),
+        ({"delay": -1}, "delay is -1"),
+        ({"delay": math.nan}, "delay is nan"),
+        ({"delay": 1.5}, "delay is 1.5"),
+        ({"delay": "soon"}, "delay is 'soon'"),
+        ({"dtype": object}, "dtype is object"),
+        ({"dtype": "nonsense"}, "dtype is 'nonsense'"),
+        ({"update": "multiply"}, "update is 'multiply'"),
+        ({"update": "or"}, "'or' does not work on rows of dtype float64"),
+        ({"update": "add", "dtype": bool}, "'add' does not work on rows of dtype bool"),
+        ({"placement": "near"}, "placement is 'near'"),
+        ({"placement": np.zeros(9, int)}, r"placement of shape \(9,\).*23 ids"),
+        ({"placement": np.full(23, 5)}, "id 0 on shard 5: shards are 0 to 2"),
+        ({"placement": np.full(23, 0.5)}, "float64"),
+        ({"initial": np.zeros(9)}, r"initial of shape \(9,\)"),
+        ({"initial": math.nan}, "1 NaN"),
+        ({"initial": np.full(23, -1), "dtype": np.uint8}, "initial hold -1, but uint8 holds 0 to"),
+        ({"initial": np.zeros(23), "dtype": int}, "initial of dtype float64 don't fit"),
+        ({"deadline": math.nan}, "deadline is nan"),
+        ({"transport": "pigeon"}, "transport='pigeon'"),
+        ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),
+        ({"schedule": 7}, "schedule is 7"),
+    ],
+)
+def test_bad_options(options, message):
+    chosen = {"n_items": N_ITEMS, "n_ranks": 3, "transport": "local", **options}
+    with pytest.raises(InputError, match=message):
+        ParameterServer(**chosen)
+
+
+def test_a_partition_for_another_number_of_shards():
+    class Parts:
+        n_parts, assignment = 4, np.arange(23, dtype=np.int32) % 4
+
+    with pytest.raises(InputError, match="4 parts, the server has 3 shards"):
+        local(placement=Parts())
+    with local(placement=Parts(), n_ranks=None) as server:
+        assert server.n_ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e: e.pull([0, 23]), "id 23 is out of range: ids are 0 to 22"),
+        (lambda e: e.pull([-1, 3]), "id -1 is out of range"),
+        (lambda e: e.pull([0.5]), "dtype float64"),
+        (lambda e: e.pull([[1]]), r"shape \(1, 1\)"),
+        (lambda e: e.push([1], [1.0]), r"rows of shape \(1,\).*give shape \(1, 2\)"),
+        (lambda e: e.push([1], [[1j, 2]]), "complex128 don't fit"),
+        (
+            lambda e: e.push([1, 4], [[1, 2], [np.nan, np.nan]]),
+            "1 of 2 pushed rows hold NaN, the first for id 4",
+        ),
+        (lambda e: e.push([1, 4, 1], np.ones((3, 2))), "id 1 was pushed more than once"),
+        (lambda e: e.advance(to=0), r"advance\(to=0\) at task 0"),
+        (lambda e: e.post_pull([1], task=-1), "task is -1"),
+    ],
+)
+def test_bad_calls(call, message):
+    with (
+        local(row_length=2, update=np.maximum) as server,
+        pytest.raises(InputError, match=message) as caught,
+    ):
+        server.run(call)
+    assert caught.value.__notes__ == ["on rank 0"]
+
+
+def test_bad_values_of_a_run():
+    with local() as server:
+        with pytest.raises(InputError, match="per-rank values 0 are 2: give one for each of the 3"):
+            server.run(move_values, [1, 2])
+        with pytest.raises(InputError, match="step_size is -1"):
+            proximal_step(-1, 0)
+        with pytest.raises(InputError, match="l1 is nan"):
+            proximal_step(1, math.nan)
+    with (
+        local(n_ranks=1, update=lambda current, pushed: current[:1]) as server,
+        pytest.raises(InputError, match="gave rows of shape"),
+    ):
+        server.run(lambda endpoint: endpoint.push([1, 2], [1.0, 2.0]))

@@ -1,0 +1,258 @@
+"""The parameter server on worker processes: the same bits, what pulls see, and what goes wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from server_programs import (
+    N_ITEMS,
+    assert_never_too_stale,
+    fail_on,
+    log_tasks,
+    move_values,
+    no_sevens,
+    numbered_tasks,
+    push_seven,
+    replay,
+    wait_long,
+)
+from spmd_steps import BOUND, assert_nothing_left
+
+from daskpart.collectives import ParameterServer
+from daskpart.errors import InputError, WorkerLostError
+
+pytestmark = pytest.mark.cluster
+
+
+def server_on(client, n_items=N_ITEMS, **options):
+    return ParameterServer(n_items, client=client, **{"transport": "dask", "n_ranks": 4, **options})
+
+
+def assert_usable(client):
+    with server_on(client, dtype=int) as server:
+        assert_never_too_stale(server.run(log_tasks, n_tasks=2), 0)
+    assert_nothing_left(client)
+
+
+@pytest.mark.parametrize(("n_ranks", "width"), [(1, None), (3, 2), (4, None), (8, 1)])
+def test_the_same_bits_as_a_serial_replay(threaded_client, n_ranks, width):
+    random = np.random.default_rng(n_ranks)
+    initial = random.standard_normal((N_ITEMS, *(() if width is None else (width,))))
+    placement = random.integers(0, n_ranks, N_ITEMS)
+    options = {"n_ranks": n_ranks, "row_length": width, "placement": placement, "initial": initial}
+    expected, values = replay(n_ranks, initial)
+    with server_on(threaded_client, **options) as server:
+        assert server.run(move_values, range(n_ranks), width=width) == expected
+        assert server.values().tobytes() == values.tobytes()
+        expected, values = replay(n_ranks, values)
+        assert server.run(move_values, range(n_ranks), width=width) == expected
+        assert server.values().tobytes() == values.tobytes()
+        server.set_values(initial)
+        assert server.values().tobytes() == initial.tobytes()
+        counted = server.report.counts
+    with ParameterServer(N_ITEMS, transport="local", **options) as local:
+        for _ in range(2):
+            local.run(move_values, range(n_ranks), width=width)
+        for name, counts in local.report.counts.items():
+            assert (counts == counted[name]).all(), name
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_staleness_never_exceeds_the_delay(threaded_client, delay):
+    with server_on(threaded_client, dtype=int, delay=delay) as server:
+        seen = server.run(log_tasks, slow=2, seconds=0.01)
+        assert_never_too_stale(seen, delay)
+        assert server.report.max_staleness == delay
+        assert (server.values()[:4] == 6).all()
+
+
+def test_without_bound_nobody_waits(threaded_client):
+    with server_on(threaded_client, dtype=int, delay=math.inf, n_ranks=2) as server:
+        seen = server.run(log_tasks, slow=1, seconds=0.1)
+        assert max(task - counts[1] for task, counts in seen[0]) >= 4
+
+
+def test_tasks_numbered_through(threaded_client):
+    with server_on(threaded_client, 1, dtype=int) as server:
+        seen = server.run(numbered_tasks, n_tasks=7)
+        assert {t: s for of_rank in seen for t, s in of_rank.items()} == {t: t for t in range(7)}
+
+
+def roundtrip(endpoint, *, n_rows):
+    ids = np.arange(endpoint.rank, n_rows, endpoint.n_ranks)
+    rows = np.outer(ids, np.ones(50))
+    endpoint.push(ids, rows)
+    rows[:] = -1  # what was pushed is the server's
+    endpoint.advance()
+    return endpoint.pull(np.arange(n_rows)).sum()
+
+
+def test_large_messages_come_whole(threaded_client):
+    with server_on(threaded_client, 4000, row_length=50, update="assign") as server:
+        assert server.run(roundtrip, n_rows=4000) == [50 * sum(range(4000))] * 4
+        is_local = server.report.is_local
+        assert is_local.tolist() == [[i % 2 == j % 2 for j in range(4)] for i in range(4)]
+        # at 2 workers half of the shards are on a rank's own
+        assert 0.4 < server.report.to_dict()["share of rows that is remote"] < 0.6
+
+
+def test_two_servers_at_once(threaded_client):
+    with (
+        server_on(threaded_client, dtype=int) as one,
+        server_on(threaded_client, dtype=int, n_ranks=3, delay=1) as other,
+    ):
+        found = {}
+
+        def work(server, name):
+            found[name] = [server.run(log_tasks, n_tasks=4) for _ in range(3)]
+
+        threads = [threading.Thread(target=work, args=(s, s.n_ranks)) for s in (one, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(4 * BOUND)
+        assert sorted(found) == [3, 4]
+        assert one.values()[:5].tolist() == [12, 12, 12, 12, 0]
+        assert other.values()[:5].tolist() == [12, 12, 12, 0, 0]
+    assert_nothing_left(threaded_client)
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize("delay", [0, 1, math.inf])
+def test_a_failing_rank_leaves_the_rows_as_they_were(threaded_client, delay):
+    begin = time.monotonic()
+    with server_on(threaded_client, dtype=int, initial=3, delay=delay) as server:
+        for _ in range(2):
+            with pytest.raises(ArithmeticError, match="went to infinity") as caught:
+                server.run(fail_on, culprit=1, seconds=0.05)
+            assert any("on rank 1" in note for note in caught.value.__notes__)
+            assert (server.values() == 3).all()
+        server.run(log_tasks)
+        assert (server.values()[:4] == 9).all()
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(threaded_client)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("pusher", [0, 3])
+def test_a_failing_rule(threaded_client, delay, pusher):
+    begin = time.monotonic()
+    with server_on(threaded_client, dtype=int, update=no_sevens, delay=delay) as server:
+        with pytest.raises(ArithmeticError, match="seven"):
+            server.run(push_seven, pusher=pusher)
+        assert (server.values() == 0).all()
+        assert len(server.run(log_tasks)) == 4
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(threaded_client)
+
+
+def test_bad_input_is_told_on_the_client(threaded_client):
+    with server_on(threaded_client) as server:
+        with pytest.raises(InputError, match="id 23 is out of range"):
+            server.run(pull_too_far)
+        assert len(server.run(log_tasks)) == 4
+    with pytest.raises(InputError, match=r"9 ranks of a server need as many threads.*has 8"):
+        server_on(threaded_client, n_ranks=9)
+    with pytest.raises(InputError, match="needs a synchronous Dask client"):
+        server_on(None)
+
+
+def pull_too_far(endpoint):
+    endpoint.pull([N_ITEMS])
+
+
+def test_a_deadline_ends_every_wait(threaded_client):
+    begin = time.monotonic()
+    with server_on(threaded_client, deadline=0.2) as server:
+        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for shard 0.*too far behind"):
+            server.run(wait_long, seconds=1.0)
+        assert len(server.run(log_tasks)) == 4
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(threaded_client)
+
+
+def test_ctrl_c(threaded_client):
+    begin = time.monotonic()
+    with server_on(threaded_client, delay=1) as server:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            server.run(wait_long, seconds=0.2)
+        timer.join()
+        with pytest.raises(WorkerLostError, match="over: KeyboardInterrupt"):
+            server.values()
+    assert_nothing_left(threaded_client)
+    assert time.monotonic() - begin < BOUND
+    assert_usable(threaded_client)
+
+
+def test_a_client_that_is_killed(threaded_client):
+    script = Path(__file__).with_name("server_client.py")
+    command = [sys.executable, str(script), threaded_client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout.readline() == "running\n"
+        finally:
+            watchdog.cancel()
+            process.kill()
+    assert_nothing_left(threaded_client)
+    assert_usable(threaded_client)
+
+
+def threads_of_shards():
+    return [thread.name for thread in threading.enumerate() if thread.name == "shards"]
+
+
+def test_threads_end_with_their_server(threaded_client):
+    with server_on(threaded_client):
+        assert all(len(names) == 1 for names in threaded_client.run(threads_of_shards).values())
+    limit = time.monotonic() + BOUND
+    while any(threaded_client.run(threads_of_shards).values()):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def own_client():
+    """A cluster to kill workers of."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+def test_a_worker_killed_in_the_middle(own_client):
+    server = server_on(own_client, delay=1)
+    victim = server.report.places[1]
+    pid = own_client.run(os.getpid)[victim]
+    begin = time.monotonic()
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
+        server.run(wait_long, seconds=0.2)
+    assert time.monotonic() - begin < BOUND
+    with pytest.raises(WorkerLostError, match="This run is over"):
+        server.values()
+    server.close()
+    own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
+    assert_nothing_left(own_client)
+    assert_usable(own_client)
