@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.matrix_factorization import MatrixFactorization, plan_report
-    from .partitioners import partition
+    from .partitioners import partition, refine
     from .partitions import Partition
     from .readers import read
     from .shards import shard
@@ -31,6 +31,7 @@ _HOME_OF = {
     "partition": ".partitioners",
     "plan_report": ".models.matrix_factorization",
     "read": ".readers",
+    "refine": ".partitioners",
     "shard": ".shards",
 }
 _MODULES = ("collectives", "datasets", "models", "plots")
@@ -40,6 +41,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "datasets",
     "Hypergraph",
     "partition",
+    "refine",
     "Partition",
     "Connectivity",
     "shard",

@@ -8,6 +8,7 @@ block       contiguous, balanced by weight                          –
 metis       METIS on the graph or on the star expansion             –
 direct      K-way by the engine, then the polish                    any
 recursive   n_parts - 1 bipartitions, then the polish               any
+parsa       each vertex to the lightest part, by new nets; polish   any
 hypercube   bipartitions that decide one bit of the rank each       concurrent volume
 auto        direct for 'connectivity', recursive for the others
 """
@@ -18,6 +19,7 @@ from .engine import Engine, get_engine
 from .face import partition
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, CutNet, Objective, PowerConnectivity
+from .refinement import refine
 
 __all__ = [
     "METHODS",
@@ -30,4 +32,5 @@ __all__ = [
     "Task",
     "get_engine",
     "partition",
+    "refine",
 ]

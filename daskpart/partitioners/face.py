@@ -72,7 +72,8 @@ def partition(
     fixed : int[n_vertices], optional
         The part that a vertex must go to, -1 where it is free. Method recursive only.
     polish : bool
-        Whether direct and recursive end with single-vertex moves that lower the objective.
+        Whether direct, recursive and hypercube end with single-vertex moves that lower what they
+        minimise.
     even : bool
         False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
         empty parts down to a single vertex where that lowers the objective. It takes about 1/ε

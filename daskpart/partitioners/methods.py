@@ -27,6 +27,7 @@ from .metis import is_installed, metis_parts
 from .objectives import Objective
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
+from .refinement.bits import lower_concurrent_volume
 from .simple import block_parts, random_parts
 
 
@@ -137,7 +138,7 @@ def _recursive(task: Task) -> NDArray[np.int32]:
 
 
 def _hypercube(task: Task) -> NDArray[np.int32]:
-    """Parts that are ranks of a hypercube; `info` learns the concurrent volume and the seconds."""
+    """Parts that are ranks of a hypercube, then single-vertex moves; `info` learns the cost."""
     engine = get_engine(task.engine)
     hypergraph, n_parts = task.hypergraph, task.n_parts
     found = hypercube_mapping(
@@ -146,26 +147,41 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
     task.info.update(objective="concurrent-volume", engine=engine.name)
     task.info.update(cost_paid=found.cost_paid, engine_seconds=found.engine_seconds)
     weights = hypergraph.vertex_weights
-    return fill_empty_parts(found.assignment, weights, n_parts, task.fixed)
+    assignment = fill_empty_parts(found.assignment, weights, n_parts, task.fixed)
+    if not task.polish or n_parts == 1:
+        return assignment
+    return lower_concurrent_volume(
+        hypergraph,
+        assignment,
+        n_parts,
+        _bounds(task),
+        random_state=task.random_state,
+        fixed=task.fixed,
+    )
 
 
 def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     """No part empty, then single-vertex moves that lower the objective, where they are asked."""
-    hypergraph, n_parts, epsilon = task.hypergraph, task.n_parts, task.epsilon
+    hypergraph, n_parts = task.hypergraph, task.n_parts
     tolls = task.goal.tolls(n_parts)
     assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
-    most = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
-    least = math.floor((1 - epsilon) * hypergraph.total_weight / n_parts)
     return polish_parts(
         hypergraph,
         assignment,
         tolls,
-        (least, most),
+        _bounds(task),
         random_state=task.random_state,
         fixed=task.fixed,
     )
+
+
+def _bounds(task: Task) -> tuple[int, int]:
+    """The least and the most that a part may weigh while vertices move."""
+    total, n_parts, epsilon = task.hypergraph.total_weight, task.n_parts, task.epsilon
+    least = math.floor((1 - epsilon) * total / n_parts)
+    return least, heaviest_allowed(total, n_parts, epsilon)
 
 
 METHODS = {

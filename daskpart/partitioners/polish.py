@@ -21,12 +21,8 @@ from daskpart._jit import kernel
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+from .rounds import run_rounds
 from .slots import move_gains, move_vertex, slots_of
-
-_TEMPERATURES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
-_ROUNDS_A_TEMPERATURE = 4
-_LONGEST_TABLE = 64
-_WORTH_ANOTHER_ROUND = 0.002
 
 
 @kernel
@@ -153,21 +149,5 @@ def _descend(
         )
 
     start = total()
-    for temperature in _TEMPERATURES if smoothed else ():
-        for _ in range(_ROUNDS_A_TEMPERATURE):
-            if offer_all(_steps(temperature)) <= _WORTH_ANOTHER_ROUND * len(free):
-                break
-    before = total()
-    for _ in range(max_rounds):
-        offer_all(np.empty(0))
-        after = total()
-        if before - after <= _WORTH_ANOTHER_ROUND * after:
-            break
-        before = after
+    run_rounds(offer_all, total, len(free), max_rounds, smoothed=smoothed)
     return polished if total() < start else None
-
-
-def _steps(temperature: float) -> NDArray[np.float64]:
-    """What the c-th pin of a net in a part adds to 1 - exp(-c/τ), for c = 0, 1, …"""
-    counted = 1 - np.exp(-np.arange(_LONGEST_TABLE) / temperature)
-    return np.diff(counted, prepend=0.0)

@@ -1,0 +1,13 @@
+"""K-way refinement: any partition, one metric, moves of single vertices.
+
+face ── goals ─┬─ polish, relief         tables of λ
+               ├─ bits ───┬─ renumber    concurrent volume of a hypercube
+               └─ loads ──┘  routes      rows that ranks send
+"""
+
+from __future__ import annotations
+
+from .face import refine
+from .goals import METRICS
+
+__all__ = ["METRICS", "refine"]

@@ -1,0 +1,202 @@
+"""What `refine` can make small: for each metric how it is measured, and what lowers it.
+
+connectivity, cut-net, power      a table of tolls[λ]         polish
+max-connectivity                  λ_max, then nets at λ_max   polish with tolls that rise at
+λ_max concurrent-volume                 bits of the part numbers    renumber, bits
+routed-volume, busiest-volume     rows in a hypercube         renumber, loads
+max-send-volume, max-volume       rows of a rank              loads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.connectivity import Connectivity
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.engine import Engine
+from daskpart.partitioners.objectives import Objective, objective_named
+from daskpart.partitioners.polish import polish
+from daskpart.partitioners.relief import relieve
+from daskpart.partitions import Partition
+
+from .bits import lower_concurrent_volume
+from .loads import BUSIEST, MAX_BOTH, MAX_SEND, ROUTED, LoadMetric, lower_loads
+from .renumber import renumbered
+
+_NEAR_THE_TOP = 3  # levels below λ_max that pay more than their λ²
+_LARGEST_TOLL = 2.0**36
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where a refinement starts and what it must keep.
+
+    Parameters
+    ----------
+    hypergraph : Hypergraph
+    partition : Partition
+    bounds : (int, int)
+        No part shrinks below the first weight or grows past the second.
+    even : bool
+        False: parts may be emptied down to one vertex.
+    owner_vertices : int64[n_nets] or none
+        The vertex that owns each net; else owners are packed.
+    engine : Engine
+        Maps parts onto ranks.
+    random_state : int
+    fixed : int32[n_vertices] or None
+    max_rounds : int
+    """
+
+    hypergraph: Hypergraph
+    partition: Partition
+    bounds: tuple[int, int]
+    even: bool
+    owner_vertices: NDArray[np.int64]
+    engine: Engine
+    random_state: int
+    fixed: NDArray[np.int32] | None
+    max_rounds: int
+
+    def polished(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
+        """Single-vertex moves that lower Σ cost × tolls[λ]."""
+        assignment = polish(
+            self.hypergraph,
+            partition.assignment,
+            tolls,
+            self.bounds,
+            random_state=self.random_state,
+            fixed=self.fixed,
+            max_rounds=self.max_rounds,
+        )
+        return replace(partition, assignment=assignment)
+
+    def relieved(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
+        """Parts emptied down to one vertex where that is allowed and pays."""
+        if self.even:
+            return partition
+        most = self.bounds[1]
+        assignment = relieve(self.hypergraph, partition.assignment, tolls, most, self.fixed)
+        return replace(partition, assignment=assignment)
+
+    def renumbered(self, measure: Callable[[Partition], float]) -> Partition:
+        """The start under the numbers that measure least; as it is where vertices are fixed."""
+        if self.fixed is not None:
+            return self.partition
+        return renumbered(self.hypergraph, self.partition, measure, self.engine, self.random_state)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric of a partition.
+
+    Parameters
+    ----------
+    measure : callable
+        (job, partition) → the metric, a number.
+    lower : callable
+        Job → a partition; it may be worse than the start, who asks has to compare.
+    """
+
+    measure: Callable[[Job, Partition], float]
+    lower: Callable[[Job], Partition]
+
+
+def table_goal(objective: Objective) -> Goal:
+    """Σ cost × tolls[λ] for the objective's tolls."""
+
+    def measure(job: Job, partition: Partition) -> float:
+        pairs = Connectivity.from_partition(job.hypergraph, partition)
+        return int((pairs.costs * objective.tolls(partition.n_parts)[pairs.connectivity]).sum())
+
+    def lower(job: Job) -> Partition:
+        tolls = objective.tolls(job.partition.n_parts)
+        return job.relieved(job.polished(job.partition, tolls), tolls)
+
+    return Goal(measure, lower)
+
+
+def _highest(hypergraph: Hypergraph, partition: Partition) -> tuple[int, int]:
+    """λ_max, and the nets of that λ."""
+    level = Connectivity.from_partition(hypergraph, partition).connectivity
+    highest = int(level.max(initial=0))
+    return highest, int((level == highest).sum())
+
+
+def _lower_highest(job: Job) -> Partition:
+    """Tolls that rise steeply below λ_max, and again below the new one as long as it falls."""
+    n_parts, best = job.partition.n_parts, job.partition
+    least = _highest(job.hypergraph, best)
+    levels = np.arange(n_parts + 1, dtype=np.float64)
+    while True:
+        above = np.maximum(levels - (least[0] - _NEAR_THE_TOP), 0)
+        steep = levels**2 + n_parts**2 * above**3
+        tolls = (steep * min(1.0, _LARGEST_TOLL / steep[-1])).astype(np.int64)
+        tolls[:2] = 0
+        found = job.relieved(job.polished(best, tolls), tolls)
+        reached = _highest(job.hypergraph, found)
+        if reached >= least:
+            return best
+        best, least = found, reached
+
+
+def _concurrent(job: Job, partition: Partition) -> int:
+    return Connectivity.from_partition(job.hypergraph, partition).concurrent_volume()
+
+
+def _lower_concurrent(job: Job) -> Partition:
+    start = job.renumbered(partial(_concurrent, job))
+    assignment = lower_concurrent_volume(
+        job.hypergraph,
+        start.assignment,
+        start.n_parts,
+        job.bounds,
+        random_state=job.random_state,
+        fixed=job.fixed,
+        max_rounds=job.max_rounds,
+    )
+    return replace(start, assignment=assignment)
+
+
+def _load_goal(metric: LoadMetric) -> Goal:
+    def measure(job: Job, partition: Partition) -> int:
+        return metric.measure(job.hypergraph, partition, job.owner_vertices)
+
+    def lower(job: Job) -> Partition:
+        start = job.renumbered(partial(measure, job)) if metric.hypercube else job.partition
+        return lower_loads(
+            job.hypergraph,
+            start,
+            metric,
+            job.bounds,
+            owner_vertices=job.owner_vertices,
+            random_state=job.random_state,
+            fixed=job.fixed,
+            max_rounds=job.max_rounds,
+        )
+
+    return Goal(measure, lower)
+
+
+GOALS = {
+    "max-connectivity": Goal(
+        lambda job, partition: _highest(job.hypergraph, partition)[0], _lower_highest
+    ),
+    "concurrent-volume": Goal(_concurrent, _lower_concurrent),
+    "routed-volume": _load_goal(ROUTED),
+    "busiest-volume": _load_goal(BUSIEST),
+    "max-send-volume": _load_goal(MAX_SEND),
+    "max-volume": _load_goal(MAX_BOTH),
+}
+TABLES = ("connectivity", "cut-net", "power")
+METRICS = (*TABLES, *GOALS)
+
+
+def goal_named(metric: str, rho: float) -> Goal:
+    """The goal of that name; ρ is that of "power"."""
+    return table_goal(objective_named(metric, rho)) if metric in TABLES else GOALS[metric]
