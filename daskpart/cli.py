@@ -2,6 +2,7 @@
 
     daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
     daskpart partition DATA --parts 8 --out DIR
+    daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
 
 Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, after
@@ -233,6 +234,122 @@ def convert_command(data: str, target: Path, model: str, format: str | None) -> 
     from ._cli.convert import run
 
     run(data, target, model, format)
+
+
+_ROUTINGS = ("point-to-point", "aware", "naive", "all")
+_DENSE = ("hypercube", "rabenseifner", "ring", "star", "all")
+_picture = click.Path(dir_okay=False, path_type=Path)
+_cost_options = _options(
+    _number("--alpha", 2e-6, "Seconds a message.", click.FloatRange(min=0)),
+    _number("--beta", 1e-10, "Seconds a byte.", click.FloatRange(min=0)),
+    click.option("--json", is_flag=True, help="Print JSON instead of a table."),
+    click.option("--plot", type=_picture, metavar="PATH", help="Draw the seconds into this file."),
+)
+_cut_options = _options(
+    click.option("--partition", type=_picture, metavar="FILE",
+                 help="Parts from 'daskpart partition', instead of cutting now."),
+    _choice("--method", _METHODS, "auto", "How to cut."),
+    _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
+    _number("--epsilon", 0.03, "Share of the mean by which a part may be too heavy.",
+            click.FloatRange(min=0)),
+    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
+    _input,
+)  # fmt: skip
+
+
+def _many(name: str, words: str, default: tuple[int, ...] = ()) -> Any:
+    return click.option(name, type=_COUNT, multiple=True, default=default, metavar="N",
+                        show_default=bool(default), help=words)  # fmt: skip
+
+
+@cli.group("simulate", cls=_Commands, short_help="What messages would cost, on any ranks.")
+def simulate_group() -> None:
+    """Count messages and bytes, and price them by α + β·bytes a message; nothing is sent.
+
+    \b
+    daskpart simulate expand python-source --parts 8 --parts 64
+    daskpart simulate allreduce --ranks 64 --ranks 4096 --bytes 80000
+    daskpart simulate sparse-allreduce --ranks 512 --dimension 1e7 --nonzeros 1e5
+    """
+
+
+def _plan_command(kind: str, words: str) -> None:
+    @simulate_group.command(
+        kind,
+        short_help=words,
+        help=f"{words} DATA is as for "
+        "'daskpart partition'; its rows are cut, its columns are shared.",
+    )
+    @click.argument("data")
+    @_many("--parts", "Parts, one a rank; may be repeated.  [default: 8]")
+    @_choice("--routing", _ROUTINGS, "all", "Straight, or embedded in a hypercube.")
+    @_number("--row-bytes", 128.0, "Bytes of a row.", _POSITIVE)
+    @_cut_options
+    @_cost_options
+    def command(**options: Any) -> None:
+        from ._cli import simulate
+
+        cost = simulate.settings_of(simulate.CostSettings, options)
+        cut = simulate.settings_of(simulate.CutSettings, options)
+        simulate.run_plan(kind, **options, cut=cut, cost=cost)
+
+
+_plan_command("expand", "Send each shared row from its owner to all that share it.")
+_plan_command("reduce", "Send each shared row from all that share it to its owner.")
+
+
+@simulate_group.command("allreduce", short_help="Combine an array of all ranks, on all ranks.")
+@_many("--ranks", "Ranks; may be repeated.", (8, 64, 512, 4096))
+@_number("--bytes", 8, "Bytes of the array.", click.IntRange(min=0))
+@_choice("--algorithm", _DENSE, "all", "How.")
+@_cost_options
+def simulate_allreduce_command(**options: Any) -> None:
+    """Combine an array of so many bytes that every rank has, so that every rank has the result."""
+    from ._cli import simulate
+
+    cost = simulate.settings_of(simulate.CostSettings, options)
+    n_bytes = options.pop("bytes")
+    simulate.run_allreduce(**options, n_bytes=n_bytes, cost=cost)
+
+
+@simulate_group.command("sparse-allreduce", short_help="Combine a sparse vector of all ranks.")
+@click.argument("data", required=False)
+@_many("--ranks", "Ranks (parts of DATA); may be repeated.", (8, 64))
+@_number("--dimension", 1e6, "Length of the vectors.", _POSITIVE)
+@_number("--nonzeros", 1e4, "Entries of a rank.", _POSITIVE)
+@click.option("--algorithm", default="all", show_default=True, help="One of the table, or all.")
+@_choice(
+    "--how",
+    ("auto", "counted", "expected"),
+    "auto",
+    "Merge real indices, or use the closed form; auto counts up to 512 ranks.",
+)
+@_choice("--spread", ("even", "power-law"), "even", "Where entries lie.")
+@_choice("--dtype", ("float32", "float64"), "float32", "Type of the values.")
+@_cut_options
+@_cost_options
+def simulate_sparse_command(**options: Any) -> None:
+    """Combine a sparse vector of every rank, so that every rank has the result.
+
+    Entries are made up, or with DATA the columns that the rows of each part touch: the pattern of
+    a gradient.
+    """
+    from ._cli import simulate
+
+    cost = simulate.settings_of(simulate.CostSettings, options)
+    cut = simulate.settings_of(simulate.CutSettings, options)
+    simulate.run_sparse_allreduce(**options, cut=cut, cost=cost)
+
+
+@simulate_group.command("plan", short_help="A plan in a file.")
+@click.argument("path", type=click.Path(path_type=Path))
+@_number("--row-bytes", 128.0, "Bytes of a row.", _POSITIVE)
+@_cost_options
+def simulate_plan_command(path: Path, row_bytes: float, **options: Any) -> None:
+    """Count the plan at PATH, which Plan.save wrote; --plot draws who sends how much to whom."""
+    from ._cli import simulate
+
+    simulate.run_file(path, row_bytes, simulate.settings_of(simulate.CostSettings, options))
 
 
 def main(arguments: list[str] | None = None) -> None:

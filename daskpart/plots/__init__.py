@@ -22,7 +22,7 @@ from __future__ import annotations
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, part_weights, traffic
 from .reordered import spy, spy_form
-from .runs import predicted_against_measured, timeline
+from .runs import predicted_against_measured, simulated, timeline
 
 __all__ = [
     "BorderedForm",
@@ -31,6 +31,7 @@ __all__ = [
     "convergence",
     "part_weights",
     "predicted_against_measured",
+    "simulated",
     "spy",
     "spy_form",
     "timeline",

@@ -1,7 +1,8 @@
-"""Pictures of runs: when each rank did what, and how long a model said that it would take."""
+"""Pictures of runs, real and simulated: who did what when, how long it took, what was predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,4 +111,62 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     ax.set_ylabel("predicted (seconds)")
     quiet_frame(ax, "both")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
+
+
+def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
+    """Simulated seconds: a line an algorithm over the ranks, or bars for one number of ranks.
+
+    Parameters
+    ----------
+    lines : sequence
+        With ``ranks``, ``algorithm`` and ``seconds``, as the command ``daskpart simulate`` has
+        them.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If there are no lines.
+    """
+    if not lines:
+        raise InputError("nothing was simulated: there is nothing to draw")
+    names = list(dict.fromkeys(line.algorithm for line in lines))
+    if len({line.ranks for line in lines}) == 1:
+        return _bars(names, [line.seconds for line in lines], axes_or_new(ax, (6.6, 3.6)))
+    ax = axes_or_new(ax, (7.6, 4.2))
+    for place, name in enumerate(names):
+        own = sorted((line.ranks, line.seconds) for line in lines if line.algorithm == name)
+        dash = "-" if place < len(RANK_COLOURS) else "--"
+        ax.plot(
+            *zip(*own, strict=True), _MARKERS[place % len(_MARKERS)] + dash, markersize=5,
+            linewidth=1.3, color=RANK_COLOURS[place % len(RANK_COLOURS)], label=name,
+        )  # fmt: skip
+    ax.set_xscale("log", base=2)
+    if all(line.seconds > 0 for line in lines):
+        ax.set_yscale("log")
+    ranks = sorted({line.ranks for line in lines})
+    ax.set_xticks(ranks, [str(number) for number in ranks])
+    ax.minorticks_off()
+    ax.set_xlabel("ranks")
+    ax.set_ylabel("seconds by the α–β model")
+    quiet_frame(ax, "both")
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
+
+
+def _bars(names: Sequence[str], seconds: Sequence[float], ax: Axes) -> Axes:
+    ax.barh(names, seconds, color=RANK_COLOURS[0], height=0.7)
+    for place, value in enumerate(seconds):
+        ax.annotate(
+            f" {value:.3g} s", (value, place), va="center", fontsize=8, annotation_clip=False
+        )
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.18 * max(*seconds, 1e-12))
+    ax.set_xlabel("seconds by the α–β model")
+    quiet_frame(ax, "x")
     return ax

@@ -249,3 +249,19 @@ def test_predicted_against_measured(ax):
     assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "measured (seconds)")
     with pytest.raises(InputError, match="nothing was compared"):
         plots.predicted_against_measured([])
+
+
+def test_simulated_is_lines_over_ranks_or_bars(ax):
+    lines = [
+        SimpleNamespace(ranks=ranks, algorithm=name, seconds=1e-6 * ranks * cost)
+        for ranks in (4, 64)
+        for name, cost in (("ring", 3), ("hypercube", 1))
+    ]
+    plots.simulated(lines, ax=ax)
+    assert [line.get_label() for line in ax.lines] == ["ring", "hypercube"]
+    assert ax.lines[0].get_xdata().tolist() == [4, 64]
+    other = figure_module.Figure().subplots()
+    plots.simulated(lines[:2], ax=other)
+    assert [bar.get_width() for bar in other.patches] == [1.2e-5, 4e-6]
+    with pytest.raises(InputError, match="nothing was simulated"):
+        plots.simulated([])

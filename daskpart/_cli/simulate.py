@@ -1,0 +1,323 @@
+"""`daskpart simulate`: what messages would cost on any number of ranks, counted in this process.
+
+    expand, reduce      a matrix ─► cut ─► plan ─► point to point, through a hypercube
+    allreduce           so many bytes on so many ranks, by each algorithm
+    sparse-allreduce    N, k, or a matrix whose parts give the entries; counted or expected
+    plan                a plan in a file
+
+Each gives lines of one table: messages, bytes and α–β seconds of one way to do it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import daskpart
+from daskpart import plots
+from daskpart.collectives import (
+    Plan,
+    Simulation,
+    embed,
+    expand_plan,
+    expected_allreduces,
+    random_vectors,
+    simulate,
+    simulate_allreduce,
+    simulate_sparse_allreduce,
+)
+from daskpart.collectives.cost_model import Problem
+from daskpart.collectives.simulator import DENSE_ALGORITHMS
+from daskpart.collectives.sparse_simulator import best_choices
+from daskpart.collectives.sparse_steps import ALGORITHMS
+from daskpart.connectivity import Connectivity
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+
+from .progress import tracked
+from .ratings import load
+from .terminal import COMPILING, explained_if_slow, say
+
+ROUTINGS = ("point-to-point", "aware", "naive")
+_MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """What every simulation is told: the α–β model, and where the table goes."""
+
+    alpha: float
+    beta: float
+    json: bool
+    plot: Path | None
+
+
+@dataclass(frozen=True)
+class CutSettings:
+    """How a matrix is cut, where there is one."""
+
+    partition: Path | None
+    method: str
+    objective: str
+    epsilon: float
+    seed: int
+    format: str | None
+
+
+class Line(NamedTuple):
+    """One way on one number of ranks; bytes and seconds."""
+
+    ranks: int
+    algorithm: str
+    rounds: int
+    messages: float  # of the busiest rank, as bytes
+    bytes: float
+    total_bytes: float
+    seconds: float
+    seconds_without_lock_step: float | None  # None: an expected figure, all ranks alike
+
+
+Job = tuple[int, str, Callable[[], Line]]
+
+
+def run_plan(
+    kind: str, data: str, parts: Sequence[int], routing: str, row_bytes: float,
+    cut: CutSettings, cost: CostSettings,
+) -> None:  # fmt: skip
+    """`simulate expand` and `simulate reduce`."""
+    connectivities = list(_connectivities(data, parts, cut, cost))
+    ways = ROUTINGS if routing == "all" else (routing,)
+
+    def line(connectivity: Connectivity, way: str) -> Line:
+        plan = expand_plan(connectivity)
+        plan = plan if kind == "expand" else plan.reversed()
+        if way != "point-to-point":
+            plan = embed(plan, aware=way == "aware")
+        return _line(way, simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta))
+
+    jobs: list[Job] = [
+        (connectivity.n_parts, way, partial(line, connectivity, way))
+        for connectivity in connectivities
+        for way in ways
+    ]
+    _tell(f"{kind} of {data}, {row_bytes:g} bytes a row", jobs, cost)
+
+
+def run_allreduce(ranks: Sequence[int], n_bytes: int, algorithm: str, cost: CostSettings) -> None:
+    """`simulate allreduce`."""
+    names = tuple(DENSE_ALGORITHMS) if algorithm == "all" else (algorithm,)
+
+    def line(n_ranks: int, name: str) -> Line:
+        found = simulate_allreduce(n_ranks, n_bytes, name, alpha=cost.alpha, beta=cost.beta)
+        return _line(name, found)
+
+    jobs: list[Job] = [(n, name, partial(line, n, name)) for n in ranks for name in names]
+    _tell(f"allreduce of {n_bytes:,} bytes", jobs, cost)
+
+
+def run_sparse_allreduce(
+    data: str | None, ranks: Sequence[int], dimension: float, nonzeros: float, algorithm: str,
+    how: str, spread: str, dtype: str, cut: CutSettings, cost: CostSettings,
+) -> None:  # fmt: skip
+    """`simulate sparse-allreduce`."""
+    if algorithm not in ("all", *ALGORITHMS):
+        raise InputError(f"--algorithm {algorithm}; allowed are all, {', '.join(ALGORITHMS)}")
+    names = ALGORITHMS if algorithm == "all" else (algorithm,)
+    if data is not None:
+        if how == "expected":
+            raise InputError("--how expected is for entries spread evenly; data is counted")
+        jobs = [
+            job
+            for connectivity in _connectivities(data, ranks, cut, cost)
+            for job in _counted(_items_of(connectivity), connectivity.n_items, names, dtype, cost)
+        ]
+        _tell(f"sparse allreduce of the columns that the parts of {data} touch", jobs, cost)
+        return
+    size, entries = _whole("--dimension", dimension), _whole("--nonzeros", nonzeros)
+    jobs = []
+    for n_ranks in ranks:
+        if _is_counted(how, spread, n_ranks, entries):
+            vectors = random_vectors(n_ranks, size, entries, spread=spread, random_state=cut.seed)
+            jobs += _counted(vectors, size, names, dtype, cost)
+        else:
+            jobs += _expected(n_ranks, size, entries, names, dtype, cost)
+    _tell(f"sparse allreduce of {entries:,} of {size:,} {dtype} a rank", jobs, cost)
+
+
+def run_file(path: Path, row_bytes: float, cost: CostSettings) -> None:
+    """`simulate plan`."""
+    plan = Plan.load(path)
+    found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
+    say(json.dumps(found.to_dict()) if cost.json else repr(found))
+    if cost.plot is not None:
+        _draw(partial(plots.traffic, plan), cost)
+
+
+# -- jobs ---
+
+
+def _connectivities(
+    data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
+) -> Iterator[Connectivity]:
+    """The columns shared by the parts of a matrix, cut into each number of parts."""
+    matrix = load(data, cut.format, ("row", "column"))
+    hypergraph = Hypergraph.column_net(matrix)
+    if cut.partition is not None:
+        given = Partition.load(cut.partition)
+        if parts and set(parts) != {given.n_parts}:
+            raise InputError(
+                f"{cut.partition} has {given.n_parts} parts: leave the number of ranks away"
+            )
+        given.check_fits(matrix.shape[0], f"the rows of {data}")
+        partitions = [given]
+    else:
+        with explained_if_slow(COMPILING):
+            partitions = [
+                daskpart.partition(
+                    matrix, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
+                    random_state=cut.seed,
+                )
+                for n_parts in tracked(parts or (8,), "cutting", not cost.json)
+            ]  # fmt: skip
+    for partition in partitions:
+        connectivity = Connectivity.from_partition(hypergraph, partition)
+        yield connectivity.with_random_owners(cut.seed)
+
+
+def _items_of(connectivity: Connectivity) -> list[np.ndarray]:
+    items = np.repeat(np.arange(connectivity.n_items), np.diff(connectivity.pointer))
+    return [items[connectivity.parts == part] for part in range(connectivity.n_parts)]
+
+
+def _is_counted(how: str, spread: str, n_ranks: int, entries: int) -> bool:
+    few = n_ranks <= _MOST_COUNTED_RANKS and n_ranks * entries <= _MOST_COUNTED_ENTRIES
+    if spread != "even" and (how == "expected" or (not few and how == "auto")):
+        raise InputError(
+            "only entries spread evenly have expected figures: --how counted with --spread "
+            f"{spread}, and fewer ranks or nonzeros if memory ends"
+        )
+    return how == "counted" or (how == "auto" and few)
+
+
+def _counted(
+    vectors: list[np.ndarray], size: int, names: Sequence[str], dtype: str, cost: CostSettings
+) -> list[Job]:
+    entries = sum(map(len, vectors)) / len(vectors)
+    choices = best_choices(Problem(len(vectors), size, entries, dtype), cost.alpha, cost.beta)
+
+    def line(name: str) -> Line:
+        options = {"group": choices[name].group, "degrees": choices[name].degrees}
+        found = simulate_sparse_allreduce(
+            vectors, size, name, dtype=dtype, alpha=cost.alpha, beta=cost.beta,
+            **options,  # type: ignore[arg-type]
+        )  # fmt: skip
+        return _line(name, found)
+
+    return [(len(vectors), name, partial(line, name)) for name in names]
+
+
+def _expected(
+    n_ranks: int, size: int, entries: int, names: Sequence[str], dtype: str, cost: CostSettings
+) -> list[Job]:
+    found = expected_allreduces(
+        n_ranks, size, entries, dtype=dtype, alpha=cost.alpha, beta=cost.beta
+    )
+    lines = {
+        entry.algorithm: Line(
+            n_ranks, entry.algorithm, entry.n_rounds, entry.messages, entry.nbytes,
+            entry.nbytes * n_ranks, entry.seconds, None,
+        )
+        for entry in found
+    }  # fmt: skip
+    return [(n_ranks, name, partial(lines.__getitem__, name)) for name in names]
+
+
+def _line(name: str, found: Simulation) -> Line:
+    return Line(
+        found.n_ranks, name, found.n_rounds,
+        np.maximum(found.messages_sent, found.messages_received).max().item(),
+        np.maximum(found.bytes_sent, found.bytes_received).max().item(),
+        float(found.bytes_sent.sum()), found.seconds, found.seconds_without_lock_step,
+    )  # fmt: skip
+
+
+def _whole(option: str, value: float) -> int:
+    if value != int(value):
+        raise InputError(f"{option} {value:g}: it must be a whole number, such as 1e6")
+    return int(value)
+
+
+# -- what is told ---
+
+
+def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
+    lines = [job() for _, _, job in tracked(jobs, "counting", not cost.json)]
+    if cost.json:
+        costs = {"alpha": cost.alpha, "beta": cost.beta}
+        say(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
+    else:
+        say(f"{title}; α {cost.alpha:g} s a message, β {cost.beta:g} s a byte")
+        for row in table(lines):
+            say(row)
+        if any(line.seconds_without_lock_step is None for line in lines):
+            say("expected figures, by the closed form for entries spread evenly; --how counted")
+    if cost.plot is not None:
+        _draw(partial(plots.simulated, lines), cost)
+
+
+def table(lines: Sequence[Line]) -> list[str]:
+    """The lines as text, the fastest of each number of ranks marked."""
+    heads = [
+        "ranks",
+        "algorithm",
+        "rounds",
+        "messages",
+        "kB",
+        "MB in all",
+        "ms",
+        "ms, no lock-step",
+    ]
+    rows = [heads]
+    for line in lines:
+        best = min(other.seconds for other in lines if other.ranks == line.ranks)
+        free = line.seconds_without_lock_step
+        rows.append([
+            f"{line.ranks}", line.algorithm + (" *" if line.seconds == best else ""),
+            f"{line.rounds}", f"{line.messages:,.0f}", f"{line.bytes / 1e3:,.1f}",
+            f"{line.total_bytes / 1e6:,.1f}", f"{1e3 * line.seconds:,.3f}",
+            "–" if free is None else f"{1e3 * free:,.3f}",
+        ])  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    text = [
+        "  ".join(
+            cell.ljust(width) if place == 1 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return [*text, "messages and kB of the busiest rank; * least time"]
+
+
+def _draw(drawing: Callable[..., Any], cost: CostSettings) -> None:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as missing:
+        raise ImportError("--plot needs matplotlib: pip install 'daskpart[plot]'") from missing
+    figure = Figure(figsize=(7.6, 4.2), layout="constrained")
+    drawing(ax=figure.subplots())
+    assert cost.plot is not None
+    figure.savefig(cost.plot, dpi=144)
+    if not cost.json:
+        say(f"  {cost.plot}  picture")
+
+
+def settings_of(kind: type, options: dict[str, Any]) -> Any:
+    """Take out of a command's options those of a settings class."""
+    return kind(**{entry.name: options.pop(entry.name) for entry in fields(kind)})

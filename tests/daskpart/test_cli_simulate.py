@@ -1,0 +1,185 @@
+"""`daskpart simulate`: what it prints is what the library counts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart._cli import progress
+from daskpart.collectives import (
+    expand_plan,
+    simulate,
+    simulate_allreduce,
+    simulate_sparse_allreduce,
+)
+from daskpart.collectives.sparse_steps import ALGORITHMS
+from daskpart.connectivity import Connectivity
+from daskpart.containers import as_coo
+from daskpart.hypergraph import Hypergraph
+
+
+@pytest.fixture
+def simulated(run_cli, capsys):
+    """Run a simulation; gives the lines of its JSON."""
+
+    def run(*arguments):
+        assert run_cli("simulate", *arguments, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_help_shows_what_there_is(run_cli, capsys):
+    assert run_cli("simulate", "--help") == 0
+    out = capsys.readouterr().out
+    for command in ("expand", "reduce", "allreduce", "sparse-allreduce", "plan"):
+        assert f"\n  {command}" in out
+    assert "daskpart simulate allreduce --ranks 64 --ranks 4096" in out
+    assert run_cli("simulate", "sparse-allreduce", "--help") == 0
+    assert "--spread" in capsys.readouterr().out
+
+
+def test_allreduce_up_to_4096_ranks(simulated, run_cli, capsys):
+    lines = simulated("allreduce", "--ranks", 8, "--ranks", 4096, "--bytes", 80_000,
+                      "--algorithm", "hypercube")["lines"]  # fmt: skip
+    assert [(line["ranks"], line["messages"]) for line in lines] == [(8, 3), (4096, 12)]
+    for line in lines:
+        found = simulate_allreduce(line["ranks"], 80_000)
+        assert line["seconds"] == found.seconds
+        assert line["total_bytes"] == found.bytes_sent.sum()
+    assert run_cli("simulate", "allreduce", "--ranks", 16, "--bytes", 1_000_000) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("allreduce of 1,000,000 bytes; α 2e-06 s a message")
+    assert next(line for line in out.splitlines()[2:-1] if "*" in line).split()[1] == "rabenseifner"
+
+
+@pytest.mark.parametrize("kind", ["expand", "reduce"])
+def test_plans_of_a_matrix(kind, rating_file, simulated, tmp_path):
+    matrix = daskpart.read(rating_file)
+    partition = daskpart.partition(matrix, 4, method="block")
+    partition.save(tmp_path / "partition.npz")
+    arguments = (kind, rating_file, "--partition", tmp_path / "partition.npz", "--row-bytes", 64)
+    lines = simulated(*arguments, "--seed", 3)["lines"]
+    hypergraph = Hypergraph.column_net(matrix)
+    connectivity = Connectivity.from_partition(hypergraph, partition).with_random_owners(3)
+    plan = expand_plan(connectivity)
+    found = simulate(plan if kind == "expand" else plan.reversed(), row_bytes=64)
+    assert [line["algorithm"] for line in lines] == ["point-to-point", "aware", "naive"]
+    assert lines[0]["total_bytes"] == 64 * connectivity.connectivity_minus_one()
+    assert lines[0]["seconds"] == found.seconds
+    assert [line["rounds"] for line in lines] == [1, 2, 2]
+    assert lines[0]["total_bytes"] <= lines[1]["total_bytes"] <= lines[2]["total_bytes"]
+
+
+def test_several_numbers_of_parts_and_a_picture(rating_file, run_cli, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "seconds.png"
+    code = run_cli("simulate", "expand", rating_file, "--parts", 2, "--parts", 4,
+                   "--method", "random", "--plot", picture)  # fmt: skip
+    assert code == 0
+    out = capsys.readouterr().out
+    assert f"{picture}  picture" in out
+    assert out.count("point-to-point") == 2
+    assert picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_sparse_allreduce_counted_and_expected(simulated):
+    common = ("sparse-allreduce", "--ranks", 8, "--dimension", "1e5", "--nonzeros", "1e3")
+    counted = simulated(*common, "--how", "counted")["lines"]
+    expected = simulated(*common, "--how", "expected")["lines"]
+    assert [line["algorithm"] for line in counted] == list(ALGORITHMS)
+    for one, other in zip(counted, expected, strict=True):
+        assert one["messages"] == other["messages"]
+        assert one["bytes"] == pytest.approx(other["bytes"], rel=0.06)
+        assert other["seconds_without_lock_step"] is None
+    narrow = simulated(*common, "--spread", "power-law", "--algorithm", "butterfly")["lines"]
+    assert len(narrow) == 1
+    even = next(line for line in counted if line["algorithm"] == "butterfly")
+    assert narrow[0]["total_bytes"] < even["total_bytes"]  # entries coincide
+
+
+def test_sparse_allreduce_of_a_matrix(rating_file, simulated):
+    matrix = daskpart.read(rating_file)
+    lines = simulated("sparse-allreduce", rating_file, "--ranks", 4, "--method", "random",
+                      "--algorithm", "ssar-recursive-doubling")["lines"]  # fmt: skip
+    partition = daskpart.partition(matrix, 4, method="random", random_state=0)
+    coo = as_coo(matrix)
+    parts = partition.assignment[coo.rows]
+    touched = [np.unique(coo.columns[parts == part]) for part in range(4)]
+    found = simulate_sparse_allreduce(touched, coo.shape[1], "ssar-recursive-doubling")
+    assert lines[0]["messages"] == 2
+    assert lines[0]["total_bytes"] == found.bytes_sent.sum() > 0
+
+
+def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
+    pytest.importorskip("matplotlib")
+    counts = daskpart.datasets.power_law_ratings(60, 40, 600, random_state=0)
+    hypergraph = Hypergraph.column_net(counts)
+    partition = daskpart.partition(counts, 3, method="random")
+    connectivity = Connectivity.from_partition(hypergraph, partition).with_random_owners(0)
+    plan = expand_plan(connectivity)
+    plan.save(tmp_path / "plan.npz")
+    picture = tmp_path / "traffic.png"
+    assert run_cli("simulate", "plan", tmp_path / "plan.npz", "--plot", picture) == 0
+    assert capsys.readouterr().out.startswith("Simulation of plan.npz: 3 ranks, 1 round(s)")
+    assert picture.exists()
+    summary = simulated("plan", tmp_path / "plan.npz", "--row-bytes", 8)
+    assert summary["bytes_sent"]["total"] == 8 * plan.total_rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("expand", "absent.mtx"), "absent.mtx: no such file"),
+        (("allreduce", "--ranks", 0), "not in the range x>=1"),
+        (("allreduce", "--algorithm", "tree"), "'tree' is not one of"),
+        (("sparse-allreduce", "--algorithm", "tree"), "--algorithm tree; allowed are all, ssar"),
+        (("sparse-allreduce", "--nonzeros", "1e9"), "entries do not fit"),
+        (("sparse-allreduce", "--dimension", "10.5"), "--dimension 10.5: it must be a whole"),
+        (
+            ("sparse-allreduce", "--ranks", 4096, "--nonzeros", "1e5", "--spread", "power-law"),
+            "only entries spread evenly have expected figures",
+        ),
+        (("sparse-allreduce", "python-source", "--how", "expected"), "data is counted"),
+    ],
+)
+def test_what_cannot_be_simulated(arguments, words, run_cli, capsys):
+    assert run_cli("simulate", *arguments) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, capsys):
+    daskpart.partition(daskpart.read(rating_file), 4, method="block").save(tmp_path / "p.npz")
+    code = run_cli(
+        "simulate", "expand", rating_file, "--partition", tmp_path / "p.npz", "--parts", 8
+    )
+    assert code == 2
+    assert "has 4 parts: leave the number of ranks away" in capsys.readouterr().err
+
+
+class Terminal:
+    """Stands for standard error at a terminal."""
+
+    def __init__(self):
+        self.written = []
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.written.append(text)
+
+    def flush(self):
+        """Nothing is kept back."""
+
+
+def test_a_bar_appears_when_it_takes_long(monkeypatch):
+    for patience, wanted, appears in ((0.0, True, True), (60.0, True, False), (0.0, False, False)):
+        terminal = Terminal()
+        monkeypatch.setattr(progress.sys, "stderr", terminal)
+        monkeypatch.setattr(progress, "_PATIENCE", patience)
+        assert list(progress.tracked(range(5), "counting", wanted)) == list(range(5))
+        assert any("counting" in text for text in terminal.written) == appears
