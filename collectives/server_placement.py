@@ -63,6 +63,10 @@ class Directory:
         # numpy sorts short integers by radix, in linear time
         return self.owner.astype(np.uint16) if self.n_shards <= 65_536 else self.owner
 
+    def prepare(self) -> None:
+        """Work the slots out now, before ranks on several threads share them."""
+        _ = self.slot
+
     def ids_of(self, shard: int) -> NDArray[np.int64]:
         """Ids that a shard holds, rising."""
         return self._by_owner[shard]

@@ -222,6 +222,7 @@ class LocalServer:
         schedule: str | Sequence[int] | None,
         deadline: float,
     ) -> None:
+        spec.directory.prepare()
         self._shards = [Shard(piece, spec) for piece in pieces]
         self._spec, self._deadline = spec, deadline
         self._schedule = schedule

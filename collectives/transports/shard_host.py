@@ -44,6 +44,7 @@ class ShardHost:
     """
 
     def __init__(self, session: Session, spec: ServerSpec) -> None:
+        spec.directory.prepare()
         self.session, self.spec = session, spec
         self.shards: dict[int, Shard] = {}
         self.errors: dict[int, Exception] = {}  # of a run
