@@ -6,7 +6,7 @@
                           └─ piece of part 1 ───┴── shard 1
 
 Each split reads one chunk; each piece goes where its shard is made. What the client sees before
-that is a summary of each chunk: which (part, column) pairs it holds, and how often.
+that is the connectivity: which (part, column) pairs there are, and how often (`_chunk_pairs`).
 Tasks: chunks × (1 + parts) + parts.
 """
 
@@ -18,12 +18,10 @@ import numpy as np
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from numpy.typing import NDArray
 
+from ._chunk_pairs import chunk_matrix
 from ._rank_tasks import List, PinnedTask, Task, TaskRef
 from ._shard import Numbering, Shard, make_shard
-from ._triples import require_sparse_chunks, sparse_triples
-from .connectivity import Connectivity
-from .containers import from_triples, stable_order
-from .errors import InputError
+from .containers import stable_order
 
 if TYPE_CHECKING:
     from .partitions import Partition
@@ -80,47 +78,6 @@ def places_in_parts(partition: Partition) -> NDArray[np.int32]:
     return place
 
 
-def check_chunks(array: Any) -> None:
-    """Refuse a Dask array whose chunks are dense or of unknown size (InputError)."""
-    require_sparse_chunks(array)
-    if any(np.isnan(size) for sizes in array.chunks for size in sizes):
-        raise InputError(
-            f"a Dask array with chunks of unknown size ({array.chunks}) was given; sizes must be "
-            "known. Call array.compute_chunk_sizes() first"
-        )
-
-
-def connect_chunks(
-    array: Any, places: dict[tuple[int, int], ChunkPlace], n_items: int, n_parts: int
-) -> Connectivity:
-    """Which part touches which column, from a small summary of each chunk. **Computes** those."""
-    import dask
-
-    blocks = array.to_delayed()
-    summarise = dask.delayed(summarise_chunk, pure=True)
-    summaries = dask.compute(
-        *[summarise(blocks[number], place, n_items) for number, place in places.items()]
-    )
-    parts, items, counts = (np.concatenate(column) for column in zip(*summaries, strict=True))
-    if not len(counts):
-        raise InputError(
-            f"no ratings: no chunk of the {array.shape[0]} x {array.shape[1]} Dask array stores a "
-            "value; give at least one stored value (a stored zero counts)"
-        )
-    return Connectivity.from_pairs(items, parts, n_items, n_parts, counts)
-
-
-def summarise_chunk(
-    block: Any, where: ChunkPlace, n_items: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-    """Count the nonzeros of each (part, column) pair in a chunk: (parts, columns, counts)."""
-    vertices, columns, _ = _chunk_triples(block, where)
-    key = where.assignment[vertices].astype(np.int64) * n_items + columns
-    pairs, counts = np.unique(key, return_counts=True)
-    parts, items = np.divmod(pairs, max(n_items, 1))
-    return parts, items, counts.astype(np.int64)
-
-
 def split_chunk(block: Any, where: ChunkPlace, n_parts: int) -> list[Piece]:
     """Cut a chunk into one piece a part: (row within the part, global column, value)."""
     vertices, columns, values = _chunk_triples(block, where)
@@ -149,12 +106,7 @@ def split_by_part(
 
 def _chunk_triples(block: Any, where: ChunkPlace) -> Piece:
     """Vertices within the chunk, global columns and values."""
-    try:
-        matrix = from_triples(*sparse_triples(block), may_be_empty=True)
-    except InputError as error:
-        raise InputError(
-            f"{error} (counted from the chunk's corner at row {where.top}, column {where.left})"
-        ) from error
+    matrix = chunk_matrix(block, where.top, where.left)
     if where.transposed:
         return matrix.columns, matrix.rows + np.int32(where.top), matrix.values
     return matrix.rows, matrix.columns + np.int32(where.left), matrix.values

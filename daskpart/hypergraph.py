@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -138,6 +138,32 @@ class Hypergraph:
             vertex_weights=np.bincount(rows, minlength=shape[0]).astype(np.int64),
             net_costs=np.ones(len(higher), np.int64),
         )
+
+    @classmethod
+    def from_dask(cls, array: Any, axis: Literal["rows", "columns"] = "rows") -> Hypergraph:
+        """`column_net` (or `row_net`) of a Dask array, from the pattern alone. **Computes** chunks.
+
+        Each chunk is turned into nets on the worker that holds it; values stay there. To this
+        process come 4 bytes a nonzero and 8 a row and column of each chunk; at its peak it holds
+        that and the hypergraph, where `column_net` first gathers nonzeros with their values.
+
+        Parameters
+        ----------
+        array : dask.array.Array of sparse chunks, or an xarray.DataArray over one
+            Two-dimensional, with chunks of known size.
+        axis : "rows" or "columns"
+            What becomes the vertices.
+
+        Raises
+        ------
+        InputError
+            Chunks are dense or of unknown size; an entry is not finite.
+        """
+        from ._chunk_pairs import column_net, dask_inside
+
+        if axis not in ("rows", "columns"):
+            raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
+        return column_net(dask_inside(array), axis)
 
     @property
     def n_nets(self) -> int:

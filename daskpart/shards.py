@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
+from ._chunk_pairs import check_chunks, connect
 from ._shard import Shard, make_shard, number_columns
 from ._shard_collection import Shards
 from ._shard_graph import (
-    check_chunks,
     chunk_places,
-    connect_chunks,
     places_in_parts,
     shard_graph,
     split_by_part,
@@ -143,7 +142,12 @@ def _shard_chunks(
     _check_partition(partition, array.shape, axis)
     n_columns = array.shape[1] if axis == "rows" else array.shape[0]
     places = chunk_places(array.chunks, partition, axis)
-    found = connect_chunks(array, places, n_columns, partition.n_parts)
+    found = connect(array, partition, axis)
+    if not len(found.counts):
+        raise InputError(
+            f"no ratings: no chunk of the {array.shape[0]} x {array.shape[1]} Dask array stores a "
+            "value; give at least one stored value (a stored zero counts)"
+        )
     connectivity = _with_owners(found, owners, random_state)
     numbering = number_columns(connectivity)
     dtype = as_values(np.empty(0, array.dtype)).dtype
