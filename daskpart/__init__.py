@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import datasets
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
+    from .models.cp_decomposition import CPDecomposition, cp_plan_report
     from .models.matrix_factorization import MatrixFactorization, plan_report
     from .partitioners import partition, refine
     from .partitions import Partition
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "CPDecomposition": ".models.cp_decomposition",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
     "MatrixFactorization": ".models.matrix_factorization",
     "Partition": ".partitions",
     "partition": ".partitioners",
+    "cp_plan_report": ".models.cp_decomposition",
     "plan_report": ".models.matrix_factorization",
     "read": ".readers",
     "refine": ".partitioners",
@@ -47,6 +50,8 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "shard",
     "plan_report",
     "MatrixFactorization",
+    "cp_plan_report",
+    "CPDecomposition",
 ]
 
 _sparse_fixes.apply()

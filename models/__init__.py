@@ -11,31 +11,47 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .callbacks import Checkpoint, EarlyStopping, TrainingProgress
     from .checkpoints import CheckpointWriter
+    from .convergence import FitTolerance
+    from .cp_decomposition import CPDecomposition, cp_plan_report
+    from .cp_reports import CPCommunicationReport, CPPlanReport
+    from .cp_state import CPState
     from .matrix_factorization import MatrixFactorization, plan_report
     from .reports import CommunicationReport, PlanReport
     from .snapshot import Factors
 
 _HOME_OF = {
+    "CPCommunicationReport": ".cp_reports",
+    "CPDecomposition": ".cp_decomposition",
+    "CPPlanReport": ".cp_reports",
+    "CPState": ".cp_state",
     "Checkpoint": ".callbacks",
     "CheckpointWriter": ".checkpoints",
     "CommunicationReport": ".reports",
     "EarlyStopping": ".callbacks",
     "Factors": ".snapshot",
+    "FitTolerance": ".convergence",
     "MatrixFactorization": ".matrix_factorization",
     "PlanReport": ".reports",
     "TrainingProgress": ".callbacks",
+    "cp_plan_report": ".cp_decomposition",
     "plan_report": ".matrix_factorization",
 }
 
 __all__ = [
+    "CPCommunicationReport",
+    "CPDecomposition",
+    "CPPlanReport",
+    "CPState",
     "Checkpoint",
     "CheckpointWriter",
     "CommunicationReport",
     "EarlyStopping",
     "Factors",
+    "FitTolerance",
     "MatrixFactorization",
     "PlanReport",
     "TrainingProgress",
+    "cp_plan_report",
     "plan_report",
 ]
 

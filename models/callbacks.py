@@ -286,6 +286,7 @@ class Epochs:
         self.stopped_by: str | None = None
         self._estimator, self._first, self._last = estimator, first_epoch, max_epochs
         self._X, self._own = X, own
+        self._state_name = getattr(estimator, "_state_name", "factors_")
         n_epochs = max(0, max_epochs - first_epoch)
         self._root = estimator._init_callback_context(max_subtasks=n_epochs)
 
@@ -304,7 +305,7 @@ class Epochs:
             estimator=self._estimator,
             X=self._X,
             metadata={"history": row, "snapshot": snapshot},
-            reconstruction_attributes=lambda: {"factors_": snapshot()},
+            reconstruction_attributes=lambda: {self._state_name: snapshot()},
         ):
             self.stopped_by = "callback"
         for callback in self._own:

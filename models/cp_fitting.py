@@ -79,7 +79,7 @@ class Attempt:
         settings: TrainingSettings,
         start: CPState,
     ) -> None:
-        self.comm, self._settings, self.epoch = comm, settings, start.epoch
+        self.comm, self._settings = comm, settings
         self._numberings = plan.numberings()
         self._shape = start.shape
         self.tensors = comm.map(
@@ -102,12 +102,19 @@ class Attempt:
                 "the values are too large: the sum of their squares overflows. Divide the tensor "
                 "by its largest value."
             )
+        self.begin_from(start)
+
+    def begin_from(self, start: CPState) -> None:
+        """Hand out the factors of a state, and add up their Grams."""
+        comm, self.epoch = self.comm, start.epoch
+        dtype = self._settings.dtype
+        cut = [
+            _cut(factor, numbering, dtype)
+            for factor, numbering in zip(start.factors, self._numberings, strict=True)
+        ]
         self.factors = Factors(
-            [
-                comm.values(_cut(start.factors[mode], self._numberings[mode], settings.dtype))
-                for mode in modes
-            ],
-            [comm.values([np.zeros((0, 0))] * comm.n_ranks) for _ in modes],
+            [comm.values(rows) for rows in cut],
+            [comm.values([np.zeros((0, 0))] * comm.n_ranks) for _ in cut],
             comm.values([start.weights] * comm.n_ranks),
         )
         self._modes.first_grams(comm, self.tensors, self.factors)
@@ -197,6 +204,8 @@ class CPTrainer(ResilientTrainer):
         As for `ResilientTrainer`.
     start : CPState
         Where to begin.
+    chosen : str
+        Under this name the settings of every state say which method was chosen.
 
     Attributes
     ----------
@@ -213,11 +222,22 @@ class CPTrainer(ResilientTrainer):
         settings: TrainingSettings,
         connect: Callable[[bool], Communicator],
         start: CPState,
+        chosen: str = "chosen_method",
     ) -> None:
         super().__init__(connect)
-        self.kept = start
         self.plan = plans[0] if len(plans) == 1 else None
         self._plans, self._pieces_of, self._settings = plans, pieces_of, settings
+        self._chosen = chosen
+        self._keep_start(start)
+
+    def begin_again(self, start: CPState) -> None:
+        """Forget what was done and begin from another state, on the same communicator."""
+        self._keep_start(start)
+        if self._attempt is not None:
+            self._attempt.begin_from(start)
+
+    def _keep_start(self, start: CPState) -> None:
+        self.kept = start
         self._history = list(start.history)
         self._weights = start.weights
         self._traffic: Traffic | None = None
@@ -313,8 +333,10 @@ class CPTrainer(ResilientTrainer):
         begin = perf_counter()
         factors = attempt.gathered()
         self._keeping, self._unkept = perf_counter() - begin, 0.0
+        assert self.plan is not None
         self.kept = replace(
             self.kept,
+            settings={**self.kept.settings, self._chosen: self.plan.method},
             weights=self._weights,
             factors=factors,
             epoch=attempt.epoch,

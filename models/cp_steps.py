@@ -54,6 +54,7 @@ def solve_rows(
     *,
     nonnegative: bool = False,
     ridge: float = 0.0,
+    n_sweeps: int = _SWEEPS,
 ) -> None:
     """Put the rows of a factor that fit best, given all other factors, over `rows`.
 
@@ -71,11 +72,13 @@ def solve_rows(
         Keep every entry at 0 or above.
     ridge : float
         Added to the diagonal of V.
+    n_sweeps : int
+        Of HALS over the components.
     """
     if ridge:
         system = system + ridge * np.eye(len(system))
     if nonnegative:
-        hals_rows(products, system, weights, _SWEEPS, rows)
+        hals_rows(products, system, weights, n_sweeps, rows)
     else:
         multiply_rows(products, inverse_of(system), rows)
 

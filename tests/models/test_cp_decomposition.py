@@ -1,0 +1,326 @@
+"""The estimator as a user meets it: containers, labels, resume, interruption, bad input."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import sparse
+import xarray as xr
+from dense_cp import dense_cp, whole
+from sklearn.base import clone
+
+import daskpart
+from daskpart.errors import DaskpartWarning, DivergenceError, InputError, ReadError
+from daskpart.models.callbacks import EpochCallback
+from daskpart.models.checkpoints import CheckpointWriter
+from daskpart.models.cp_state import CPState
+
+FAST = {"n_ranks": 3, "n_iter": 4, "tol": 0, "partitioner": "random", "transport": "local"}
+WORDS = np.array([f"word{i}" for i in range(10)])
+
+
+def model(rank=3, **changes):
+    return daskpart.CPDecomposition(rank, **(FAST | changes))
+
+
+@pytest.fixture(scope="module")
+def tensor():
+    return sparse.random((30, 20, 10), nnz=500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(tensor):
+    return model().fit(tensor)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """A sparse tensor of three components that share no index, and its factors."""
+    factors = [np.kron(np.eye(3), np.arange(1.0, n + 1)[:, None]) for n in (4, 3, 2)]
+    return sparse.COO.from_numpy(whole(factors, np.ones(3))), factors
+
+
+def assert_same(one, other):
+    for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.state_.weights, other.state_.weights)
+    kept = ["iteration", "fit", "volume", "messages"]
+    assert one.history_[kept].equals(other.history_[kept])
+
+
+def test_every_container_gives_the_same_factors(tensor, fitted, tmp_path):
+    import dask.array as da
+
+    frostt = tmp_path / "tensor.tns.gz"
+    lines = [f"{i + 1} {j + 1} {k + 1} {v!r}\n" for (i, j, k), v in zip(
+        tensor.coords.T.tolist(), tensor.data.tolist(), strict=True)]  # fmt: skip
+    frostt.write_bytes(gzip.compress("".join(lines).encode()))
+    named = xr.DataArray(tensor, dims=("user", "place", "word"), coords={"word": WORDS})
+    for X in (sparse.GCXS.from_coo(tensor), frostt, named):
+        assert_same(fitted, model().fit(X))
+    # of a Dask array the blocks stay on the workers, and random ranks are drawn otherwise
+    for chunks in ((30, 20, 10), (10, 20, 5)):
+        lazy = da.from_array(tensor, chunks=chunks)
+        for X in (lazy, xr.DataArray(lazy, dims=("user", "place", "word"))):
+            np.testing.assert_allclose(model().fit(X).fit_, fitted.fit_, atol=1e-12)
+    grain = {"partitioner": "fine-grain", "epsilon": 0.3}
+    assert_same(model(**grain).fit(tensor), model(**grain).fit(lazy))
+
+
+def test_a_matrix_has_two_modes(tensor):
+    matrix = tensor.sum(axis=2)
+    result = model().fit(matrix.to_scipy_sparse())
+    singular = np.linalg.svd(matrix.todense(), compute_uv=False)
+    best = 1 - np.sqrt((singular[3:] ** 2).sum() / (singular**2).sum())
+    longer = model(n_iter=100).fit(matrix)
+    assert result.fit_ < longer.fit_ <= best + 1e-12
+    assert longer.fit_ == pytest.approx(best, abs=1e-3)
+
+
+def test_names_and_labels_carry_over(tensor):
+    named = xr.DataArray(tensor, dims=("user", "place", "word"), coords={"word": WORDS})
+    result = model().fit(named)
+    assert [factor.dims for factor in result.factors_] == [
+        (dim, "component") for dim in ("user", "place", "word")
+    ]
+    assert result.factors_[2].sel(word="word3").shape == (3,)
+    dense = whole(result.state_.factors, result.state_.weights)
+    assert result.reconstruct([(4, 5, "word3")]) == pytest.approx(dense[4, 5, 3])
+    with pytest.raises(InputError, match="unknown to the model"):
+        result.reconstruct([(4, 5, "nonsense")])
+    pattern = result.reconstruct(named)
+    assert pattern.dims == named.dims
+    stored = pattern.data.todense()[tuple(tensor.coords)]
+    np.testing.assert_allclose(stored, dense[tuple(tensor.coords)])
+
+
+def test_history_and_reports(tensor, fitted):
+    history = fitted.history_
+    assert history["iteration"].tolist() == [1, 2, 3, 4]
+    assert history["fit"].is_monotonic_increasing
+    assert np.isnan(history["fit_change"].iloc[0])
+    np.testing.assert_allclose(history["fit"].diff().iloc[1:], history["fit_change"].iloc[1:])
+    assert fitted.n_iter_ == 4 and fitted.method_ in ("emb", "p2p")
+    assert fitted.comm_report_.matches and fitted.comm_report_.transport == "local"
+    assert fitted.plan_report_.volume + 0 <= history["volume"].iloc[0]
+    assert fitted.fit_ == pytest.approx(fitted.score(tensor), abs=1e-12)
+    for report in (fitted.plan_report_, fitted.comm_report_):
+        again = type(report).from_dict(report.to_dict())
+        assert repr(again) == repr(report) and "<table" in report._repr_html_()
+        assert {each.name for each in fields(report)} <= set(report.to_dict())
+    per_rank = fitted.plan_report_.per_rank()
+    assert len(per_rank) == 3 * 2 * 3
+    assert per_rank["rows"].sum() == fitted.plan_report_.volume
+
+
+def test_report_with_no_run(tensor):
+    report = daskpart.cp_plan_report(tensor, 64, "emb", "random", rank=8)
+    assert report.messages_max == report.messages_mean == 2 * 3 * 6
+    assert report.concurrent_volume < report.volume
+    direct = daskpart.cp_plan_report(tensor, 64, "p2p", "random", rank=8)
+    assert direct.allreduce_messages == 36 and direct.volume < report.volume
+    assert "64 ranks" in repr(report)
+
+
+def test_an_exact_decomposition_is_found(exact):
+    tensor, _ = exact
+    result = model(n_iter=200, tol=1e-12, n_init=4, random_state=1).fit(tensor)
+    assert result.fit_ > 1 - 1e-6
+    found = whole(result.state_.factors, result.state_.weights)
+    np.testing.assert_allclose(found, tensor.todense(), atol=1e-4)
+
+
+def test_the_best_of_several_starts_is_kept(tensor):
+    fits = [model(n_init=n, n_iter=6).fit(tensor).fit_ for n in (1, 4)]
+    assert fits[1] >= fits[0]
+    assert model(n_init=4, n_iter=6).fit(tensor).fit_ == fits[1]
+
+
+def test_given_factors_and_singular_vectors(tensor):
+    start = [np.random.default_rng(5).random((n, 3)) for n in tensor.shape]
+    result = model(init=start).fit(tensor)
+    _, weights, fits = dense_cp(tensor.todense(), start, 4)
+    assert result.history_["fit"].tolist() == pytest.approx(fits, abs=1e-12)
+    np.testing.assert_allclose(result.weights_, weights)
+    vectors = model(init="nvecs", n_iter=1).fit(tensor)
+    assert vectors.fit_ > model(n_iter=1).fit(tensor).fit_
+
+
+def test_more_components_than_a_mode_is_long(tensor):
+    result = model(12, init="nvecs").fit(tensor)
+    assert result.state_.is_finite() and result.factors_[2].shape == (10, 12)
+
+
+def test_early_stop(tensor):
+    stopped = model(n_iter=500, tol=1e-4).fit(tensor)
+    changes = stopped.history_["fit_change"].abs()
+    assert changes.iloc[-1] < 1e-4 <= changes.iloc[1:-1].min()
+
+
+def test_warm_start_goes_on(tensor):
+    whole_fit = model(n_iter=8).fit(tensor)
+    warm = model(warm_start=True).fit(tensor).fit(tensor)
+    assert_same(whole_fit, warm)
+    with pytest.raises(InputError, match="give a tensor of the same modes"):
+        warm.fit(tensor[:5])
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".zarr"])
+def test_resume_gives_the_bits_of_an_unbroken_fit(tensor, tmp_path, suffix):
+    if suffix == ".zarr":
+        pytest.importorskip("zarr")
+    options = {"checkpoint_path": tmp_path / f"run{suffix}", "method": "auto"}
+    expected = model(n_iter=6).fit(tensor)
+    model(n_iter=3, **options).fit(tensor)
+    resumed = model(n_iter=6, resume=True, **options).fit(tensor)
+    assert_same(expected, resumed)
+    assert resumed.method_ == expected.method_
+    with pytest.raises(InputError, match="belongs to another fit"):
+        model(ridge=0.1, resume=True, **options).fit(tensor)
+    again = model(n_iter=6, resume=True, **options).fit(tensor)  # nothing is left to do
+    np.testing.assert_array_equal(again.weights_, expected.weights_)
+
+
+class InterruptAfter(EpochCallback):
+    """Ctrl-C after so many iterations."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def epoch_done(self, row, snapshot):
+        snapshot()
+        if row["epoch"] == self.epoch:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_ctrl_c_keeps_a_whole_iteration(tensor, fitted):
+    interrupted = model(n_iter=50).set_callbacks(InterruptAfter(4))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(tensor)
+    assert_same(fitted, interrupted)
+
+
+def test_divergence_keeps_the_last_good_state(tensor):
+    wild = model(init=[np.full((n, 3), 1e160) for n in tensor.shape])
+    with pytest.raises(DivergenceError, match="diverged"), np.errstate(all="ignore"):
+        wild.fit(tensor)
+    assert not hasattr(wild, "state_")
+
+
+def test_progress_is_shown(tensor, capsys):
+    from daskpart.models import TrainingProgress
+
+    model(n_iter=2).set_callbacks(TrainingProgress(force=True, delay=0)).fit(tensor)
+    assert "2/2  fit 0.0" in capsys.readouterr().err
+
+
+def test_transform_new_slices(exact):
+    tensor, _ = exact
+    options = {"n_iter": 100, "n_init": 4, "n_ranks": 1, "random_state": 1, "tol": 1e-9}
+    result = model(**options).fit(tensor)
+    new = sparse.COO.from_numpy(2 * tensor.todense()[:, :4])
+    rows = result.transform(new, mode="mode_1")
+    np.testing.assert_allclose(rows, 2 * result.factors_[1][:4], atol=1e-4)
+    positive = model(nonnegative=True, **options).fit(tensor)
+    rows = positive.transform(new, mode=1)
+    np.testing.assert_allclose(rows, 2 * positive.factors_[1][:4], atol=1e-4)
+    with pytest.raises(InputError, match="mode='there' is unknown"):
+        result.transform(new, mode="there")
+
+
+def test_dataset_round_trip(tensor, fitted):
+    dataset = fitted.to_dataset()
+    assert set(dataset) == {"weights", "factor_mode_0", "factor_mode_1", "factor_mode_2"}
+    again = daskpart.CPDecomposition.from_dataset(dataset)
+    assert again.rank == 3 and again.fit_ == fitted.fit_
+    assert again.score(tensor) == fitted.score(tensor)
+    with pytest.raises(InputError, match="needs weights"):
+        daskpart.CPDecomposition.from_dataset(dataset.drop_vars("weights"))
+
+
+def test_save_and_load(fitted, tensor, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = daskpart.CPDecomposition.load(tmp_path / "model")
+    assert_same(fitted, again)
+    assert again.get_params() == fitted.get_params()
+    assert repr(again.comm_report_) == repr(fitted.comm_report_)
+    assert again.n_iter_ == 4
+    with pytest.raises(ReadError, match="holds a CPDecomposition"):
+        daskpart.MatrixFactorization.load(tmp_path / "model")
+
+
+def test_sklearn_contract(fitted, tensor):
+    copy = clone(fitted)
+    assert not hasattr(copy, "state_") and copy.get_params() == fitted.get_params()
+    assert_same(pickle.loads(pickle.dumps(fitted)), fitted)
+    assert copy.set_params(rank=2).fit(tensor).weights_.shape == (2,)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
+    path = tmp_path / "run.npz"
+    model(checkpoint_path=path).fit(tensor)
+    writer = CheckpointWriter(path, state=CPState)
+    writer.path_of(4).write_bytes(b"nonsense")
+    with pytest.warns(DaskpartWarning, match="passed over"):
+        assert writer.latest().epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rank": 0}, "rank=0 must be a whole number of at least 1"),
+        ({"n_iter": 0}, "n_iter=0"),
+        ({"tol": -1}, "tol=-1 must be a finite number"),
+        ({"ridge": np.nan}, "ridge=nan"),
+        ({"method": "mail"}, "method='mail' is unknown"),
+        ({"n_ranks": 0}, "n_ranks=0"),
+        ({"transport": "mail"}, "transport='mail' is unknown"),
+        ({"owners": "mine"}, "owners='mine' is unknown"),
+        ({"partitioner": "mine"}, "partitioner='mine' is unknown"),
+        ({"dtype": "int8"}, "dtype='int8' is unknown"),
+        ({"memory": "none"}, "memory='none' is unknown"),
+        ({"init": "zero"}, "init='zero' is unknown"),
+        ({"init": [np.zeros((30, 2))]}, r"init\[0\] has shape \(30, 2\)"),
+        ({"init": [np.zeros((3, 3))] * 3}, "need"),
+        ({"init": "nvecs", "n_init": 2}, "n_init=2 needs init='random'"),
+        ({"resume": True}, "resume=True needs checkpoint_path"),
+        ({"n_init": 2, "checkpoint_path": "run.npz"}, "n_init=2 begins several times"),
+        ({"alpha_beta": (-1, 0)}, "alpha_beta"),
+    ],
+)
+def test_bad_parameters(tensor, changes, words):
+    with pytest.raises(InputError, match=words):
+        model(**changes).fit(tensor)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (sparse.COO([[0, 1]], [1.0, 2.0], shape=(3,)), "two modes or more"),
+        (sparse.zeros((3, 3)), "stores no value but zeros"),
+        (sparse.COO([[0, 1], [2, 0]], [1.0, np.nan], shape=(3, 3)), "mode_0 1, mode_1 0"),
+        (np.ones((3, 3)), "dense array"),
+    ],
+)
+def test_bad_tensors(X, words):
+    with pytest.raises(InputError, match=words):
+        model().fit(X)
+
+
+def test_bad_lazy_tensors(tensor):
+    import dask.array as da
+
+    with pytest.raises(InputError, match="dense chunks"):
+        model().fit(da.ones((4, 4), chunks=2))
+    with pytest.raises(InputError, match="needs the tensor in memory"):
+        model(init="nvecs").fit(da.from_array(tensor, chunks=10))
+    hole = sparse.COO([[0, 1], [2, 0]], [1.0, np.inf], shape=(3, 3))
+    with pytest.raises(InputError, match="mode_0 1, mode_1 0"):
+        model().fit(da.from_array(hole, chunks=1))
+    with pytest.raises(InputError, match="stores a nonzero"):
+        model().fit(da.from_array(sparse.zeros((4, 4)), chunks=2))
