@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import daskpart
+from daskpart.collectives import LocalCommunicator, communicator_for
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BIN = Path(sys.executable).parent
@@ -75,6 +80,114 @@ def test_batch_job_ends_with_an_error_when_the_input_is_wrong(tmp_path: Path) ->
     done = run_batch_job(str(tmp_path / "absent.dat"))
     assert done.returncode != 0
     assert "absent.dat" in done.stderr
+
+
+# algorithm texts of one's own
+
+
+@pytest.fixture(scope="module")
+def texts() -> Iterator[dict[str, ModuleType]]:
+    """The two examples as modules; worker processes, which inherit the path, import them too."""
+    sys.path.insert(0, str(EXAMPLES))
+    yield {name: importlib.import_module(name) for name in ("pagerank", "kmeans")}
+    sys.path.remove(str(EXAMPLES))
+    for name in ("pagerank", "kmeans", "transports"):
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def client(texts: dict[str, ModuleType]) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+def told(printed: str) -> list[str]:
+    """The lines of an example that must be the same on every transport."""
+    return printed.split("Counters:")[0].splitlines()
+
+
+def run_text(text: ModuleType, transport: str, capsys: pytest.CaptureFixture, client: Any) -> list:
+    with communicator_for(transport, 4, client) as communicator:
+        text.main(communicator)
+    return told(capsys.readouterr().out)
+
+
+def test_pagerank_is_that_of_power_iteration(texts: dict[str, ModuleType]) -> None:
+    text = texts["pagerank"]
+    links, names = text.module_graph()
+    dense, n_pages = links.toarray(), len(names)
+    out_links = dense.sum(axis=0)
+    expected = np.full(n_pages, 1 / n_pages)
+    for _ in range(200):
+        loose = expected[out_links == 0].sum()
+        expected = (0.15 + 0.85 * loose) / n_pages + 0.85 * (
+            dense @ (expected / np.maximum(out_links, 1))
+        )
+    for n_ranks in (1, 3, 8):
+        plan, parts = text.cut(links, n_ranks)
+        with LocalCommunicator(n_ranks) as communicator:
+            found = text.pagerank(communicator, plan, parts, n_pages)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_kmeans_is_lloyds_algorithm(texts: dict[str, ModuleType]) -> None:
+    text = texts["kmeans"]
+    shares = [text.own_points(rank) for rank in range(3)]
+    with LocalCommunicator(3) as communicator:
+        found, distance = text.kmeans(communicator, communicator.values(shares), 5)
+    points, centres = np.concatenate(shares), shares[0][:5].copy()
+    for _ in range(100):
+        nearest = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+        centres = np.array([points[nearest == k].mean(axis=0) for k in range(5)])
+    np.testing.assert_allclose(found, centres, atol=1e-2)
+    squares = ((points[:, None] - found) ** 2).sum(axis=2).min(axis=1)
+    assert distance == pytest.approx(squares.mean(), rel=1e-4)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("transport", ["graph", "dask"])
+@pytest.mark.parametrize("name", ["pagerank", "kmeans"])
+def test_texts_on_worker_processes(
+    name: str, transport: str, texts: dict, capsys: pytest.CaptureFixture, client: Any
+) -> None:
+    expected = run_text(texts[name], "local", capsys, None)
+    assert run_text(texts[name], transport, capsys, client) == expected
+    assert len(expected) > 5
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pagerank", "kmeans"])
+def test_texts_under_mpiexec(name: str, texts: dict, capsys: pytest.CaptureFixture) -> None:
+    if not (BIN / "mpiexec").exists():
+        pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
+    command = [str(BIN / "mpiexec"), "-n", "6", sys.executable, str(EXAMPLES / f"{name}.py")]
+    done = subprocess.run(
+        [*command, "--transport", "mpi"],
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told(done.stdout) == run_text(texts[name], "local", capsys, None)
+
+
+def test_a_text_as_a_script(texts: dict, capsys: pytest.CaptureFixture) -> None:
+    command = [sys.executable, str(EXAMPLES / "kmeans.py"), "--ranks", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert told(done.stdout) == run_text(texts["kmeans"], "local", capsys, None)
+
+
+# notebooks
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.name)

@@ -1,0 +1,55 @@
+"""Run an algorithm text on any transport: what `pagerank.py` and `kmeans.py` share.
+
+python pagerank.py                                  local   threads of this process
+python pagerank.py --transport graph --ranks 4      graph   tasks on worker processes
+python pagerank.py --transport dask --ranks 4       dask    long tasks, worker to worker
+mpiexec -n 6 python pagerank.py --transport mpi     mpi     ranks 2 … 5 are the workers
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from daskpart.collectives import Communicator, communicator_for
+
+
+def options(description: str) -> argparse.Namespace:
+    """The two options that both examples take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--transport", default="local", choices=("local", "graph", "dask", "mpi"))
+    parser.add_argument("--ranks", type=int, default=4)
+    return parser.parse_args()
+
+
+def run(main: Callable[[Communicator], None], transport: str, n_ranks: int) -> None:
+    """Call ``main(communicator)``; under mpiexec only in the process of the client."""
+    if transport == "local":
+        with communicator_for("local", n_ranks) as communicator:
+            main(communicator)
+    elif transport == "mpi":
+        _run_under_mpi(main, n_ranks)
+    else:
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=-(-n_ranks // 2)) as cluster,
+            Client(cluster) as client,
+            communicator_for(transport, n_ranks, client) as communicator,
+        ):
+            main(communicator)
+
+
+def _run_under_mpi(main: Callable[[Communicator], None], n_ranks: int) -> None:
+    import dask_mpi
+    from distributed import Client
+
+    # exit=False and the signal at the end: so the job ends with the exit code of main()
+    if dask_mpi.initialize(nthreads=1, dashboard=False, exit=False):
+        try:
+            with Client() as client:
+                client.wait_for_workers(n_ranks, timeout=120)
+                with communicator_for("mpi", n_ranks, client) as communicator:
+                    main(communicator)
+        finally:
+            dask_mpi.send_close_signal()
