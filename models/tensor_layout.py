@@ -1,8 +1,19 @@
 """One rank's nonzeros of a sparse tensor, laid out for MTTKRP.
 
-    coordinates, values  ──build──►  TensorLayout  ──mttkrp(mode, factors)──►  [n_mode, R]
+    coordinates, values ──build──► TensorLayout ──mttkrp(mode, factors)──► [n_mode, R]
 
-A layout is made once and used in every iteration: each mode's MTTKRP reads it front to back.
+    fibres along mode a, the longest    ─► serves all modes but a; their sums over fibres are kept
+    fibres along b, or sorted nonzeros  ─► serves mode a          ("small": mode a scatters instead)
+
+    no mode has long fibres:
+    nonzeros sorted by the longest mode first      ─► serves all modes
+
+A layout is made once and used in every iteration. Two structures serve any number of modes: along
+one and the same fibre the sums are the same whichever other mode is asked for, so that in an ALS
+iteration (mode after mode) only two passes over the nonzeros remain where `products` are kept.
+Sorted nonzeros need no second copy: read with the longest factor in order, they were as fast for
+the other modes as a copy in the order of each. A matrix (two modes) has one for rows and one for
+columns, as fibres there are the rows themselves.
 """
 
 from __future__ import annotations
@@ -15,9 +26,12 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .kernels.mttkrp import add_nonzeros
+from .tensor_structures import FibreProducts, Fibres, SortedNonzeros, fibre_length
 
 MEMORY = ("fast", "small")
+# mean nonzeros of a fibre from which gathering them pays (docs/benchmarks/cp_kernel.md)
+LONG_FIBRE = 2.0
+_INDEX_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +42,15 @@ class TensorLayout:
     ----------
     shape : tuple of int
         Indices of each mode on this rank.
-    coordinates : ndarray of shape (n_modes, nnz)
-        Local indices.
-    values : ndarray of shape (nnz,), float32 or float64
-        The nonzeros.
+    structures : tuple of Fibres or SortedNonzeros
+        One or two.
+    serving : tuple of int
+        For each mode, which of the structures its MTTKRP reads.
     """
 
     shape: tuple[int, ...]
-    coordinates: NDArray
-    values: NDArray
+    structures: tuple[Fibres | SortedNonzeros, ...]
+    serving: tuple[int, ...]
 
     @classmethod
     def build(
@@ -48,41 +62,49 @@ class TensorLayout:
         memory: str = "fast",
         rank: int | None = None,
     ) -> TensorLayout:
-        """Lay out nonzeros.
+        """Lay out nonzeros; all arrays together stay below twice the bytes given.
 
         Parameters
         ----------
         coordinates : ndarray of int32 of shape (n_modes, nnz)
-            Local indices, from 0, each nonzero once.
+            Local indices, from 0 and below `shape`, each nonzero once; not kept.
         values : ndarray of float32 or float64 of shape (nnz,)
             The nonzeros; their type is the type of the factors.
         shape : sequence of int
             Indices of each mode, at least two modes.
         memory : {"fast", "small"}
-            Room for speed, or one structure for all modes.
+            Room for a second structure where it pays, or one for all modes, at half the bytes.
         rank : int, optional
-            Components that the factors will have, where known: a hint.
+            Components that the factors will have, where known; the layout does not depend on it.
 
         Raises
         ------
         InputError
-            An unknown `memory`, or arrays that do not fit together.
+            An unknown `memory`, arrays that do not fit together, or an index beyond the shape.
         """
-        if memory not in MEMORY:
-            raise InputError(f"memory is {memory!r}: give one of {', '.join(MEMORY)}")
-        if len(shape) < 2 or coordinates.shape != (len(shape), values.size):
-            raise InputError(
-                f"coordinates of shape {coordinates.shape}, {values.size} values and {len(shape)} "
-                "modes: give coordinates of shape (modes, values), and at least two modes"
-            )
-        if values.dtype not in (np.float32, np.float64):
-            raise InputError(f"values are of type {values.dtype}: give float32 or float64")
-        return cls(tuple(int(n) for n in shape), coordinates.copy(), values.copy())
+        shape = tuple(int(extent) for extent in shape)
+        _check(coordinates, values, shape, memory)
+        n_modes = len(shape)
+        lengths = [fibre_length(coordinates, leaf) for leaf in range(n_modes)]
+        leaf = int(np.argmax(lengths))
+        structures: tuple[Fibres | SortedNonzeros, ...]
+        if n_modes == 2 or lengths[leaf] < LONG_FIBRE:
+            structures, alone = _sorted_structures(coordinates, values, shape, memory)
+        else:
+            structures, alone = _fibre_structures(coordinates, values, shape, memory, lengths)
+        last = len(structures) - 1
+        serving = tuple(last if mode == alone else 0 for mode in range(n_modes))
+        return cls(shape, structures, serving)
 
     @property
     def n_modes(self) -> int:
         """Modes of the tensor."""
         return len(self.shape)
+
+    @property
+    def values(self) -> NDArray:
+        """The nonzeros, in the order of the first structure."""
+        return self.structures[0].values
 
     @property
     def nnz(self) -> int:
@@ -97,10 +119,53 @@ class TensorLayout:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays of the layout."""
-        return self.coordinates.nbytes + self.values.nbytes
+        return sum(structure.nbytes for structure in self.structures)
 
-    def mttkrp(self, mode: int, factors: Sequence[NDArray], out: NDArray | None = None) -> NDArray:
-        """MTTKRP along `mode`: the same bits every time.
+    @property
+    def coordinate_bytes(self) -> int:
+        """Bytes of the nonzeros as plain int32 coordinates and values."""
+        return self.nnz * (_INDEX_BYTES * self.n_modes + self.dtype.itemsize)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes
+
+    def __repr__(self) -> str:
+        kinds = [
+            f"fibres along mode {structure.leaf} of mean length "
+            f"{self.nnz / max(1, structure.n_fibres):.1f}"
+            if isinstance(structure, Fibres)
+            else f"nonzeros sorted by modes {', '.join(map(str, structure.order))}"
+            for structure in self.structures
+        ]
+        shape = " × ".join(f"{extent:,}" for extent in self.shape)
+        ratio = self.nbytes / max(1, self.coordinate_bytes)
+        return (
+            f"TensorLayout({shape}, {self.nnz:,} nonzeros, {self.dtype}: {'; '.join(kinds)}; "
+            f"{self.nbytes / 1e6:.1f} MB, {ratio:.2f} × coordinates and values)"
+        )
+
+    def products(self, n_components: int) -> FibreProducts | None:
+        """Room to keep the sums over fibres from one mode's MTTKRP to the next.
+
+        Returns None where fibres are short, or where layout and sums would together take more than
+        twice the bytes of the nonzeros.
+        """
+        first = self.structures[0]
+        if not isinstance(first, Fibres) or not self.nnz:
+            return None
+        sums = first.n_fibres * n_components * self.dtype.itemsize
+        if self.nbytes + sums > 2 * self.coordinate_bytes:
+            return None
+        return FibreProducts(first.n_fibres, n_components, self.dtype)
+
+    def mttkrp(
+        self,
+        mode: int,
+        factors: Sequence[NDArray],
+        out: NDArray | None = None,
+        products: FibreProducts | None = None,
+    ) -> NDArray:
+        """MTTKRP along `mode`: the same bits every time, with and without `products`.
 
         Parameters
         ----------
@@ -109,16 +174,108 @@ class TensorLayout:
         factors : sequence of ndarray of shape (shape[m], R)
             C-contiguous, of the layout's type; the one of `mode` itself is not read.
         out : ndarray of shape (shape[mode], R), optional
-            Overwritten and returned.
+            C-contiguous; overwritten and returned.
+        products : FibreProducts, optional
+            What former calls with it left. Right only if from one such call to the next no factor
+            changes but that of the former call's mode, as in ALS. For another use, or another
+            start, take new ones.
 
         Returns
         -------
         ndarray of shape (shape[mode], R)
+
+        Raises
+        ------
+        InputError
+            A factor of another type, shape or memory order; products of another layout.
         """
         n_components = factors[mode - 1].shape[1]
         if out is None:
             out = np.empty((self.shape[mode], n_components), self.dtype)
+        self._check_factors(mode, factors, out, n_components)
+        self._check_products(products, n_components)
         out[:] = 0
-        row = np.empty(n_components, self.dtype)
-        add_nonzeros(self.coordinates, self.values, mode, tuple(factors), row, out)
+        structure = self.structures[self.serving[mode]]
+        shared = structure is self.structures[0] and mode != self._leaf
+        if self.nnz and isinstance(structure, Fibres):
+            structure.add(mode, factors, out, products if shared else None)
+        elif self.nnz:
+            structure.add(mode, factors, out)
+        if products is not None and mode == self._leaf:
+            products.filled = False
         return out
+
+    @property
+    def _leaf(self) -> int | None:
+        first = self.structures[0]
+        return first.leaf if isinstance(first, Fibres) else None
+
+    def _check_products(self, products: FibreProducts | None, n_components: int) -> None:
+        first = self.structures[0]
+        if products is None or not isinstance(first, Fibres):
+            return
+        wanted = (first.n_fibres, n_components)
+        if products.sums.shape != wanted or products.sums.dtype != self.dtype:
+            raise InputError(
+                f"products are {products.sums.dtype} of shape {products.sums.shape}, this layout's "
+                f"are {self.dtype} of shape {wanted}: take them from the products method"
+            )
+
+    def _check_factors(
+        self, mode: int, factors: Sequence[NDArray], out: NDArray, n_components: int
+    ) -> None:
+        """Kernels work on addresses: what does not fit must not reach them."""
+        for k, extent in enumerate(self.shape):
+            array = out if k == mode else factors[k]
+            shaped = array.shape == (extent, n_components) and array.dtype == self.dtype
+            if not (shaped and array.flags.c_contiguous):
+                what = "out" if k == mode else f"factor {k}"
+                raise InputError(
+                    f"{what} is {array.dtype} of shape {array.shape}: give a C-contiguous "
+                    f"{self.dtype} array of shape {(extent, n_components)}"
+                )
+
+
+def _check(coordinates: NDArray, values: NDArray, shape: tuple[int, ...], memory: str) -> None:
+    if memory not in MEMORY:
+        raise InputError(f"memory is {memory!r}: give one of {', '.join(MEMORY)}")
+    if len(shape) < 2 or coordinates.shape != (len(shape), values.size):
+        raise InputError(
+            f"coordinates of shape {coordinates.shape}, {values.size} values and {len(shape)} "
+            "modes: give coordinates of shape (modes, values), and at least two modes"
+        )
+    if values.dtype not in (np.float32, np.float64):
+        raise InputError(f"values are of type {values.dtype}: give float32 or float64")
+    for mode, (index, extent) in enumerate(zip(coordinates, shape, strict=True)):
+        if index.size and not 0 <= index.min() <= index.max() < extent:
+            wrong = index.min() if index.min() < 0 else index.max()
+            raise InputError(f"index {wrong} in mode {mode}: its indices go from 0 to {extent - 1}")
+
+
+def _sorted_structures(
+    coordinates: NDArray, values: NDArray, shape: tuple[int, ...], memory: str
+) -> tuple[tuple[SortedNonzeros, ...], int]:
+    """Nonzeros by the longest mode first; of a matrix a second copy, for the other mode."""
+    order = tuple(sorted(range(len(shape)), key=lambda mode: -shape[mode]))
+    orders = [order, order[::-1]] if len(shape) == 2 and memory == "fast" else [order]
+    built = (SortedNonzeros.build(coordinates, values, shape, order) for order in orders)
+    return tuple(built), order[1]
+
+
+def _fibre_structures(
+    coordinates: NDArray,
+    values: NDArray,
+    shape: tuple[int, ...],
+    memory: str,
+    lengths: Sequence[float],
+) -> tuple[tuple[Fibres | SortedNonzeros, ...], int]:
+    """Fibres along the mode where they are longest, and a structure for that mode itself."""
+    leaf, second = np.argsort(-np.asarray(lengths), kind="stable")[:2].tolist()
+    fibres = Fibres.build(coordinates, values, shape, leaf)
+    if memory == "small":
+        return (fibres,), leaf
+    if lengths[second] >= LONG_FIBRE:
+        return (fibres, Fibres.build(coordinates, values, shape, second)), leaf
+    others = sorted((k for k in range(len(shape)) if k != leaf), key=lambda mode: -shape[mode])
+    alone = SortedNonzeros.build(coordinates, values, shape, (leaf, *others))
+    return (fibres, alone), leaf

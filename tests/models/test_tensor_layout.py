@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import string
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +14,12 @@ from hypothesis import strategies as st
 
 from daskpart.errors import InputError
 from daskpart.models.tensor_layout import TensorLayout
+from daskpart.models.tensor_structures import (
+    FibreProducts,
+    Fibres,
+    SortedNonzeros,
+    fibre_length,
+)
 
 
 def dense_mttkrp(dense: np.ndarray, mode: int, factors: list[np.ndarray]) -> np.ndarray:
@@ -52,3 +61,150 @@ def test_every_mode_equals_a_dense_einsum(shape, density, rank, memory, seed) ->
 def test_what_does_not_fit_is_refused(shape, options, words) -> None:
     with pytest.raises(InputError, match=words):
         TensorLayout.build(np.zeros((2, 1), np.int32), np.ones(1), shape, **options)
+
+
+def layout_of(dense: np.ndarray, **options: str) -> TensorLayout:
+    return TensorLayout.build(
+        np.array(np.nonzero(dense)).astype(np.int32), dense[dense != 0], dense.shape, **options
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 8, 11, 33, 70])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_number_of_components(rank, dtype) -> None:
+    dense = random_tensor((5, 12, 3), 0.7, 1).astype(dtype)
+    layout, generator = layout_of(dense), np.random.default_rng(0)
+    factors = [generator.normal(size=(n, rank)).astype(dtype) for n in dense.shape]
+    for mode in range(3):
+        got = layout.mttkrp(mode, factors)
+        assert got.dtype == dtype
+        wanted = dense_mttkrp(dense.astype(float), mode, [f.astype(float) for f in factors])
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-4 if dtype == np.float32 else 1e-11)
+
+
+@given(
+    shape=st.lists(st.integers(3, 6), min_size=3, max_size=4).map(tuple),
+    memory=st.sampled_from(["fast", "small"]),
+    seed=st.integers(0, 100),
+)
+def test_kept_products_give_the_same_bits_as_factors_change(shape, memory, seed) -> None:
+    layout = layout_of(random_tensor(shape, 1.0, seed), memory=memory)
+    generator = np.random.default_rng(seed)
+    factors = [generator.normal(size=(n, 3)) for n in shape]
+    products = FibreProducts(layout.structures[0].n_fibres, 3, np.dtype(float))
+    for _ in range(2):
+        for mode in range(len(shape)):
+            with_products = layout.mttkrp(mode, factors, products=products)
+            assert with_products.tobytes() == layout.mttkrp(mode, factors).tobytes()
+            factors[mode][:] = generator.normal(size=factors[mode].shape)
+
+
+def test_products_are_not_carried_along() -> None:
+    layout = layout_of(random_tensor((4, 60, 3), 1.0, 0))
+    products = layout.products(2)
+    layout.mttkrp(0, [np.ones((n, 2)) for n in layout.shape], products=products)
+    assert products.filled and not pickle.loads(pickle.dumps(products)).filled
+    assert not copy.copy(products).filled
+
+
+@pytest.mark.parametrize(
+    ("shape", "density", "kinds"),
+    [
+        ((30, 40), 0.2, [SortedNonzeros, SortedNonzeros]),
+        ((30, 40, 50), 0.002, [SortedNonzeros]),
+        ((6, 40, 5), 0.9, [Fibres, Fibres]),
+        ((12, 12, 500), 0.02, [Fibres, SortedNonzeros]),
+    ],
+)
+def test_the_structure_follows_the_length_of_fibres(shape, density, kinds) -> None:
+    dense = random_tensor(shape, density, 0)
+    assert [type(structure) for structure in layout_of(dense).structures] == kinds
+    small = layout_of(dense, memory="small").structures
+    assert [type(structure) for structure in small] == kinds[:1]
+
+
+@pytest.mark.parametrize("leaf", [0, 1, 2])
+def test_fibre_length_is_estimated_well(leaf) -> None:
+    coordinates = np.array(np.nonzero(random_tensor((20, 30, 40), 0.3, 0))).astype(np.int32)
+    exact = coordinates.shape[1] / len(np.unique(np.delete(coordinates, leaf, 0), axis=1).T)
+    assert fibre_length(coordinates, leaf) == pytest.approx(exact, rel=0.05)
+
+
+@given(
+    shape=st.lists(st.integers(1, 300), min_size=2, max_size=5).map(tuple),
+    nnz=st.integers(50, 400),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 50),
+)
+def test_bytes_stay_below_twice_the_coordinates_and_values(shape, nnz, dtype, seed) -> None:
+    drawn = np.random.default_rng(seed).integers(0, np.array(shape)[:, None], (len(shape), nnz))
+    coordinates = np.unique(drawn, axis=1).astype(np.int32)
+    values = np.ones(coordinates.shape[1], dtype)
+    layout = TensorLayout.build(coordinates, values, shape)
+    products = layout.products(4)
+    total = layout.nbytes + (products.nbytes if products else 0)
+    assert total <= 2 * (coordinates.nbytes + values.nbytes) + 8
+    assert TensorLayout.build(coordinates, values, shape, memory="small").nbytes <= layout.nbytes
+
+
+def test_index_types_are_as_small_as_they_can_be() -> None:
+    fibres = layout_of(np.ones((2, 300, 3))).structures[0]
+    assert fibres.leaf == 1 and fibres.leaves.dtype == np.uint16
+    assert layout_of(np.ones((2, 200, 3))).structures[0].leaves.dtype == np.uint8
+    wide = TensorLayout.build(np.array([[0, 69_999], [0, 1]], np.int32), np.ones(2), (70_000, 2))
+    assert wide.structures[0].coordinates.dtype == np.uint32
+
+
+@pytest.mark.parametrize("memory", ["fast", "small"])
+def test_a_rank_without_nonzeros_gives_zeros(memory) -> None:
+    layout = layout_of(np.zeros((3, 4, 5)), memory=memory)
+    factors = [np.ones((n, 2)) for n in layout.shape]
+    for mode in range(3):
+        assert not layout.mttkrp(mode, factors, np.full((layout.shape[mode], 2), 7.0)).any()
+    assert layout.products(2) is None
+
+
+def test_a_layout_describes_itself() -> None:
+    text = repr(layout_of(np.ones((4, 30, 5))))
+    assert "fibres along mode 1 of mean length 30.0" in text and "4 × 30 × 5" in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (np.ones((3, 2), np.float32), "factor 1 is float32"),
+        (np.ones((4, 2)), r"shape \(4, 2\)"),
+        (np.ones((2, 3)).T, "C-contiguous"),
+    ],
+)
+def test_factors_that_do_not_fit_never_reach_the_kernels(wrong, words) -> None:
+    layout = layout_of(np.ones((2, 3, 4)))
+    with pytest.raises(InputError, match=words):
+        layout.mttkrp(0, [np.ones((2, 2)), wrong, np.ones((4, 2))])
+
+
+def test_products_of_another_layout_never_reach_the_kernels() -> None:
+    layout, factors = layout_of(np.ones((2, 30, 4))), [np.ones((n, 5)) for n in (2, 30, 4)]
+    with pytest.raises(InputError, match="take them from the products method"):
+        layout.mttkrp(0, factors, products=layout.products(4))
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_an_index_beyond_the_shape_is_named(index) -> None:
+    with pytest.raises(InputError, match=f"index {index} in mode 1"):
+        TensorLayout.build(np.array([[0], [index]], np.int32), np.ones(1), (2, 3))
+
+
+def test_values_of_another_type_are_refused() -> None:
+    with pytest.raises(InputError, match="float32 or float64"):
+        TensorLayout.build(np.zeros((2, 1), np.int32), np.ones(1, int), (1, 1))
+
+
+def test_two_threads_give_the_bits_of_one() -> None:
+    dense = random_tensor((40, 300, 6), 0.5, 3)
+    layout = layout_of(dense)
+    factors = [np.random.default_rng(m).normal(size=(n, 16)) for m, n in enumerate(dense.shape)]
+    alone = [layout.mttkrp(mode, factors).tobytes() for mode in range(3)]
+    with ThreadPoolExecutor(2) as pool:
+        pairs = pool.map(lambda m: layout.mttkrp(m % 3, factors).tobytes(), range(12))
+        assert list(pairs) == alone * 4

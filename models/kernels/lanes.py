@@ -1,0 +1,166 @@
+"""Rows of a factor matrix as vector registers: sums that never leave the processor.
+
+    address of a row ─► │ u_0 │ u_1 │ u_2 │ … │ u_{width-1} │  Lanes, one value to numba and LLVM
+                          └ only the first `count` are read or written, the others are 0
+
+A plain loop over a row keeps its sum in memory, and waits some ten cycles for it at every nonzero;
+`Lanes` stay in registers from the first nonzero of a row to the last. The width is part of the
+type, so each width is compiled once; `count` masks the end of a row, which costs nothing where the
+processor has masked loads, so that any number of components runs at full speed.
+
+Addresses are plain numbers: whoever calls keeps the arrays alive and in C order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+from daskpart._jit import kernel
+
+_BYTES_PER_CACHE_LINE = 64
+
+
+class Lanes(types.Type):
+    """`width` floats of type `scalar` in registers."""
+
+    def __init__(self, scalar: types.Float, width: int) -> None:
+        self.scalar, self.width = scalar, width
+        super().__init__(name=f"Lanes({scalar}, {width})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        scalar = manager.lookup(lanes.scalar).get_value_type()
+        super().__init__(manager, lanes, ir.VectorType(scalar, lanes.width))
+
+
+def _vector_name(vector: ir.VectorType) -> str:
+    return f"v{vector.count}f{64 if vector.element == ir.DoubleType() else 32}"
+
+
+def _pointer(builder: Any, vector: ir.VectorType, address: Any) -> Any:
+    return builder.inttoptr(address, vector.as_pointer())
+
+
+def _in_every_lane(builder: Any, scalar: Any, vector: ir.VectorType) -> Any:
+    empty = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
+    places = ir.VectorType(ir.IntType(32), vector.count)
+    return builder.shuffle_vector(first, empty, ir.Constant(places, [0] * vector.count))
+
+
+def _mask(builder: Any, vector: ir.VectorType, count: Any) -> Any:
+    numbers = ir.VectorType(ir.IntType(64), vector.count)
+    lanes = ir.Constant(numbers, list(range(vector.count)))
+    return builder.icmp_signed("<", lanes, _in_every_lane(builder, count, numbers))
+
+
+def _alignment(lanes: Lanes) -> ir.Constant:
+    return ir.Constant(ir.IntType(32), lanes.scalar.bitwidth // 8)
+
+
+@intrinsic
+def zeros(typing_context: Any, template: Any) -> Any:
+    """Lanes of 0, as many and of the type of the numbers in the tuple `template`."""
+    lanes = Lanes(template.dtype, template.count)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(context.get_value_type(lanes), None)
+
+    return lanes(template), generate
+
+
+@intrinsic
+def load(typing_context: Any, like: Any, address: Any, count: Any) -> Any:
+    """The first `count` lanes from `address` on, then zeros; of the type of `like`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(like)
+        mask = _mask(builder, vector, arguments[2])
+        pointer = _pointer(builder, vector, arguments[1])
+        of = [pointer.type, ir.IntType(32), mask.type, vector]
+        name = f"llvm.masked.load.{_vector_name(vector)}.p0"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, of), name)
+        nothing = ir.Constant(vector, None)
+        return builder.call(function, [pointer, _alignment(like), mask, nothing])
+
+    return like(like, types.int64, types.int64), generate
+
+
+@intrinsic
+def store(typing_context: Any, address: Any, lanes: Any, count: Any) -> Any:
+    """Write the first `count` lanes to `address`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        mask = _mask(builder, vector, arguments[2])
+        pointer = _pointer(builder, vector, arguments[0])
+        of = [vector, pointer.type, ir.IntType(32), mask.type]
+        name = f"llvm.masked.store.{_vector_name(vector)}.p0"
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), of), name
+        )
+        builder.call(function, [arguments[1], pointer, _alignment(lanes), mask])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, lanes, types.int64), generate
+
+
+@intrinsic
+def add_scaled(typing_context: Any, total: Any, scale: Any, lanes: Any) -> Any:
+    """total + scale · lanes, `scale` a number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        of = ir.FunctionType(vector, [vector, vector, vector])
+        name = "llvm.fmuladd." + _vector_name(vector)
+        function = cgutils.get_or_insert_function(builder.module, of, name)
+        scales = _in_every_lane(builder, arguments[1], vector)
+        return builder.call(function, [scales, arguments[2], arguments[0]])
+
+    return total(total, lanes.scalar, lanes), generate
+
+
+@intrinsic
+def multiply(typing_context: Any, a: Any, b: Any) -> Any:
+    """a · b, lane by lane."""
+    return a(a, b), lambda context, builder, signature, arguments: builder.fmul(*arguments)
+
+
+@intrinsic
+def add(typing_context: Any, a: Any, b: Any) -> Any:
+    """a + b, lane by lane."""
+    return a(a, b), lambda context, builder, signature, arguments: builder.fadd(*arguments)
+
+
+@intrinsic
+def _prefetch_byte(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = ir.IntType(32)
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        of = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, of, "llvm.prefetch.p0")
+        for_reading, keep_close, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(function, [pointer, for_reading, keep_close, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@kernel(inline="always")
+def prefetch_bytes(address, n_bytes):
+    """Ask for the cache lines of `n_bytes` from `address` on."""
+    for line in range((n_bytes + _BYTES_PER_CACHE_LINE - 1) // _BYTES_PER_CACHE_LINE):
+        _prefetch_byte(address + line * _BYTES_PER_CACHE_LINE)
+
+
+@kernel(inline="always")
+def add_row(zero, address, lanes, count):
+    """Add lanes to a row in memory."""
+    store(address, add(load(zero, address, count), lanes), count)

@@ -1,0 +1,256 @@
+"""Two ways to lay out nonzeros, each with the MTTKRP kernels that read it front to back.
+
+    Fibres, leaf = mode 1                        SortedNonzeros, order (0, 2, 1)
+
+    mode 0 │ 0     0   3                         mode 0 │ 0 0 0 0 3
+    mode 2 │ 1     4   1       a column a fibre  mode 1 │ 2 5 7 0 9      a column a nonzero
+    begin  │ 0     3   4  5                      mode 2 │ 1 1 1 4 1
+    leaves │ 2 5 7 0   9       index in mode 1
+    values │ x x x x   x                         values │ x x x x x
+
+Sorting is by counting, mode after mode, so equal input gives equal layouts. Index types are the
+smallest that hold the extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._jit import kernel
+
+from .kernels.mttkrp import add_fibres, add_nonzeros, add_products, add_to_leaves
+from .kernels.sgd import counting_sort
+
+WIDTHS = (8, 16, 32)
+_TEMPLATES = {
+    (np.dtype(dtype), width): (dtype(0),) * width
+    for dtype in (np.float32, np.float64)
+    for width in WIDTHS
+}
+NONZEROS_AHEAD = 16
+CACHED_BYTES = 2**24  # factors beyond this come from memory, and are worth asking for early
+
+
+class FibreProducts:
+    """Room for the sums over fibres, which all modes but the leaf share.
+
+    Made by `TensorLayout.products`. It holds a past state of one factor: copies and pickles of it
+    are empty, so that nothing outdated is ever read.
+
+    Parameters
+    ----------
+    n_fibres, n_components : int
+        Shape of the sums.
+    dtype : dtype
+        Theirs.
+
+    Attributes
+    ----------
+    filled : bool
+        Whether the sums are those of the leaf's factor as it is.
+    """
+
+    def __init__(self, n_fibres: int, n_components: int, dtype: np.dtype) -> None:
+        self.sums = np.empty((n_fibres, n_components), dtype)
+        self.filled = False
+
+    def __reduce__(self) -> tuple:
+        return FibreProducts, (*self.sums.shape, self.sums.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sums."""
+        return self.sums.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class SortedNonzeros:
+    """Nonzeros in the order of some modes: for fibres too short to be worth a structure.
+
+    Attributes
+    ----------
+    order : tuple of int
+        Modes, by which the nonzeros are sorted, the first one first.
+    coordinates : ndarray of unsigned integers of shape (n_modes, nnz)
+    values : ndarray of shape (nnz,)
+    """
+
+    order: tuple[int, ...]
+    coordinates: NDArray
+    values: NDArray
+
+    @classmethod
+    def build(
+        cls, coordinates: NDArray, values: NDArray, shape: Sequence[int], order: tuple[int, ...]
+    ) -> SortedNonzeros:
+        """Sort by the modes of `order`."""
+        sequence = sorted_positions(coordinates, shape, order)
+        placed: NDArray = np.empty(coordinates.shape, _smallest_type(max(shape)))
+        for mode in range(len(shape)):
+            placed[mode] = coordinates[mode][sequence]
+        return cls(order, placed, values[sequence])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.coordinates.nbytes + self.values.nbytes
+
+    def add(self, mode: int, factors: Sequence[NDArray], out: NDArray) -> None:
+        """Add the MTTKRP along `mode` to `out`."""
+        others = tuple(k for k in range(len(factors)) if k != mode)
+        ahead = NONZEROS_AHEAD * (sum(factors[k].nbytes for k in others) > CACHED_BYTES)
+        for template, count, offset in panels(out):
+            add_nonzeros(
+                template, count, self.coordinates, self.values, others,
+                tuple(factors[k].ctypes.data + offset for k in others),
+                mode, out.ctypes.data + offset, out.strides[0], ahead,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Fibres:
+    """Nonzeros gathered into fibres along one mode, the leaf.
+
+    Attributes
+    ----------
+    leaf : int
+        The mode along which fibres run.
+    modes : tuple of int
+        All others, in order.
+    begin : ndarray of unsigned integers of shape (n_fibres + 1,)
+        First nonzero of each fibre.
+    coordinates : ndarray of uint32 of shape (n_modes - 1, n_fibres)
+        A row for each of `modes`.
+    leaves : ndarray of unsigned integers of shape (nnz,)
+        Index of each nonzero along the leaf.
+    values : ndarray of shape (nnz,)
+    """
+
+    leaf: int
+    modes: tuple[int, ...]
+    begin: NDArray
+    coordinates: NDArray[np.uint32]
+    leaves: NDArray
+    values: NDArray
+
+    @classmethod
+    def build(
+        cls, coordinates: NDArray, values: NDArray, shape: Sequence[int], leaf: int
+    ) -> Fibres:
+        """Sort by all modes but `leaf`, the longest first, and cut into fibres."""
+        modes = tuple(mode for mode in range(len(shape)) if mode != leaf)
+        longest_first = sorted(modes, key=lambda mode: -shape[mode])
+        sequence = sorted_positions(coordinates, shape, (*longest_first, leaf))
+        starts = np.zeros(values.size, bool)
+        starts[:1] = True
+        for mode in modes:
+            index = coordinates[mode][sequence]
+            starts[1:] |= index[1:] != index[:-1]
+        first = np.flatnonzero(starts)
+        ends = _smallest_type(values.size + 1, least=np.uint32)
+        begin: NDArray = np.append(first, values.size).astype(ends)
+        leaves = coordinates[leaf][sequence].astype(_smallest_type(shape[leaf]))
+        columns = np.empty((len(modes), len(first)), np.uint32)
+        for row, mode in enumerate(modes):
+            columns[row] = coordinates[mode][sequence[first]]
+        return cls(leaf, modes, begin, columns, leaves, values[sequence])
+
+    @property
+    def n_fibres(self) -> int:
+        """Fibres that hold a nonzero."""
+        return self.begin.size - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (self.begin, self.coordinates, self.leaves, self.values)
+        return sum(array.nbytes for array in arrays)
+
+    def add(
+        self,
+        mode: int,
+        factors: Sequence[NDArray],
+        out: NDArray,
+        products: FibreProducts | None = None,
+    ) -> None:
+        """Add the MTTKRP along `mode` to `out`; fill `products`, or read them where filled."""
+        others = tuple(row for row, k in enumerate(self.modes) if k != mode)
+        for template, count, offset in panels(out):
+            addresses = tuple(factors[self.modes[row]].ctypes.data + offset for row in others)
+            to, step = out.ctypes.data + offset, out.strides[0]
+            if mode == self.leaf:
+                add_to_leaves(
+                    template, count, self.begin, self.leaves, self.values, self.coordinates,
+                    others, addresses, to, step,
+                )  # fmt: skip
+                continue
+            kept = 0 if products is None else products.sums.ctypes.data + offset
+            target = self.modes.index(mode)
+            if products is not None and products.filled:
+                add_products(
+                    template, count, kept, self.coordinates, others, addresses, target, to, step
+                )
+            else:
+                add_fibres(
+                    template, count, self.begin, self.leaves, self.values,
+                    factors[self.leaf].ctypes.data + offset, self.coordinates, others, addresses,
+                    target, to, step, kept,
+                )  # fmt: skip
+        if products is not None:
+            products.filled = True
+
+
+def panels(out: NDArray) -> Iterator[tuple[tuple, int, int]]:
+    """Template, columns and byte offset of each panel of `out`, columns taken 32 at most."""
+    n_components = out.shape[1]
+    width = next((width for width in WIDTHS if n_components <= width), WIDTHS[-1])
+    template = _TEMPLATES[out.dtype, width]
+    for column in range(0, n_components, width):
+        yield template, min(width, n_components - column), column * out.itemsize
+
+
+def sorted_positions(coordinates: NDArray, shape: Sequence[int], order: Sequence[int]) -> NDArray:
+    """Nonzeros by the modes of `order`, the first one first; ties in their old order."""
+    nnz = coordinates.shape[1]
+    sequence = np.arange(nnz, dtype=np.int32 if nnz <= np.iinfo(np.int32).max else np.int64)
+    for mode in reversed(order):
+        sequence, _ = counting_sort(coordinates[mode], shape[mode], sequence)
+    return sequence
+
+
+def fibre_length(coordinates: NDArray, leaf: int) -> float:
+    """Mean nonzeros of a fibre along `leaf`, estimated by hashing in one pass.
+
+    Linear counting: n distinct keys leave m·exp(-n/m) of m slots empty (Whang, Vander-Zanden and
+    Taylor, ACM TODS 15 (1990)); exact enough at m ≥ 2 nnz, and cheaper than sorting for every leaf.
+    """
+    nnz = coordinates.shape[1]
+    n_slots = 1 << max(4, (2 * nnz - 1).bit_length())
+    n_empty = _empty_slots(coordinates, leaf, n_slots)
+    return nnz / max(1.0, n_slots * np.log(n_slots / n_empty))
+
+
+@kernel
+def _empty_slots(coordinates, leaf, n_slots):
+    slots = np.zeros(n_slots, np.uint8)
+    mask = np.uint64(n_slots - 1)
+    for n in range(coordinates.shape[1]):
+        key = np.uint64(14695981039346656037)
+        for mode in range(coordinates.shape[0]):
+            if mode != leaf:
+                key = (key ^ np.uint64(coordinates[mode, n])) * np.uint64(0x9E3779B97F4A7C15)
+                key ^= key >> np.uint64(29)
+        slots[key & mask] = 1
+    return n_slots - slots.sum()
+
+
+def _smallest_type(extent: int, least: type = np.uint8) -> type:
+    """The smallest unsigned type for indices below `extent`, not smaller than `least`."""
+    for dtype in (np.uint8, np.uint16, np.uint32):
+        if extent - 1 <= np.iinfo(dtype).max and np.dtype(dtype) >= np.dtype(least):
+            return dtype
+    return np.uint64
