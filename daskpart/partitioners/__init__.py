@@ -5,7 +5,7 @@ partition(data, n_parts, objective="power")
 method      what it does                                           objectives
 random      shuffled, balanced by weight                            –
 block       contiguous, balanced by weight                          –
-metis       METIS on the graph or on the star expansion             –
+metis       METIS on the graph or on the star expansion             connectivity, cut-net
 direct      K-way by the engine, then the polish                    any
 recursive   n_parts - 1 bipartitions, then the polish               any
 parsa       each vertex to the lightest part, by new nets; polish   any

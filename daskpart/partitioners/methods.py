@@ -24,7 +24,7 @@ from .checks import checked_answer
 from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
-from .objectives import Objective
+from .objectives import CutNet, Objective
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
@@ -101,7 +101,12 @@ def _metis(task: Task) -> NDArray[np.int32]:
     hypergraph, n_parts = task.hypergraph, task.n_parts
     if n_parts == 1:
         return np.zeros(hypergraph.n_vertices, np.int32)
-    assignment = metis_parts(hypergraph, n_parts, task.epsilon, task.random_state, stand_in)
+    edge_cut = isinstance(task.goal, CutNet)
+    if edge_cut:
+        task.info["objective"] = task.goal.name
+    assignment = metis_parts(
+        hypergraph, n_parts, task.epsilon, task.random_state, stand_in, edge_cut=edge_cut
+    )
     return fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts)
 
 

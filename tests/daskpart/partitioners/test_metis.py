@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from daskpart.connectivity import Connectivity
 from daskpart.errors import EngineError, InputError
@@ -63,6 +64,18 @@ def test_stars_find_the_clusters_of_a_hypergraph():
 
 
 @needs_pymetis
+@needs_pymetis
+def test_the_edge_cut_is_what_cut_net_asks_for():
+    rng = np.random.default_rng(0)
+    matrix = scipy.sparse.random_array((300, 300), density=0.02, rng=rng)
+    graph = Hypergraph.graph(matrix)
+    cut = partition(graph, 8, "cut-net", method="metis")
+    volume = partition(graph, 8, method="metis")
+    assert cut.info["objective"] == "cut-net" and volume.info["objective"] is None
+    edges = [Connectivity.from_partition(graph, p).cut_net() for p in (cut, volume)]
+    assert edges[0] < edges[1]
+
+
 def test_same_seed_same_parts():
     hypergraph = clusters()
     first, again = (metis.metis_parts(hypergraph, 5, random_state=seed) for seed in (3, 3))
