@@ -5,9 +5,9 @@
                                net
 
 On edges METIS minimises its communication volume (connectivity - 1 came out 4 to 15 % lower than
-with its edge cut), or the edge cut where cut nets are what counts. On stars it minimises the edge cut: the volume of stars with thousands of rays
-took 25 times as long (ml-1m, K = 64) for 0.8 %. Where pymetis has no wheel, the same graph goes to
-a hypergraph engine as nets of two pins.
+with its edge cut), or the edge cut where cut nets are what counts. On stars it minimises the edge
+cut: the volume of stars with thousands of rays took 25 times as long (ml-1m, K = 64) for 0.8 %.
+Where pymetis has no wheel, the same graph goes to a hypergraph engine as nets of two pins.
 """
 
 from __future__ import annotations
