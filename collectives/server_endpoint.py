@@ -50,8 +50,7 @@ class PendingPull:
     """Rows on their way; give it to `ServerEndpoint.collect`."""
 
     task: int
-    n_ids: int
-    positions: list[NDArray[np.int64]]
+    place: NDArray[np.int64]  # of each id among the answers, one shard after another
     ticket: Any
     collected: bool = False
 
@@ -110,7 +109,10 @@ class ServerEndpoint:
         row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
         self._tally.count_pull(pieces, row_bytes)
         ticket = self._link.post_pull(pieces, wanted, self.task)
-        return PendingPull(wanted, len(checked), [positions for _, positions in split], ticket)
+        place = np.empty(len(checked), np.int64)
+        if split:
+            place[np.concatenate([positions for _, positions in split])] = np.arange(len(checked))
+        return PendingPull(wanted, place, ticket)
 
     def collect(self, pending: PendingPull) -> NDArray[Any]:
         """Wait for the rows of a `post_pull`; once."""
@@ -125,10 +127,10 @@ class ServerEndpoint:
         pending.collected = True
         with self._waiting():
             pieces = self._link.collect(pending.ticket)
-        rows = np.empty((pending.n_ids, *self._spec.row_shape), self._spec.dtype)
-        for positions, piece in zip(pending.positions, pieces, strict=True):
-            rows[positions] = piece
-        return rows
+        if not pieces:
+            return np.empty((0, *self._spec.row_shape), self._spec.dtype)
+        # `take` and not `[…]`: for rows it is four times as fast
+        return np.take(np.concatenate(pieces), pending.place, axis=0)
 
     def push(self, ids: ArrayLike, rows: ArrayLike) -> None:
         """Send rows to the shards, which apply the update rule; does not wait.
@@ -145,7 +147,7 @@ class ServerEndpoint:
         given = self._checked_rows(checked, rows)
         slot = self._spec.directory.slot
         pieces = [
-            (shard, slot[checked[positions]], given[positions])
+            (shard, slot[checked[positions]], np.take(given, positions, axis=0))
             for shard, positions in self._spec.directory.split(checked)
         ]
         self._tally.count_push(pieces)
@@ -223,8 +225,9 @@ class ServerEndpoint:
             )
         require_fit(array, spec.dtype, "rows")
         if array.dtype.kind == "f" and array.size:
-            broken = np.isnan(array).reshape(len(ids), -1).any(axis=1)
+            broken = np.isnan(array)
             if broken.any():
+                broken = broken.reshape(len(ids), -1).any(axis=1)
                 raise InputError(
                     f"{int(broken.sum())} of {len(ids)} pushed rows hold NaN, the first for id "
                     f"{int(ids[broken.argmax()])}"

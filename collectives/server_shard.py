@@ -178,7 +178,7 @@ class Shard:
     def _answer(self, pull: _HeldPull) -> None:
         if len(pull.slots):
             self.staleness[max(0, pull.task - self._oldest)] += 1
-        pull.reply(self.values[pull.slots])
+        pull.reply(np.take(self.values, pull.slots, axis=0))
 
     def _apply_pushes(self) -> None:
         """Apply the pushes of tasks that all ranks are past: by task, rank, and arrival."""
