@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +38,8 @@ def ratings(name: str) -> Triples:
     Parameters
     ----------
     name : str
-        "ml-1m", "ml-100k", "gowalla", or "power-law-10m" (made: 10⁷ ratings of 200,000 users and
-        20,000 items).
+        "ml-1m", "ml-100k", "gowalla", "imdb-bow" (documents × words), "ego-twitter" (who follows
+        whom), or "power-law-10m" (made: 10⁷ ratings of 200,000 users and 20,000 items).
     """
     import daskpart
     from daskpart.containers import as_coo
@@ -47,12 +48,15 @@ def ratings(name: str) -> Triples:
         X = daskpart.datasets.power_law_ratings(200_000, 20_000, 10_000_000, random_state=0)
     else:
         files = {
-            "ml-1m": ("ml-1m.ratings.dat.xz", {}),
-            "ml-100k": ("ml-100k.u.data.gz", {}),
-            "gowalla": ("gowalla.train.txt.gz", {"format": "adjacency"}),
+            "ml-1m": ("ratings/ml-1m.ratings.dat.xz", {}),
+            "ml-100k": ("ratings/ml-100k.u.data.gz", {}),
+            "gowalla": ("ratings/gowalla.train.txt.gz", {"format": "adjacency"}),
+            "imdb-bow": ("linear/imdb-bow.train.libsvm.xz", {}),
+            "ego-twitter": ("graphs/ego-twitter.mtx.xz", {}),
         }
         file, options = files[name]
-        X = daskpart.read(data_folder() / "ratings" / file, **options)
+        X = daskpart.read(data_folder() / file, **options)
+        X = X[0] if isinstance(X, tuple) else X  # labelled examples
     matrix = as_coo(X)
     return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
 
@@ -64,3 +68,38 @@ def split(triples: Triples, test_fraction: float = 0.1) -> tuple[Triples, Triple
         tuple(column[train] for column in triples),  # type: ignore[return-value]
         tuple(column[~train] for column in triples),
     )
+
+
+_GRAPHS = {
+    "soc-Slashdot0902": "soc-Slashdot0902.mtx.xz",
+    "ego-twitter": "ego-twitter.mtx.xz",
+    "email-Enron": "email-Enron.mtx.gz",
+    "cit-HepPh": "cit-HepPh.mtx.gz",
+    "ca-AstroPh": "ca-AstroPh-cc1.mtx.gz",
+    "coauthor-physics": "coauthor-physics.npz",
+    "amazon-photo": "amazon-photo.npz",
+}
+
+
+@cache
+def graph(name: str) -> Any:
+    """A real graph as a square sparse matrix, directed where the graph is; one of `_GRAPHS`."""
+    import daskpart
+
+    read = daskpart.read(data_folder() / "graphs" / _GRAPHS[name])
+    return read["adjacency"].data if name.endswith(("physics", "photo")) else read
+
+
+@cache
+def tensor(name: str) -> Any:
+    """A real tensor as `daskpart.tensors.LabelledTensor`, by the name of its file without ending.
+
+    For example "imdb-reviews", "math-tags", "fb15k-237.train", "lastfm-tags", "wikipeople-3".
+    """
+    import daskpart
+    from daskpart.tensors import as_tensor
+
+    found = sorted((data_folder() / "tensors").glob(f"{name}.tns.*"))
+    if not found:
+        raise NotImplementedError(f"no tensor {name} in {data_folder() / 'tensors'}")
+    return as_tensor(daskpart.read(found[0]))

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sparse
 from click.testing import CliRunner
 
 import daskpart
 from daskpart.containers import as_coo
+from daskpart.tensors import LabelledTensor, as_tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(
@@ -29,6 +31,11 @@ def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Stands for any data set."""
     matrix = as_coo(daskpart.datasets.power_law_ratings(120, 60, 2000, random_state=0))
     return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
+
+
+def few_nonzeros(name: str) -> LabelledTensor:
+    """Stands for any tensor."""
+    return as_tensor(sparse.random((20, 15, 10), nnz=300, random_state=0))
 
 
 class Peer:
@@ -62,8 +69,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(factorization, "RATES", (0.1,))
     monkeypatch.setattr(factorization, "REGULARIZATIONS", (0.05,))
     replaced = {
-        "ratings": few_ratings, "power_law_matrix": small_metrics_matrix, "N_USERS": 200,
-        "N_ITEMS": 50, "N_RATINGS": 3000,
+        "ratings": few_ratings, "tensor": few_nonzeros, "power_law_matrix": small_metrics_matrix,
+        "N_USERS": 200, "N_ITEMS": 50, "N_RATINGS": 3000,
     }  # fmt: skip
     peer = importlib.import_module("benchmarks.libmf_peer")
     monkeypatch.setattr(peer, "load", lambda: Peer)
@@ -131,6 +138,10 @@ STUDIES = {
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",
         "--updates-per-second", "1e6",
     ],
+    "tensor_iterations": [
+        "--tensor", "few", "--ranks", "2", "--ranks", "4", "--transport", "local",
+    ],
+    "tensor_messages": ["--tensor", "few", "--ranks", "4", "--ranks", "8"],
     "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
 }  # fmt: skip
