@@ -13,11 +13,14 @@ from . import _sparse_fixes
 
 if TYPE_CHECKING:
     from . import datasets
+    from .bipartite import Bipartite
+    from .blocks import BlockFolder
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.cp_decomposition import CPDecomposition, cp_plan_report
     from .models.matrix_factorization import MatrixFactorization, plan_report
     from .partitioners import partition, refine
+    from .partitioners.parsa import ParsaResult, parsa
     from .partitions import Partition
     from .readers import read
     from .shards import shard
@@ -25,11 +28,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "Bipartite": ".bipartite",
+    "BlockFolder": ".blocks",
     "CPDecomposition": ".models.cp_decomposition",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
     "MatrixFactorization": ".models.matrix_factorization",
+    "ParsaResult": ".partitioners.parsa",
     "Partition": ".partitions",
+    "parsa": ".partitioners.parsa",
     "partition": ".partitioners",
     "cp_plan_report": ".models.cp_decomposition",
     "plan_report": ".models.matrix_factorization",
@@ -47,6 +54,10 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "refine",
     "Partition",
     "Connectivity",
+    "Bipartite",
+    "BlockFolder",
+    "parsa",
+    "ParsaResult",
     "shard",
     "plan_report",
     "MatrixFactorization",

@@ -52,8 +52,9 @@ def partition(
     objective : "connectivity", "cut-net", "power", or an Objective
         Connectivity - 1, the number of cut nets, or λ^ρ summed over the cut nets; each net times
         its cost. An object like those in `daskpart.partitioners.objectives` brings its own table.
-    method : "auto", "direct", "recursive", "hypercube", "metis", "random", "block"
+    method : "auto", "direct", "recursive", "parsa", "hypercube", "metis", "random", "block"
         auto: direct for connectivity, recursive for all else and wherever vertices are fixed.
+        parsa: fast, for the whole result and for data larger than memory see `daskpart.parsa`.
         hypercube: parts are ranks of a hypercube, at a small concurrent volume, whatever the
         objective.
     model : str
@@ -72,8 +73,8 @@ def partition(
     fixed : int[n_vertices], optional
         The part that a vertex must go to, -1 where it is free. Method recursive only.
     polish : bool
-        Whether direct, recursive and hypercube end with single-vertex moves that lower what they
-        minimise.
+        Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
+        they minimise.
     even : bool
         False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
         empty parts down to a single vertex where that lowers the objective. It takes about 1/ε

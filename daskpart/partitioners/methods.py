@@ -25,6 +25,7 @@ from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
 from .objectives import CutNet, Objective
+from .parsa import parsa
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
@@ -189,6 +190,19 @@ def _bounds(task: Task) -> tuple[int, int]:
     return least, heaviest_allowed(total, n_parts, epsilon)
 
 
+def _parsa(task: Task) -> NDArray[np.int32]:
+    """Each vertex in turn to a part that has most of its nets already, then the polish."""
+    weights = task.hypergraph.vertex_weights
+    found = parsa(
+        task.hypergraph,
+        task.n_parts,
+        weights=weights,
+        compare=False,
+        random_state=task.random_state,
+    )
+    return _finished(found.partition.assignment, task)
+
+
 METHODS = {
     "random": Method(_random, searches=False),
     "block": Method(_block, searches=False),
@@ -196,4 +210,5 @@ METHODS = {
     "direct": Method(_direct, follows_objective=True),
     "recursive": Method(_recursive, follows_objective=True, takes_fixed=True),
     "hypercube": Method(_hypercube, takes_fixed=True),
+    "parsa": Method(_parsa, follows_objective=True),
 }

@@ -8,6 +8,8 @@ A feature index 0 anywhere makes the file 0-based, as in scikit-learn's reader.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,17 +79,51 @@ def read_libsvm(
         if len(index) and not index.min():
             raise InputError(f"{path}: zero_based=False, but the feature index 0 occurs")
         index -= 1
-    needed = int(index.max(initial=-1)) + 1
-    if n_features is not None and n_features < needed:
-        raise InputError(f"{path}: n_features={n_features}, but the file needs {needed}")
+    width = checked_width(path, int(index.max(initial=-1)) + 1, n_features)
     pointer = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    dtype_of_index = index_dtype(max(needed, len(index)))
+    dtype_of_index = index_dtype(max(width, len(index)))
     data = sp.csr_array(
         (np.concatenate(values), index.astype(dtype_of_index), pointer.astype(dtype_of_index)),
-        shape=(len(pointer) - 1, needed if n_features is None else n_features),
+        shape=(len(pointer) - 1, width),
     )
     data.sort_indices()
     return Examples(data, np.concatenate(target))
+
+
+def feature_chunks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Read which features the examples have, a few MiB of text at a time, values left out.
+
+    Yields
+    ------
+    lengths : int64[n_examples of the chunk]
+    indices : int32 or int64 [lengths.sum()]
+        As written: only the end of the file tells whether the first feature is 0 or 1.
+
+    Raises
+    ------
+    ReadError
+        As `read_libsvm`, of values that are dropped too.
+    """
+    found = False
+    for rows in read_rows(path, ":"):
+        if rows.n_rows:
+            found = True
+            yield _examples(rows, np.dtype(np.float64))[:2]
+    if not found:
+        raise ReadError(f"{path}: there are no examples in it")
+
+
+def checked_width(path: str | os.PathLike[str], needed: int, wanted: int | None) -> int:
+    """How many features the data shall have: as wanted, or else as the largest index needs.
+
+    Raises
+    ------
+    InputError
+        Fewer are wanted than the file needs.
+    """
+    if wanted is not None and wanted < needed:
+        raise InputError(f"{path}: n_features={wanted}, but the file needs {needed}")
+    return needed if wanted is None else wanted
 
 
 def _examples(rows: Rows, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

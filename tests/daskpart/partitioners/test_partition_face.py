@@ -17,7 +17,7 @@ from daskpart.partitioners import CutNet, partition
 from daskpart.partitioners.balance import fill_empty_parts
 from daskpart.readers import read
 
-METHODS = ["random", "block", "metis", "direct", "recursive"]
+METHODS = ["random", "block", "metis", "direct", "recursive", "parsa"]
 
 
 @pytest.fixture(scope="module")
