@@ -10,7 +10,7 @@
 
 A layout is made once and used in every iteration. Two structures serve any number of modes: along
 one and the same fibre the sums are the same whichever other mode is asked for, so that in an ALS
-iteration (mode after mode) only two passes over the nonzeros remain where `products` are kept.
+iteration (mode after mode) only two passes over the nonzeros remain.
 Sorted nonzeros need no second copy: read with the longest factor in order, they were as fast for
 the other modes as a copy in the order of each. A matrix (two modes) has one for rows and one for
 columns, as fibres there are the rows themselves.
@@ -19,7 +19,7 @@ columns, as fibres there are the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +46,15 @@ class TensorLayout:
         One or two.
     serving : tuple of int
         For each mode, which of the structures its MTTKRP reads.
+    products : FibreProducts
+        Sums over the first structure's fibres, kept from one mode's MTTKRP to the next where they
+        fit: layout and sums together never take more than twice the bytes of the nonzeros.
     """
 
     shape: tuple[int, ...]
     structures: tuple[Fibres | SortedNonzeros, ...]
     serving: tuple[int, ...]
+    products: FibreProducts = field(default_factory=FibreProducts)
 
     @classmethod
     def build(
@@ -118,7 +122,11 @@ class TensorLayout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays of the layout."""
+        """Bytes of all arrays of the layout, the sums that it keeps included."""
+        return self._fixed_bytes + self.products.sums.nbytes
+
+    @property
+    def _fixed_bytes(self) -> int:
         return sum(structure.nbytes for structure in self.structures)
 
     @property
@@ -144,28 +152,13 @@ class TensorLayout:
             f"{self.nbytes / 1e6:.1f} MB, {ratio:.2f} × coordinates and values)"
         )
 
-    def products(self, n_components: int) -> FibreProducts | None:
-        """Room to keep the sums over fibres from one mode's MTTKRP to the next.
-
-        Returns None where fibres are short, or where layout and sums would together take more than
-        twice the bytes of the nonzeros.
-        """
-        first = self.structures[0]
-        if not isinstance(first, Fibres) or not self.nnz:
-            return None
-        sums = first.n_fibres * n_components * self.dtype.itemsize
-        if self.nbytes + sums > 2 * self.coordinate_bytes:
-            return None
-        return FibreProducts(first.n_fibres, n_components, self.dtype)
-
     def mttkrp(
         self,
         mode: int,
         factors: Sequence[NDArray],
         out: NDArray | None = None,
-        products: FibreProducts | None = None,
     ) -> NDArray:
-        """MTTKRP along `mode`: the same bits every time, with and without `products`.
+        """MTTKRP along `mode`: the same bits every time, from kept sums too.
 
         Parameters
         ----------
@@ -175,10 +168,6 @@ class TensorLayout:
             C-contiguous, of the layout's type; the one of `mode` itself is not read.
         out : ndarray of shape (shape[mode], R), optional
             C-contiguous; overwritten and returned.
-        products : FibreProducts, optional
-            What former calls with it left. Right only if from one such call to the next no factor
-            changes but that of the former call's mode, as in ALS. For another use, or another
-            start, take new ones.
 
         Returns
         -------
@@ -187,39 +176,31 @@ class TensorLayout:
         Raises
         ------
         InputError
-            A factor of another type, shape or memory order; products of another layout.
+            A factor of another type, shape or memory order.
         """
         n_components = factors[mode - 1].shape[1]
         if out is None:
             out = np.empty((self.shape[mode], n_components), self.dtype)
         self._check_factors(mode, factors, out, n_components)
-        self._check_products(products, n_components)
         out[:] = 0
         structure = self.structures[self.serving[mode]]
-        shared = structure is self.structures[0] and mode != self._leaf
-        if self.nnz and isinstance(structure, Fibres):
-            structure.add(mode, factors, out, products if shared else None)
-        elif self.nnz:
+        if self.nnz and isinstance(structure, SortedNonzeros):
             structure.add(mode, factors, out)
-        if products is not None and mode == self._leaf:
-            products.filled = False
+        elif self.nnz:
+            self._add_fibres(structure, mode, factors, out)
         return out
 
-    @property
-    def _leaf(self) -> int | None:
-        first = self.structures[0]
-        return first.leaf if isinstance(first, Fibres) else None
-
-    def _check_products(self, products: FibreProducts | None, n_components: int) -> None:
-        first = self.structures[0]
-        if products is None or not isinstance(first, Fibres):
+    def _add_fibres(
+        self, fibres: Fibres, mode: int, factors: Sequence[NDArray], out: NDArray
+    ) -> None:
+        """With kept sums, where they are of use, have room, and no other thread has them."""
+        sums = fibres.n_fibres * out.shape[1] * out.itemsize
+        too_many = self._fixed_bytes + sums > 2 * self.coordinate_bytes
+        if mode == fibres.leaf or fibres is not self.structures[0] or too_many:
+            fibres.add(mode, factors, out)
             return
-        wanted = (first.n_fibres, n_components)
-        if products.sums.shape != wanted or products.sums.dtype != self.dtype:
-            raise InputError(
-                f"products are {products.sums.dtype} of shape {products.sums.shape}, this layout's "
-                f"are {self.dtype} of shape {wanted}: take them from the products method"
-            )
+        with self.products.of_one_thread() as products:
+            fibres.add(mode, factors, out, products)
 
     def _check_factors(
         self, mode: int, factors: Sequence[NDArray], out: NDArray, n_components: int

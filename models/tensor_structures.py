@@ -14,7 +14,9 @@ smallest that hold the extents.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,35 +38,47 @@ CACHED_BYTES = 2**24  # factors beyond this come from memory, and are worth aski
 
 
 class FibreProducts:
-    """Room for the sums over fibres, which all modes but the leaf share.
+    """The sums over fibres, which all modes but the leaf share while the leaf's factor stands.
 
-    Made by `TensorLayout.products`. It holds a past state of one factor: copies and pickles of it
-    are empty, so that nothing outdated is ever read.
-
-    Parameters
-    ----------
-    n_fibres, n_components : int
-        Shape of the sums.
-    dtype : dtype
-        Theirs.
+    A fingerprint of that factor, 64 bits made of all its entries, tells whether it still stands:
+    whoever changes factors, repeats a step or starts anew need not care. Copies and pickles are
+    empty.
 
     Attributes
     ----------
-    filled : bool
-        Whether the sums are those of the leaf's factor as it is.
+    sums : ndarray of shape (n_fibres, R)
+        Empty before first use.
     """
 
-    def __init__(self, n_fibres: int, n_components: int, dtype: np.dtype) -> None:
-        self.sums = np.empty((n_fibres, n_components), dtype)
-        self.filled = False
+    def __init__(self) -> None:
+        self.sums: NDArray = np.empty((0, 0))
+        self._fingerprint: int | None = None
+        self._in_use = threading.Lock()
 
     def __reduce__(self) -> tuple:
-        return FibreProducts, (*self.sums.shape, self.sums.dtype)
+        return FibreProducts, ()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the sums."""
-        return self.sums.nbytes
+    @contextmanager
+    def of_one_thread(self) -> Iterator[FibreProducts | None]:
+        """Give these products, or None while another thread works on them."""
+        if not self._in_use.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield self
+        finally:
+            self._in_use.release()
+
+    def are_of(self, factor: NDArray, n_fibres: int) -> bool:
+        """Whether the sums are those of `factor`; if not, make room to put them."""
+        fingerprint = fingerprint_of(factor)
+        shape = (n_fibres, factor.shape[1])
+        if self.sums.shape != shape or self.sums.dtype != factor.dtype:
+            self.sums = np.empty(shape, factor.dtype)
+        elif fingerprint == self._fingerprint:
+            return True
+        self._fingerprint = fingerprint
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +191,8 @@ class Fibres:
         out: NDArray,
         products: FibreProducts | None = None,
     ) -> None:
-        """Add the MTTKRP along `mode` to `out`; fill `products`, or read them where filled."""
+        """Add the MTTKRP along `mode` to `out`; read `products`, or fill them where they differ."""
+        known = products is not None and products.are_of(factors[self.leaf], self.n_fibres)
         others = tuple(row for row, k in enumerate(self.modes) if k != mode)
         for template, count, offset in panels(out):
             addresses = tuple(factors[self.modes[row]].ctypes.data + offset for row in others)
@@ -190,7 +205,7 @@ class Fibres:
                 continue
             kept = 0 if products is None else products.sums.ctypes.data + offset
             target = self.modes.index(mode)
-            if products is not None and products.filled:
+            if known:
                 add_products(
                     template, count, kept, self.coordinates, others, addresses, target, to, step
                 )
@@ -200,8 +215,6 @@ class Fibres:
                     factors[self.leaf].ctypes.data + offset, self.coordinates, others, addresses,
                     target, to, step, kept,
                 )  # fmt: skip
-        if products is not None:
-            products.filled = True
 
 
 def panels(out: NDArray) -> Iterator[tuple[tuple, int, int]]:
@@ -232,6 +245,23 @@ def fibre_length(coordinates: NDArray, leaf: int) -> float:
     n_slots = 1 << max(4, (2 * nnz - 1).bit_length())
     n_empty = _empty_slots(coordinates, leaf, n_slots)
     return nnz / max(1.0, n_slots * np.log(n_slots / n_empty))
+
+
+def fingerprint_of(factor: NDArray) -> int:
+    """64 bits that depend on every entry of a C-contiguous array, and on where it stands."""
+    words = np.uint64 if factor.itemsize == 8 else np.uint32
+    return int(_mixed_sum(factor.reshape(-1).view(words)))
+
+
+@kernel
+def _mixed_sum(words):
+    total = np.uint64(words.size)
+    place = np.uint64(0)
+    for n in range(words.size):
+        mixed = np.uint64(words[n]) + place
+        total += (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        place += np.uint64(0x9E3779B97F4A7C15)
+    return total
 
 
 @kernel

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from daskpart.errors import InputError
 from daskpart.models.tensor_layout import TensorLayout
 from daskpart.models.tensor_structures import (
-    FibreProducts,
     Fibres,
     SortedNonzeros,
     fibre_length,
+    fingerprint_of,
 )
 
 
@@ -87,24 +87,47 @@ def test_any_number_of_components(rank, dtype) -> None:
     memory=st.sampled_from(["fast", "small"]),
     seed=st.integers(0, 100),
 )
-def test_kept_products_give_the_same_bits_as_factors_change(shape, memory, seed) -> None:
-    layout = layout_of(random_tensor(shape, 1.0, seed), memory=memory)
-    generator = np.random.default_rng(seed)
+def test_kept_sums_give_the_same_bits_as_factors_change(shape, memory, seed) -> None:
+    dense = random_tensor(shape, 1.0, seed)
+    layout, generator = layout_of(dense, memory=memory), np.random.default_rng(seed)
     factors = [generator.normal(size=(n, 3)) for n in shape]
-    products = FibreProducts(layout.structures[0].n_fibres, 3, np.dtype(float))
-    for _ in range(2):
-        for mode in range(len(shape)):
-            with_products = layout.mttkrp(mode, factors, products=products)
-            assert with_products.tobytes() == layout.mttkrp(mode, factors).tobytes()
-            factors[mode][:] = generator.normal(size=factors[mode].shape)
+    for _ in range(12):
+        mode = int(generator.integers(len(shape)))
+        fresh = layout_of(dense, memory=memory).mttkrp(mode, factors)
+        assert layout.mttkrp(mode, factors).tobytes() == fresh.tobytes()
+        changed = factors[generator.integers(len(shape))]  # one entry, whichever factor
+        changed[generator.integers(len(changed)), generator.integers(3)] += 1e-12
 
 
-def test_products_are_not_carried_along() -> None:
+def test_a_second_mode_reads_the_sums_of_the_first() -> None:
     layout = layout_of(random_tensor((4, 60, 3), 1.0, 0))
-    products = layout.products(2)
-    layout.mttkrp(0, [np.ones((n, 2)) for n in layout.shape], products=products)
-    assert products.filled and not pickle.loads(pickle.dumps(products)).filled
-    assert not copy.copy(products).filled
+    factors = [np.ones((n, 2)) for n in layout.shape]
+    layout.mttkrp(0, factors)
+    layout.products.sums[:] = 7.0  # read, as the leaf's factor stands: 3 fibres a row
+    assert (layout.mttkrp(2, factors) == 4 * 7.0).all()
+    assert (layout.mttkrp(0, factors) == 3 * 7.0).all()
+    factors[1][5, 1] = 1.5
+    assert (layout.mttkrp(0, factors) != 3 * 7.0).all()
+
+
+def test_kept_sums_are_not_carried_along() -> None:
+    layout = layout_of(random_tensor((4, 60, 3), 1.0, 0))
+    layout.mttkrp(0, [np.ones((n, 2)) for n in layout.shape])
+    assert layout.products.sums.size
+    assert not pickle.loads(pickle.dumps(layout)).products.sums.size
+    assert not copy.copy(layout.products).sums.size
+
+
+@given(st.integers(0, 40), st.sampled_from([np.float32, np.float64]))
+def test_a_fingerprint_sees_values_and_places(n, dtype) -> None:
+    factor = np.zeros((41, 2), dtype)
+    seen = {fingerprint_of(factor)}
+    for i in (n, (n + 1) % 41):
+        factor[:] = 0
+        factor[i, 1] = 1
+        seen.add(fingerprint_of(factor))
+    factor[0, 0] = -0.0
+    assert len({*seen, fingerprint_of(factor)}) == 4
 
 
 @pytest.mark.parametrize(
@@ -141,9 +164,8 @@ def test_bytes_stay_below_twice_the_coordinates_and_values(shape, nnz, dtype, se
     coordinates = np.unique(drawn, axis=1).astype(np.int32)
     values = np.ones(coordinates.shape[1], dtype)
     layout = TensorLayout.build(coordinates, values, shape)
-    products = layout.products(4)
-    total = layout.nbytes + (products.nbytes if products else 0)
-    assert total <= 2 * (coordinates.nbytes + values.nbytes) + 8
+    layout.mttkrp(0, [np.ones((extent, 4), dtype) for extent in shape])
+    assert layout.nbytes <= 2 * (coordinates.nbytes + values.nbytes) + 8
     assert TensorLayout.build(coordinates, values, shape, memory="small").nbytes <= layout.nbytes
 
 
@@ -161,7 +183,7 @@ def test_a_rank_without_nonzeros_gives_zeros(memory) -> None:
     factors = [np.ones((n, 2)) for n in layout.shape]
     for mode in range(3):
         assert not layout.mttkrp(mode, factors, np.full((layout.shape[mode], 2), 7.0)).any()
-    assert layout.products(2) is None
+    assert layout.nbytes < 200
 
 
 def test_a_layout_describes_itself() -> None:
@@ -181,12 +203,6 @@ def test_factors_that_do_not_fit_never_reach_the_kernels(wrong, words) -> None:
     layout = layout_of(np.ones((2, 3, 4)))
     with pytest.raises(InputError, match=words):
         layout.mttkrp(0, [np.ones((2, 2)), wrong, np.ones((4, 2))])
-
-
-def test_products_of_another_layout_never_reach_the_kernels() -> None:
-    layout, factors = layout_of(np.ones((2, 30, 4))), [np.ones((n, 5)) for n in (2, 30, 4)]
-    with pytest.raises(InputError, match="take them from the products method"):
-        layout.mttkrp(0, factors, products=layout.products(4))
 
 
 @pytest.mark.parametrize("index", [-1, 3])
