@@ -1,0 +1,125 @@
+"""`daskpart partition --method parsa --memory-limit …`: files larger than memory, block by block.
+
+The data are never held whole, so there is no picture of the matrix and no metric but Parsa's own.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskpart import plots
+from daskpart.errors import InputError
+from daskpart.partitioners.parsa import ParsaResult, parsa
+from daskpart.report import Report, versions
+
+from .album import Album
+from .cut import CutSettings, write_json
+from .terminal import COMPILING, explained_if_slow, say
+
+
+def run(settings: CutSettings, memory_limit: str) -> None:
+    """Deal the data over blocks on disk, place them and the parameters, say and write it."""
+    if settings.method != "parsa":
+        raise InputError(
+            f"--memory-limit needs --method parsa, not {settings.method}: the others hold all data"
+        )
+    path = Path(settings.data)
+    if not path.exists():
+        raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
+    say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
+    with explained_if_slow(COMPILING):
+        result = parsa(path, settings.parts, memory_limit=memory_limit, random_state=settings.seed)
+    for sentence in sentences(result):
+        say(sentence)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    for file, words in _write(result, settings, memory_limit):
+        say(f"  {file}  {words}")
+
+
+def sentences(result: ParsaResult) -> list[str]:
+    """The result in plain words."""
+    told = result.to_dict()
+    sizes = result.partition.part_weights
+    return [
+        f"{told['data']:,} examples with {told['edges']:,} values of {told['parameters']:,} "
+        f"features, read in {told['blocks']:,} blocks.",
+        f"{result.n_parts} parts of {int(sizes.min()):,} to {int(sizes.max()):,} examples; a part "
+        f"needs {told['memory, maximum']:,} features at most (random parts: "
+        f"{told['random: memory, maximum']:,}).",
+        f"A part fetches and serves {told['traffic, maximum']:,} at most (random parts: "
+        f"{told['random: traffic, maximum']:,}). Found in {told['seconds']:.2f} s.",
+    ]
+
+
+def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> list[tuple[Path, str]]:
+    """Write everything; returns each file and what it is."""
+    whole, partition = settings.out / "parsa.npz", settings.out / "partition.npz"
+    result.save(whole)
+    result.partition.save(partition)
+    tables = [
+        _write_table(settings.out / "assignment.csv", "row", result.partition.assignment),
+        _write_table(settings.out / "owners.csv", "column", result.owners),
+    ]
+    asked = {**vars(settings), "memory_limit": memory_limit}
+    metrics = settings.out / "metrics.json"
+    write_json(metrics, {"settings": asked, "metrics": result.to_dict()})
+    files = [
+        (whole, "all of the result: daskpart.ParsaResult.load"),
+        (partition, "the parts of the rows: daskpart.Partition.load"),
+        (tables[0], "part of each row, as text"),
+        (tables[1], "part that keeps each column, as text; -1: no part needs it"),
+        (metrics, "every number"),
+    ]
+    if settings.output is not None:
+        result.partition.write(settings.output)
+        files.append((settings.output, "part of each row, one a line"))
+    return [*files, *_report(result, settings, asked)]
+
+
+def _report(
+    result: ParsaResult, settings: CutSettings, asked: dict[str, Any]
+) -> list[tuple[Path, str]]:
+    page = Report(
+        f"{Path(settings.data).name} in {result.n_parts} parts", " ".join(sentences(result)[:1])
+    )
+    album = Album(settings.out, page, settings.plots)
+    page.section("Parts")
+    page.text(" ".join(sentences(result)[1:]))
+    page.table(result.to_dict())
+    album.draw(
+        "parts",
+        (9.4, 3.4),
+        partial(plots.connectivity_histogram, result.connectivity(), item="feature"),
+        partial(_draw_needs, result),
+        alt="Left: how many features are needed by how many parts. Right: how many each part needs",
+        caption="Left: features by the number of parts that need one. Right: features that each "
+        "part needs: what it holds in memory.",
+    )
+    page.section("Settings")
+    page.table(asked)
+    page.section("Load it")
+    page.code(
+        f'import daskpart\n\nresult = daskpart.ParsaResult.load("{settings.out / "parsa.npz"}")'
+    )
+    page.section("Versions")
+    page.table(versions())
+    report = page.write(settings.out / "report.html")
+    pictures = [(picture, "picture") for picture in album.files]
+    return [*pictures, (report, "all of it on one page: open in a browser")]
+
+
+def _draw_needs(result: ParsaResult, ax: Any) -> None:
+    plots.part_weights(result.neighbours.sizes, ax=ax).set_ylabel("features needed")
+
+
+def _write_table(path: Path, what: str, parts: np.ndarray) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([what, "part"])
+        writer.writerows(enumerate(parts.tolist()))
+    return path
