@@ -33,7 +33,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from types import TracebackType
 from typing import Any
@@ -45,6 +47,7 @@ from daskpart.errors import InputError
 
 from .server_backend import Backend
 from .server_endpoint import PendingPull, ServerEndpoint, require_fit
+from .server_options import checked_delay, checked_dtype, checked_schedule, whole_number
 from .server_placement import place_items
 from .server_rules import UpdateRule, proximal_step, rule_of
 from .server_shard import ServerSpec
@@ -72,7 +75,7 @@ class ParameterServer:
     row_length : int, optional
         Numbers in a row. Default: rows are single numbers.
     dtype : dtype
-        Float, integer or bool. Sets of up to 64 parts fit one ``uint64`` as bits.
+        float32, float64, integer or bool. Sets of up to 64 parts fit one ``uint64`` as bits.
     placement : "hashed", int array of shape (n_items,), or Partition
         The shard of each id.
     update : {"add", "assign", "or"}, UpdateRule, or callable
@@ -129,24 +132,25 @@ class ParameterServer:
         deadline: float = 600.0,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
-        n_ranks = _whole(ranks, "n_ranks", 1)
-        n_items = _whole(n_items, "n_items", 1)
-        row_shape = () if row_length is None else (_whole(row_length, "row_length", 1),)
-        kind = _checked_dtype(dtype)
+        n_ranks = whole_number(ranks, "n_ranks", 1)
+        n_items = whole_number(n_items, "n_items", 1)
+        row_shape = () if row_length is None else (whole_number(row_length, "row_length", 1),)
+        kind = checked_dtype(dtype)
         self._spec = ServerSpec(
             place_items(placement, n_items, n_ranks),
             row_shape,
             kind,
             rule_of(update, kind),
-            _checked_delay(delay),
+            checked_delay(delay),
         )
         if not deadline > 0:
             raise InputError(f"deadline is {deadline!r} seconds: give a number above 0")
-        schedule = _checked_schedule(schedule, n_ranks)
+        schedule = checked_schedule(schedule, n_ranks)
         pieces = self._cut(initial, "initial")
         self._backend = _backend(self._spec, pieces, transport, client, schedule, deadline)
         self._report = ServerReport(self._backend.places)
         self._closed = False
+        self._one_at_a_time = threading.Lock()
 
     # -- what it is ---
 
@@ -221,7 +225,6 @@ class ParameterServer:
             If a worker was lost: its shard is gone; make a new server from the last rows that were
             saved.
         """
-        self._require_open()
         columns = [list(values) for values in per_rank]
         for place, column in enumerate(columns):
             if len(column) != self.n_ranks:
@@ -229,19 +232,21 @@ class ParameterServer:
                     f"per-rank values {place} are {len(column)}: give one for each of the "
                     f"{self.n_ranks} ranks"
                 )
-        outcome = self._backend.run(program, columns, shared)
+        with self._alone():
+            outcome = self._backend.run(program, columns, shared)
         self._report.add_run(outcome.tallies, outcome.staleness)
         return outcome.results
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
-        self._require_open()
-        return self._spec.directory.joined(self._backend.values())
+        with self._alone():
+            return self._spec.directory.joined(self._backend.values())
 
     def set_values(self, values: ArrayLike) -> None:
         """Replace all rows; a scalar, or an array of the shape that `values()` gives."""
-        self._require_open()
-        self._backend.set_values(self._cut(values, "values"))
+        pieces = self._cut(values, "values")
+        with self._alone():
+            self._backend.set_values(pieces)
 
     def reset_report(self) -> None:
         """Begin to count from zero."""
@@ -250,7 +255,9 @@ class ParameterServer:
     def save(self, path: str | PathLike[str]) -> None:
         """Write rows and placement to one `.npz` file (no pickle); see `load`."""
         with open(path, "wb") as file:
-            np.savez_compressed(file, values=self.values(), placement=self.placement)
+            np.savez_compressed(
+                file, values=self.values(), placement=self.placement, n_ranks=self.n_ranks
+            )
 
     @classmethod
     def load(cls, path: str | PathLike[str], **options: Any) -> ParameterServer:
@@ -264,10 +271,10 @@ class ParameterServer:
             or another placement, give that too.
         """
         with np.load(path, allow_pickle=False) as file:
-            values, placement = file["values"], file["placement"]
+            values, placement, n_ranks = file["values"], file["placement"], int(file["n_ranks"])
         options.setdefault("placement", placement)
-        if "n_ranks" not in options and not hasattr(options["placement"], "n_parts"):
-            options["n_ranks"] = int(placement.max()) + 1
+        if not hasattr(options["placement"], "n_parts"):
+            options.setdefault("n_ranks", n_ranks)
         row_length = values.shape[1] if values.ndim == 2 else None
         return cls(
             len(values), row_length=row_length, dtype=values.dtype, initial=values, **options
@@ -299,9 +306,19 @@ class ParameterServer:
             f"{', closed' if self._closed else ''}"
         )
 
-    def _require_open(self) -> None:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         if self._closed:
             raise InputError("This server is closed; make a new one.")
+        if not self._one_at_a_time.acquire(blocking=False):
+            raise InputError(
+                "A server does one thing at a time: inside a program use its endpoint, in another "
+                "thread a server of its own."
+            )
+        try:
+            yield
+        finally:
+            self._one_at_a_time.release()
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""
@@ -318,49 +335,6 @@ class ParameterServer:
             counts = spec.directory.counts
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
         return [piece.astype(spec.dtype, copy=False) for piece in spec.directory.cut(given)]
-
-
-def _whole(value: Any, name: str, least: int) -> int:
-    ok = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not ok or not least <= value < 2**31:
-        raise InputError(f"{name} is {value!r}: give a whole number of at least {least}")
-    return int(value)
-
-
-def _checked_delay(delay: Any) -> float:
-    ok = isinstance(delay, int | float | np.number) and not isinstance(delay, bool)
-    if not ok or not delay >= 0 or (delay != math.inf and delay != int(delay)):
-        raise InputError(
-            f"delay is {delay!r}: give a whole number of tasks, 0 (synchronous) or more, or "
-            "math.inf (asynchronous)"
-        )
-    return float(delay)
-
-
-def _checked_dtype(dtype: Any) -> np.dtype[Any]:
-    try:
-        checked = np.dtype(dtype)
-    except TypeError as error:
-        raise InputError(f"dtype is {dtype!r}: {error}") from error
-    if checked.kind not in "biuf":
-        raise InputError(f"dtype is {checked}: rows are floats, integers or bool")
-    return checked
-
-
-def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:
-    if schedule is None or (isinstance(schedule, str) and schedule in ("in turn", "stalest")):
-        return schedule
-    ranks = np.asarray(schedule)
-    if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
-        raise InputError(
-            f"schedule is {schedule!r}: give 'in turn', 'stalest' or the rank of each call"
-        )
-    outside = np.flatnonzero((ranks < 0) | (ranks >= n_ranks))
-    if len(outside):
-        raise InputError(
-            f"schedule[{outside[0]}] is {ranks[outside[0]]}: ranks are 0 to {n_ranks - 1}"
-        )
-    return ranks.tolist()
 
 
 def _backend(

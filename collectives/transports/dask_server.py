@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import PerRank
@@ -61,11 +63,24 @@ class DaskServer:
         self.places = self._communicator.placement
         try:
             self._ranks = self._communicator.values(list(range(spec.n_ranks)))
-            opened = self._on_ranks(_open, self._communicator.values(pieces), spec=spec)
-            self._communicator.settle(self._ranks, opened)
+            self._open(spec, pieces)
         except BaseException:
             self.close()
             raise
+
+    def _open(self, spec: ServerSpec, pieces: list[NDArray[Any]]) -> None:
+        """Shards on their workers; the placement of the ids goes to each worker once."""
+        places, directory = self.places, spec.directory
+        owners = [
+            directory.owner if places.index(place) == rank else None
+            for rank, place in enumerate(places)
+        ]
+        rest = {field.name: getattr(spec, field.name) for field in fields(spec)[1:]}
+        self._communicator.settle(
+            self._ranks, self._on_ranks(_open_host, self._communicator.values(owners), rest=rest)
+        )
+        opened = self._on_ranks(_open_shard, self._communicator.values(pieces))
+        self._communicator.settle(opened)
 
     def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> RunOutcome:
         """The program as one step of every rank."""
@@ -74,8 +89,11 @@ class DaskServer:
         call = {"program": program, "shared": shared, "run": self._runs}
         try:
             answers = self._gathered(self._on_ranks(_run, *values, **call))
-        except WorkerLostError:
-            raise  # the shards of that worker are gone
+        except WorkerLostError as error:
+            error.add_note(
+                "its shards are gone; make a new server of the rows that were saved last"
+            )
+            raise
         except BaseException:
             with suppress(WorkerLostError):
                 self._communicator.settle(self._on_ranks(_undo, run=self._runs))
@@ -110,8 +128,13 @@ class DaskServer:
 # -- steps of a rank, on its worker ---
 
 
-def _open(rank: int, values: NDArray[Any], *, run_id: str, spec: ServerSpec) -> None:
-    ShardHost.open(run_id, rank, values.copy(), spec)
+def _open_host(rank: int, owner: NDArray[np.int32] | None, *, run_id: str, rest: dict) -> None:
+    if owner is not None:
+        ShardHost.open(run_id, owner, rest)
+
+
+def _open_shard(rank: int, values: NDArray[Any], *, run_id: str) -> None:
+    ShardHost.of(run_id).add(rank, values.copy())
 
 
 def _run(

@@ -279,7 +279,7 @@ class _RankThread:
         self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.tally)
         self._thread: threading.Thread | None = None
         self.result: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def begin(self, program: Callable, values: list[Any], shared: dict) -> None:
         """Start the thread."""
@@ -298,7 +298,7 @@ class _RankThread:
             self.result = program(self._endpoint, *values, **shared)
             self._endpoint.finish()
             self._turns.leave(self.rank)
-        except Exception as error:
+        except BaseException as error:
             self.error = error
             self._turns.stop(f"rank {self.rank} failed: {type(error).__name__}: {error}")
 

@@ -24,6 +24,7 @@ import numpy as np
 from distributed import get_worker
 from numpy.typing import NDArray
 
+from daskpart.collectives.server_placement import Directory
 from daskpart.collectives.server_shard import ServerSpec, Shard
 
 from .dask_comm import decoded, encoded
@@ -31,7 +32,6 @@ from .spmd_host import RankHost, Session
 
 _SERVICE = "daskpart_shard"
 _LOOK_SECONDS = 5e-4
-_opening = threading.Lock()
 
 
 class ShardHost:
@@ -59,15 +59,16 @@ class ShardHost:
         return RankHost.of(get_worker()).sessions[run_id].services[_SERVICE]
 
     @classmethod
-    def open(cls, run_id: str, rank: int, values: NDArray[Any], spec: ServerSpec) -> None:
-        """Put a rank's shard on its worker."""
+    def open(cls, run_id: str, owner: NDArray[np.int32], rest: dict[str, Any]) -> None:
+        """Make the worker of the calling rank ready for shards; once a worker."""
         session = RankHost.of(get_worker()).sessions[run_id]
-        with _opening:
-            if _SERVICE not in session.services:
-                session.services[_SERVICE] = cls(session, spec)
-            host = session.services[_SERVICE]
-            host._locks[rank] = threading.Lock()
-            host.shards[rank] = Shard(values, host.spec)
+        directory = Directory(owner, len(session.spec.placement))
+        session.services[_SERVICE] = cls(session, ServerSpec(directory, **rest))
+
+    def add(self, rank: int, values: NDArray[Any]) -> None:
+        """Put a rank's shard here."""
+        self._locks[rank] = threading.Lock()
+        self.shards[rank] = Shard(values, self.spec)
 
     def put(self, message: tuple) -> None:
         """Take a message from another worker; on the event loop."""

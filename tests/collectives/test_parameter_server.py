@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import threading
 import time
 
@@ -292,6 +294,7 @@ def test_values_are_kept_over_runs_and_in_files(tmp_path):
     loaded = ParameterServer.load(tmp_path / "rows.npz", transport="local", n_ranks=3)
     assert loaded.values().tobytes() == values.tobytes() and loaded.values().dtype == np.float32
     assert (loaded.placement == server.placement).all()
+    assert ParameterServer.load(tmp_path / "rows.npz", transport="local").n_ranks == 3
     other = ParameterServer.load(
         tmp_path / "rows.npz", transport="local", n_ranks=2, placement="hashed"
     )
@@ -321,6 +324,25 @@ def test_a_failing_rule(delay):
         with pytest.raises(ArithmeticError, match="seven"):
             server.run(push_seven, pusher=2)
         assert (server.values() == 0).all()
+
+
+def test_ctrl_c():
+    with local(dtype=int) as server:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            server.run(wait_long, seconds=0.05)
+        timer.join()
+        assert (server.values() == 0).all()
+    assert not [t for t in threading.enumerate() if t.name.startswith("server rank")]
+
+
+def test_a_program_that_exits():
+    def leave(endpoint):
+        raise SystemExit(3)
+
+    with local() as server, pytest.raises(SystemExit):
+        server.run(leave)
 
 
 def test_a_deadline_ends_every_wait():

@@ -29,6 +29,7 @@ def local(n_items=N_ITEMS, **options):
         ({"delay": 1.5}, "delay is 1.5"),
         ({"delay": "soon"}, "delay is 'soon'"),
         ({"dtype": object}, "dtype is object"),
+        ({"dtype": np.float16}, "dtype is float16"),
         ({"dtype": "nonsense"}, "dtype is 'nonsense'"),
         ({"update": "multiply"}, "update is 'multiply'"),
         ({"update": "or"}, "'or' does not work on rows of dtype float64"),
@@ -103,3 +104,13 @@ def test_bad_values_of_a_run():
         pytest.raises(InputError, match="gave rows of shape"),
     ):
         server.run(lambda endpoint: endpoint.push([1, 2], [1.0, 2.0]))
+
+
+def test_a_server_does_one_thing_at_a_time():
+    def call_the_server(endpoint):
+        return server.values()
+
+    with local() as server:
+        with pytest.raises(InputError, match="inside a program use its endpoint"):
+            server.run(call_the_server)
+        assert server.values().sum() == 0
