@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .models.cp_decomposition import CPDecomposition, cp_plan_report
     from .models.matrix_factorization import MatrixFactorization, plan_report
     from .partitioners import partition, refine
+    from .partitioners.comparison import Comparison, compare_partitions
     from .partitioners.parsa import ParsaResult, parsa
     from .partitions import Partition
     from .readers import read
@@ -31,12 +32,14 @@ _HOME_OF = {
     "Bipartite": ".bipartite",
     "BlockFolder": ".blocks",
     "CPDecomposition": ".models.cp_decomposition",
+    "Comparison": ".partitioners.comparison",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
     "MatrixFactorization": ".models.matrix_factorization",
     "ParsaResult": ".partitioners.parsa",
     "Partition": ".partitions",
     "parsa": ".partitioners.parsa",
+    "compare_partitions": ".partitioners.comparison",
     "partition": ".partitioners",
     "cp_plan_report": ".models.cp_decomposition",
     "plan_report": ".models.matrix_factorization",
@@ -52,6 +55,8 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "Hypergraph",
     "partition",
     "refine",
+    "compare_partitions",
+    "Comparison",
     "Partition",
     "Connectivity",
     "Bipartite",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, part_weights, traffic
+from .comparison import partition_comparison
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
 
@@ -30,6 +31,7 @@ __all__ = [
     "connectivity_histogram",
     "convergence",
     "part_weights",
+    "partition_comparison",
     "predicted_against_measured",
     "simulated",
     "spy",

@@ -116,15 +116,15 @@ def refine(
         weighed,
         _bounds(weighed, checked_epsilon(epsilon)),
         even,
-        _owner_vertices(owners, built),
+        owner_vertices(owners, built),
         get_engine(engine),
         checked_seed(random_state),
         None if fixed is None else _kept(fixed, weighed),
         whole_number(max_rounds, "max_rounds", least=1),
     )
-    before = goal.measure(job, weighed)
+    before = goal.measure(hypergraph, weighed, job.owner_vertices)
     found = goal.lower(job) if n_parts > 1 else weighed
-    after = goal.measure(job, found)
+    after = goal.measure(hypergraph, found, job.owner_vertices)
     if after > before:
         found, after = weighed, before
     told = {"refined": metric, "metric_before": before, "metric_after": after}
@@ -159,8 +159,8 @@ def _kept(fixed: ArrayLike, partition: Partition) -> NDArray[np.int32]:
     return wanted
 
 
-def _owner_vertices(owners: str | Sequence[int] | NDArray, built: DataModel) -> NDArray[np.int64]:
-    """The vertex that owns each net, or none where owners are packed."""
+def owner_vertices(owners: str | Sequence[int] | NDArray, built: DataModel) -> NDArray[np.int64]:
+    """The vertex that owns each net, int64[n_nets], or none where owners are packed."""
     hypergraph = built.hypergraph
     if isinstance(owners, str):
         if owners == "auto":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,9 @@ from .bits import lower_concurrent_volume
 from .loads import BUSIEST, MAX_BOTH, MAX_SEND, ROUTED, LoadMetric, lower_loads
 from .renumber import renumbered
 
-_NEAR_THE_TOP = 3  # levels below λ_max that pay more than their λ²
+_NEAR_THE_TOP = 3  # levels below λ_max that pay more than their λ²; at least λ_max / 16
 _LARGEST_TOLL = 2.0**36
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,17 @@ class Job:
         assignment = relieve(self.hypergraph, partition.assignment, tolls, most, self.fixed)
         return replace(partition, assignment=assignment)
 
-    def renumbered(self, measure: Callable[[Partition], float]) -> Partition:
+    def renumbered(self, measure: Callable[..., float]) -> Partition:
         """The start under the numbers that measure least; as it is where vertices are fixed."""
         if self.fixed is not None:
             return self.partition
-        return renumbered(self.hypergraph, self.partition, measure, self.engine, self.random_state)
+        return renumbered(
+            self.hypergraph,
+            self.partition,
+            lambda found: measure(self.hypergraph, found, self.owner_vertices),
+            self.engine,
+            self.random_state,
+        )
 
 
 @dataclass(frozen=True)
@@ -98,20 +104,20 @@ class Goal:
     Parameters
     ----------
     measure : callable
-        (job, partition) → the metric, a number.
+        (hypergraph, partition, owner_vertices) → the metric, a number.
     lower : callable
         Job → a partition; it may be worse than the start, who asks has to compare.
     """
 
-    measure: Callable[[Job, Partition], float]
+    measure: Callable[[Hypergraph, Partition, NDArray[np.int64]], float]
     lower: Callable[[Job], Partition]
 
 
 def table_goal(objective: Objective) -> Goal:
     """Σ cost × tolls[λ] for the objective's tolls."""
 
-    def measure(job: Job, partition: Partition) -> float:
-        pairs = Connectivity.from_partition(job.hypergraph, partition)
+    def measure(hypergraph: Hypergraph, partition: Partition, _: NDArray[np.int64]) -> float:
+        pairs = Connectivity.from_partition(hypergraph, partition)
         return int((pairs.costs * objective.tolls(partition.n_parts)[pairs.connectivity]).sum())
 
     def lower(job: Job) -> Partition:
@@ -133,24 +139,29 @@ def _lower_highest(job: Job) -> Partition:
     n_parts, best = job.partition.n_parts, job.partition
     least = _highest(job.hypergraph, best)
     levels = np.arange(n_parts + 1, dtype=np.float64)
-    while True:
-        above = np.maximum(levels - (least[0] - _NEAR_THE_TOP), 0)
+    for _ in range(_TRIES):
+        above = np.maximum(levels - (least[0] - max(_NEAR_THE_TOP, least[0] // 16)), 0)
         steep = levels**2 + n_parts**2 * above**3
         tolls = (steep * min(1.0, _LARGEST_TOLL / steep[-1])).astype(np.int64)
         tolls[:2] = 0
         found = job.relieved(job.polished(best, tolls), tolls)
         reached = _highest(job.hypergraph, found)
         if reached >= least:
-            return best
+            break
         best, least = found, reached
+    return best
 
 
-def _concurrent(job: Job, partition: Partition) -> int:
-    return Connectivity.from_partition(job.hypergraph, partition).concurrent_volume()
+def _max_connectivity(hypergraph: Hypergraph, partition: Partition, _: NDArray[np.int64]) -> int:
+    return _highest(hypergraph, partition)[0]
+
+
+def _concurrent(hypergraph: Hypergraph, partition: Partition, _: NDArray[np.int64]) -> int:
+    return Connectivity.from_partition(hypergraph, partition).concurrent_volume()
 
 
 def _lower_concurrent(job: Job) -> Partition:
-    start = job.renumbered(partial(_concurrent, job))
+    start = job.renumbered(_concurrent)
     assignment = lower_concurrent_volume(
         job.hypergraph,
         start.assignment,
@@ -164,11 +175,8 @@ def _lower_concurrent(job: Job) -> Partition:
 
 
 def _load_goal(metric: LoadMetric) -> Goal:
-    def measure(job: Job, partition: Partition) -> int:
-        return metric.measure(job.hypergraph, partition, job.owner_vertices)
-
     def lower(job: Job) -> Partition:
-        start = job.renumbered(partial(measure, job)) if metric.hypercube else job.partition
+        start = job.renumbered(metric.measure) if metric.hypercube else job.partition
         return lower_loads(
             job.hypergraph,
             start,
@@ -180,13 +188,11 @@ def _load_goal(metric: LoadMetric) -> Goal:
             max_rounds=job.max_rounds,
         )
 
-    return Goal(measure, lower)
+    return Goal(metric.measure, lower)
 
 
 GOALS = {
-    "max-connectivity": Goal(
-        lambda job, partition: _highest(job.hypergraph, partition)[0], _lower_highest
-    ),
+    "max-connectivity": Goal(_max_connectivity, _lower_highest),
     "concurrent-volume": Goal(_concurrent, _lower_concurrent),
     "routed-volume": _load_goal(ROUTED),
     "busiest-volume": _load_goal(BUSIEST),

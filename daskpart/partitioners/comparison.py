@@ -1,0 +1,240 @@
+"""Methods of partitioning beside each other on one's own data.
+
+             connectivity   power   max-connectivity   imbalance   seconds
+random            140,109     …                   64       0.000      0.00
+direct             97,410     …                   61       0.030      1.21     the least of each
+power              98,002     …                   55       0.030      1.05     column is marked
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from daskpart._checks import whole_number
+from daskpart._tables import readable
+from daskpart.data_models import build
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+
+from .checks import listed
+from .face import partition
+from .methods import METHODS
+from .refinement.face import owner_vertices, refine
+from .refinement.goals import METRICS, goal_named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_OBJECTIVES = ("connectivity", "power", "cut-net")
+_DEFAULT_METHODS = ("random", "block", "metis", "direct", "recursive", "power", "hypercube")
+_DEFAULT_METRICS = ("connectivity", "power", "max-connectivity", "max-volume", "concurrent-volume")
+_CELL = "text-align:right;padding:2px 10px"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A table of methods × metrics × seconds. Prints; made by `compare_partitions`.
+
+    Parameters
+    ----------
+    n_parts : int
+    values : dict of str to dict of str to number
+        Method → metric → value; every method also has "imbalance" and "seconds" (NaN where a
+        partition was given that does not say them).
+    partitions : dict of str to Partition
+        What was measured.
+    """
+
+    n_parts: int
+    values: dict[str, dict[str, float]]
+    partitions: dict[str, Partition]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The columns, imbalance and seconds among them."""
+        return list(next(iter(self.values.values())))
+
+    def best(self, metric: str) -> str:
+        """The method with the least value of a metric; of equal ones the first."""
+        if metric not in self.metrics:
+            raise InputError(f"metric is {metric!r}: {listed(self.metrics)}")
+        known = {name: row[metric] for name, row in self.values.items()}
+        return min(known, key=lambda name: (math.isnan(known[name]), known[name]))
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Method → metric → value."""
+        return {method: dict(row) for method, row in self.values.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a method, one column a metric; needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame.from_dict(self.values, orient="index").rename_axis("method")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Bars of every metric relative to the first method; see `daskpart.plots`."""
+        from daskpart.plots import partition_comparison
+
+        return partition_comparison(self, ax=ax)
+
+    def _cells(self) -> list[list[str]]:
+        """Header, then a line a method, as text; the least of a column has a star."""
+        least = {metric: self.best(metric) for metric in self.metrics}
+        lines = [["method", *self.metrics]]
+        for method, row in self.values.items():
+            cells = (
+                readable(value) + (" *" if least[metric] == method else "  ")
+                for metric, value in row.items()
+            )
+            lines.append([method, *cells])
+        return lines
+
+    def __repr__(self) -> str:
+        lines = self._cells()
+        lines[0] = [lines[0][0], *(f"{name}  " for name in lines[0][1:])]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = (
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+            for line in lines
+        )
+        return "\n".join([f"Partitions into {self.n_parts} parts (* least)", *shown])
+
+    def _repr_html_(self) -> str:
+        head, *lines = self._cells()
+        titles = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in head)
+        body = "".join(
+            f'<tr><th style="{_CELL};text-align:left">{escape(line[0])}</th>'
+            + "".join(f'<td style="{_CELL}">{_html_cell(cell)}</td>' for cell in line[1:])
+            + "</tr>"
+            for line in lines
+        )
+        caption = f"Partitions into {self.n_parts} parts"
+        return f"<table><caption>{caption}</caption><tr>{titles}</tr>{body}</table>"
+
+
+def _html_cell(text: str) -> str:
+    return f"<b>{escape(text[:-2])}</b>" if text.endswith(" *") else escape(text.rstrip())
+
+
+def compare_partitions(
+    data: Any,
+    n_parts: int,
+    methods: Sequence[str] | Mapping[str, Any] = _DEFAULT_METHODS,
+    metrics: Sequence[str] = _DEFAULT_METRICS,
+    *,
+    model: str = "auto",
+    epsilon: float = 0.03,
+    random_state: int = 0,
+    rho: float = 2,
+    owners: Any = "auto",
+    progress: bool = True,
+) -> Comparison:
+    """Cut data by several methods and measure each: a table of methods × metrics × seconds.
+
+    Parameters
+    ----------
+    data : matrix, tensor or graph in any container; path; Hypergraph; DataModel
+        As for `daskpart.partition`.
+    n_parts : int
+    methods : sequence of str, or mapping
+        Names of methods ("random", "direct", …) or of objectives ("power": recursive
+        bipartitioning by it). A mapping gives each row a name of its own: to a method, an
+        objective, a dict of options of `daskpart.partition` (with ``"refine"``: a metric that
+        `daskpart.refine` lowers afterwards), or a `Partition` of yours.
+    metrics : sequence of str
+        Those of `daskpart.refine`.
+    model, epsilon, random_state, rho : see `daskpart.partition`
+    owners : see `daskpart.refine`
+    progress : bool
+        Whether a terminal shows a bar once it takes longer than a second.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        An unknown method or metric, before anything is cut.
+    """
+    n_parts = whole_number(n_parts, "n_parts", least=1)
+    for metric in metrics:
+        if metric not in METRICS:
+            raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
+    ways = {name: _way(name, how) for name, how in _named(methods).items()}
+    built = build(data, model, n_parts=n_parts, random_state=random_state)
+    vertices = owner_vertices(owners, built)
+    goals = {metric: goal_named(metric, rho) for metric in metrics}
+    shared = {"epsilon": epsilon, "random_state": random_state, "rho": rho}
+    partitions: dict[str, Partition] = {}
+    values: dict[str, dict[str, float]] = {}
+    _cut_few(ways)
+    for name in _tracked(list(ways), progress):
+        started = time.perf_counter()
+        found = _cut(built, n_parts, ways[name], shared)
+        seconds = time.perf_counter() - started
+        if isinstance(ways[name], Partition):
+            seconds = float(found.info.get("seconds", math.nan))
+        partitions[name] = found
+        values[name] = {
+            metric: goal.measure(built.hypergraph, found, vertices)
+            for metric, goal in goals.items()
+        }
+        values[name] |= {"imbalance": found.imbalance, "seconds": seconds}
+    return Comparison(n_parts, values, partitions)
+
+
+def _named(methods: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(methods, str):
+        methods = [methods]
+    named = dict(methods) if isinstance(methods, Mapping) else {name: name for name in methods}
+    if not named:
+        raise InputError("no methods to compare: give at least one")
+    return named
+
+
+def _way(name: str, how: Any) -> dict[str, Any] | Partition:
+    """The options of `partition` behind one row of the table."""
+    if isinstance(how, Partition):
+        return how
+    if isinstance(how, Mapping):
+        return dict(how)
+    if how in METHODS or how == "auto":
+        return {"method": how}
+    if how in _OBJECTIVES:
+        return {"objective": how}
+    known = listed(["auto", *METHODS, *_OBJECTIVES])
+    raise InputError(f"method {name!r} is {how!r}: {known}, options of partition, or a Partition")
+
+
+def _tracked(names: list[str], progress: bool) -> Any:
+    from daskpart._cli.progress import tracked
+
+    return tracked(names, "comparing", progress)
+
+
+def _cut_few(ways: Mapping[str, Any]) -> None:
+    """Cut a dozen vertices every way, so that what is timed below is compiled."""
+    few = Hypergraph.from_nets([0, 4, 8, 12, 14], [*range(12), 3, 4], 12)
+    for how in ways.values():
+        if not isinstance(how, Partition):
+            _cut(few, 2, how, {})
+
+
+def _cut(data: Any, n_parts: int, how: Any, shared: dict[str, Any]) -> Partition:
+    if isinstance(how, Partition):
+        return how
+    options = {**shared, **how}
+    metric = options.pop("refine", None)
+    found = partition(data, n_parts, **options)
+    if metric is None:
+        return found
+    kept = {name: options[name] for name in ("epsilon", "random_state", "rho") if name in options}
+    return refine(data, found, metric, **kept)

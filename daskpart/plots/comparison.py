@@ -1,0 +1,50 @@
+"""Methods of partitioning beside each other: every metric relative to the first method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .canvas import RANK_COLOURS, axes_or_new, quiet_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from daskpart.partitioners.comparison import Comparison
+
+_NOT_DRAWN = ("imbalance", "seconds")  # told in the labels: neither is a volume
+
+
+def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
+    """A group of bars a metric, a bar a method, each as a share of what the first method has.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From `daskpart.compare_partitions`; the first method, say random, is the yardstick.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    metrics = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]
+    ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
+    methods = list(comparison.values)
+    base = comparison.values[methods[0]]
+    width = 0.84 / len(methods)
+    for place, method in enumerate(methods):
+        row = comparison.values[method]
+        shares = [row[metric] / base[metric] if base[metric] else np.nan for metric in metrics]
+        where = np.arange(len(metrics)) + (place - (len(methods) - 1) / 2) * width
+        told = f" ({row['seconds']:.2g} s)" if row["seconds"] == row["seconds"] else ""
+        colour = RANK_COLOURS[place % len(RANK_COLOURS)]
+        ax.bar(where, shares, 0.92 * width, color=colour, label=method + told)
+    ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
+    ax.set_xticks(range(len(metrics)), metrics)
+    ax.set_ylabel(f"relative to {methods[0]}")
+    quiet_frame(ax)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set_title(f"{comparison.n_parts} parts", fontsize=10, loc="left")
+    return ax

@@ -1,0 +1,105 @@
+"""The table of methods × metrics × seconds: its values, its looks, its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart import plots
+from daskpart.connectivity import Connectivity
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return daskpart.datasets.power_law_ratings(150, 100, 3000, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def comparison(counts):
+    methods = {
+        "random": "random",
+        "direct": "direct",
+        "power": "power",
+        "cube": "hypercube",
+        "relieved": {"method": "direct", "refine": "max-volume", "epsilon": 0.1},
+        "mine": Partition(np.arange(150) % 8, 8),
+    }
+    return daskpart.compare_partitions(counts, 8, methods, random_state=3, progress=False)
+
+
+def test_values_are_those_of_the_partitions(counts, comparison):
+    hypergraph = Hypergraph.column_net(counts)
+    assert list(comparison.values) == ["random", "direct", "power", "cube", "relieved", "mine"]
+    for method, row in comparison.values.items():
+        found = comparison.partitions[method]
+        pairs = Connectivity.from_partition(hypergraph, found)
+        assert row["connectivity"] == pairs.connectivity_minus_one()
+        assert row["power"] == pairs.power(2)
+        assert row["max-connectivity"] == pairs.max_connectivity()
+        assert row["concurrent-volume"] == pairs.concurrent_volume()
+        assert row["imbalance"] == found.imbalance
+        assert row["seconds"] > 0 or method == "mine"
+    assert np.isnan(comparison.values["mine"]["seconds"])
+    again = daskpart.partition(counts, 8, method="direct", random_state=3)
+    assert (again.assignment == comparison.partitions["direct"].assignment).all()
+    relieved = comparison.values["relieved"]["max-volume"]
+    assert relieved < comparison.values["direct"]["max-volume"]
+    assert comparison.partitions["relieved"].info["refined"] == "max-volume"
+
+
+def test_table(comparison):
+    text = repr(comparison).splitlines()
+    assert text[0] == "Partitions into 8 parts (* least)" and len(text) == 8
+    assert all(name in text[1] for name in ("power", "max-volume", "imbalance", "seconds"))
+    best = comparison.best("concurrent-volume")
+    assert best == min(comparison.values, key=lambda m: comparison.values[m]["concurrent-volume"])
+    assert repr(comparison).count(" *") == len(comparison.metrics)
+    page = comparison._repr_html_()
+    assert page.count("<tr>") == 7 and page.count("<b>") == len(comparison.metrics)
+    frame = comparison.to_frame()
+    assert frame.shape == (6, 7)
+    assert frame.loc["mine", "power"] == comparison.values["mine"]["power"]
+    assert comparison.to_dict()["cube"] == comparison.values["cube"]
+
+
+def test_picture(comparison):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    ax = comparison.plot()
+    heights = [bar.get_height() for bar in ax.containers[0]]
+    assert heights == [1.0] * 5 and len(ax.containers) == 6
+    assert plots.partition_comparison(comparison, ax=ax) is ax
+    pyplot.close(ax.figure)
+
+
+def test_defaults_run(counts):
+    found = daskpart.compare_partitions(counts, 4, progress=False)
+    assert found.metrics[:2] == ["connectivity", "power"] and "hypercube" in found.values
+
+
+def test_bad_input(counts):
+    with pytest.raises(InputError, match="metric is 'speed': use one of"):
+        daskpart.compare_partitions(counts, 4, ["random"], ["speed"])
+    with pytest.raises(InputError, match="method 'magic' is 'magic'"):
+        daskpart.compare_partitions(counts, 4, ["magic"])
+    with pytest.raises(InputError, match="no methods"):
+        daskpart.compare_partitions(counts, 4, [])
+    with pytest.raises(InputError, match="n_parts is 0"):
+        daskpart.compare_partitions(counts, 0)
+
+
+def test_command(tmp_path, capsys):
+    from daskpart import cli
+
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["partition", "python-source", "--parts", "4", "--compare", "--out", str(out)])
+    assert stopped.value.code == 0
+    said = capsys.readouterr()
+    assert "Partitions into 4 parts (* least)" in said.out + said.err
+    lines = (out / "comparison.csv").read_text().splitlines()
+    assert lines[0].startswith("method,connectivity,power") and len(lines) == 8
+    assert (out / "report.html").is_file()
