@@ -1,7 +1,11 @@
-"""The transports as one fixture, and a small cluster of processes that the tests share."""
+"""The transports as one fixture, and a small cluster of processes that the tests share.
+
+In the MPI job of `test_spmd_mpi.py` the same tests run over MPI alone, on the workers of that job.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +18,7 @@ from daskpart.collectives import (
     DaskCommunicator,
     GraphCommunicator,
     LocalCommunicator,
+    MpiCommunicator,
 )
 
 # tests, worker processes (which inherit this path) and mpi_job.py import `exchange_text`
@@ -27,6 +32,8 @@ TRANSPORTS = [
     pytest.param("graph-processes", marks=pytest.mark.cluster),
     pytest.param("dask-processes", marks=pytest.mark.cluster),
 ]
+if "DASKPART_TESTS_IN_MPI_JOB" in os.environ:
+    TRANSPORTS = ["mpi"]
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +65,16 @@ def threaded_client() -> Iterator[Any]:
         yield connected
 
 
+@pytest.fixture(scope="session")
+def mpi_client() -> Iterator[Any]:
+    """The client of the MPI job that these tests run in."""
+    from distributed import Client
+
+    with Client(set_as_default=False) as connected:
+        connected.wait_for_workers(4, timeout=60)
+        yield connected
+
+
 @pytest.fixture(params=TRANSPORTS)
 def make_communicator(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Communicator]]:
     """Makes communicators of one transport; closes them at the end."""
@@ -77,6 +94,8 @@ def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
         return LocalCommunicator(n_ranks)
     if request.param == "local-sequential":
         return LocalCommunicator(n_ranks, sequential=True)
+    if request.param == "mpi":
+        return MpiCommunicator(n_ranks, request.getfixturevalue("mpi_client"))
     if request.param == "dask-processes":
         return DaskCommunicator(n_ranks, request.getfixturevalue("threaded_client"))
     if request.param == "graph-processes":

@@ -6,10 +6,14 @@ the test reads.
 
 from __future__ import annotations
 
+import threading
+import time
 from functools import partial
 
 import dask_mpi
 import numpy as np
+import pytest
+from distributed import Client
 from exchange_text import (
     N_ITEMS,
     RANK_COUNTS,
@@ -19,6 +23,7 @@ from exchange_text import (
     run_exchange,
 )
 from spmd_steps import (
+    BOUND,
     assert_cancelled_run_ends,
     assert_deadline_names_both,
     assert_nothing_left,
@@ -29,8 +34,10 @@ from spmd_steps import (
 )
 
 import daskpart
-from daskpart.collectives import LocalCommunicator, MpiCommunicator
+from daskpart.collectives import LocalCommunicator, MpiCommunicator, allreduce
 from daskpart.collectives.transports.mpi import open_groups
+from daskpart.collectives.transports.spmd_cluster import WorkersBusyError
+from daskpart.errors import InputError, WorkerLostError
 
 
 def same_bits(client):
@@ -62,6 +69,8 @@ def faults(client):
     assert_threads_run_at_once(make)
     assert_deadline_names_both(make)
     assert_cancelled_run_ends(make, client)
+    more_ranks_than_threads(client)
+    a_client_that_goes_away(client)
     assert all(groups == [] for groups in client.run(open_groups).values())
     with make(4) as mpi:
         ring_of_values(mpi, [(3,)])
@@ -69,27 +78,62 @@ def faults(client):
     print("faults leave nothing behind", flush=True)
 
 
+def more_ranks_than_threads(client):
+    with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
+        MpiCommunicator(9, client)
+    with MpiCommunicator(6, client):
+        begin = time.monotonic()
+        with pytest.raises(WorkersBusyError, match="threads free"):
+            MpiCommunicator(4, client, start_seconds=0.3)
+        assert time.monotonic() - begin < BOUND
+
+
+def a_client_that_goes_away(client):
+    """Its ranks end by themselves, and others find the workers free."""
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        lost = MpiCommunicator(4, other)
+        assert allreduce(lost, lost.values([1] * 4)).result() == 4
+    assert_nothing_left(client)
+    with pytest.raises(WorkerLostError):
+        lost.gather(lost.values([1] * 4))
+    lost.close()
+
+
+def two_fits_at_once(ratings, expected):
+    fitted = [two_epochs("mpi", 3), two_epochs("mpi", 3)]
+    threads = [threading.Thread(target=model.fit, args=(ratings,)) for model in fitted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    for model in fitted:
+        assert_same_factors(expected, model)
+
+
+def two_epochs(transport, n_ranks):
+    return daskpart.MatrixFactorization(
+        4, n_ranks=n_ranks, transport=transport, eta=2, max_epochs=2, partitioner="random"
+    )
+
+
+def assert_same_factors(one, other):
+    for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
+        assert getattr(one.factors_, name).tobytes() == getattr(other.factors_, name).tobytes()
+
+
 def factorization():
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-    models = [
-        daskpart.MatrixFactorization(
-            4, n_ranks=5, transport=transport, eta=2, max_epochs=2, partitioner="random"
-        ).fit(ratings)
-        for transport in ("local", "auto", "dask")
-    ]
+    models = [two_epochs(kind, 5).fit(ratings) for kind in ("local", "auto", "dask")]
     assert [model.comm_report_.transport for model in models] == ["local", "mpi", "dask"]
     for other in models[1:]:
         assert other.comm_report_.matches
-        for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-            one, two = (getattr(model.factors_, name) for model in (models[0], other))
-            assert one.tobytes() == two.tobytes(), name
+        assert_same_factors(models[0], other)
+    two_fits_at_once(ratings, two_epochs("local", 3).fit(ratings))
     print("the same factors over MPI and Dask comms", flush=True)
 
 
 def main() -> None:
     """Run all of it."""
-    from distributed import Client
-
     with Client() as client:
         client.wait_for_workers(4, timeout=60)
         same_bits(client)

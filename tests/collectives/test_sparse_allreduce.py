@@ -63,7 +63,7 @@ def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks, req
     expected = serial_sum(vectors)
     communicator = make_communicator(n_ranks)
     with LocalCommunicator(n_ranks, sequential=True) as simulator:
-        for algorithm in ONE_OF_EACH_KIND if in_processes else ALGORITHMS:
+        for algorithm in ONE_OF_EACH_KIND if in_processes and n_ranks != 5 else ALGORITHMS:
             streams, counts = run(communicator, vectors, algorithm=algorithm)
             np.testing.assert_allclose(streams[0].to_numpy(), expected, rtol=1e-9, atol=1e-9)
             assert len({bits(stream) for stream in streams}) == 1, algorithm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,21 +11,30 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dask_mpi")
+HERE = Path(__file__).resolve().parent
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 
 
-@pytest.mark.mpi
-@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
-def test_spmd_under_mpiexec():
-    job = Path(__file__).with_name("mpi_spmd_job.py")
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "6", sys.executable, str(job)],
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python"),
+]
+
+
+def job(name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Six MPI processes that run a file of this folder."""
+    return subprocess.run(
+        [str(MPIEXEC), "-n", "6", sys.executable, str(HERE / name)],
         capture_output=True,
         text=True,
-        timeout=150,
-        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        timeout=250,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **environment},
         check=False,
     )
+
+
+def test_spmd_under_mpiexec():
+    done = job("mpi_spmd_job.py")
     assert done.returncode == 0, done.stderr[-4000:]
     for line in (
         "same bits for 1 2 3 4 5 8 ranks",
@@ -34,3 +44,12 @@ def test_spmd_under_mpiexec():
         "all done",
     ):
         assert line in done.stdout, done.stderr[-4000:]
+
+
+def test_every_collective_under_mpiexec():
+    """What the other transports are tested by, over MPI; workers import the tests from the root."""
+    root = str(HERE.parents[1])
+    done = job("mpi_suite_job.py", DASKPART_TESTS_IN_MPI_JOB="1", PYTHONPATH=root)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    counted = re.search(r"(\d+) passed", done.stdout)
+    assert counted and int(counted.group(1)) > 50, done.stdout[-2000:]

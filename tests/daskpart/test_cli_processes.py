@@ -138,6 +138,50 @@ def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(
     assert len(model.history_) == metrics["epochs"]
 
 
+def mpi_processes() -> dict[int, int]:
+    """Rank in MPI → process, of the jobs that this process has begun."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        here = f"DASKPART_TEST_JOB={os.getpid()}".encode() in variables
+        ranks = [v for v in variables if v.startswith(b"PMI_RANK=")]
+        if here and ranks and b"daskpart.cli" in command:
+            found[int(ranks[0].split(b"=")[1])] = int(folder.name)
+    return found
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(mpiexec, tmp_path, rating_file):
+    """MPI ends the whole job with a process of it; what a fit kept at --checkpoint is left."""
+    options = ("--partitioner", "block", "--ranks", "2", "--components", "4", "--no-plots")
+    checkpoint = ("--checkpoint", tmp_path / "state.npz")
+    arguments = ("fit", "mf", rating_file, *options, *checkpoint, "--out", tmp_path / "out")
+    process = started(
+        *arguments, "--cluster", "mpi", "--epochs", "100000", before=(mpiexec, "-n", "4"),
+        env={**os.environ, "DASKPART_TEST_JOB": str(os.getpid())},
+    )  # fmt: skip
+    wait_for_epoch(process, 3)
+    os.kill(mpi_processes()[3], signal.SIGKILL)
+    killed = time.monotonic()
+    process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert time.monotonic() - killed < 30
+    again = finished(*arguments, "--resume", "--epochs", "1")  # says how far it is
+    reached = len(daskpart.MatrixFactorization.load(tmp_path / "out" / "model").history_)
+    assert reached >= 3, again.stderr
+    goal = ("--epochs", str(reached + 2))
+    done = finished(*arguments, "--resume", *goal, "--cluster", "mpi", before=(mpiexec, "-n", "4"))
+    assert done.returncode == 0, done.stderr
+    whole = ("fit", "mf", rating_file, *options, *goal, "--out", tmp_path / "whole")
+    assert finished(*whole).returncode == 0
+    assert same_factors(tmp_path / "whole", tmp_path / "out")
+
+
 def test_ctrl_c_while_reading_is_one_word_and_130():
     code = (
         "import os, signal, sys\n"

@@ -1,0 +1,42 @@
+"""Started by `test_spmd_mpi.py` under mpiexec: the tests of every collective, over MPI.
+
+MPI rank 0 is the scheduler, 1 runs pytest, the others are workers of two threads. `conftest.py`
+gives the tests communicators over MPI, and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import dask_mpi
+import pytest
+
+FILES = (
+    "test_communicators.py",
+    "test_dense.py",
+    "test_exchange.py",
+    "test_hypercube_dense.py",
+    "test_hypercube_embedded.py",
+    "test_sparse_allreduce.py",
+    "test_timeline.py",
+    "test_topk.py",
+)
+
+
+def main() -> int:
+    """Run the tests that are given a communicator; pytest's exit code."""
+    here = Path(__file__).parent
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "[mpi", "--timeout=120"]
+    return int(pytest.main([*options, *(str(here / name) for name in FILES)]))
+
+
+if __name__ == "__main__" and dask_mpi.initialize(
+    nthreads=2, nanny=False, exit=False, dashboard=False
+):
+    code = 1
+    try:
+        code = main()
+    finally:
+        dask_mpi.send_close_signal()
+    sys.exit(code)
