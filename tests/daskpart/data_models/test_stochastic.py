@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -102,10 +104,21 @@ def test_layers_follow_the_importance_of_their_vertices() -> None:
 def test_the_bound_of_hoeffding() -> None:
     assert nets_needed(27, 0.1, 0.5) == 46_857
     assert nets_needed(1, 0.1, 0.5) == 1
-    model = stochastic(random_graph(500, 4), 4, sampler=VertexSampler(100))
+    model = stochastic(random_graph(500, 4), 4, sampler=VertexSampler(100), coverage=0)
     needed = nets_needed(4, 0.1, 0.5)
-    assert model.hypergraph.n_nets == 100 * -(-needed // 100)
+    assert model.facts["nets"] == 100 * -(-needed // 100)
     assert model.facts["batches"] == -(-needed // 100)
+
+
+def test_mini_batches_hold_the_edges_several_times() -> None:
+    matrix = random_graph(300, 4)
+    few, many = (stochastic(matrix, 2, coverage=c).facts["batches"] for c in (2, 8))
+    assert 3 < many / few < 5
+    graph = Adjacency.of(as_coo(matrix))
+    generator = np.random.default_rng(0)
+    drawn = [VertexSampler().draw(graph, generator)[0] for _ in range(many)]
+    edges = np.cumsum([len(layer.targets) for layer in drawn])
+    assert edges[-2] < 8 * len(graph.neighbours) <= edges[-1]
 
 
 def test_the_bound_holds_for_a_partition() -> None:
@@ -114,8 +127,10 @@ def test_the_bound_holds_for_a_partition() -> None:
     partition = daskpart.partition(matrix, 3, method="random")
 
     def mean(seed: int, **options: int) -> float:
-        model = stochastic(matrix, 3, theta=0.1, delta=0.2, random_state=seed, **options)
-        return float(Connectivity.from_partition(model.hypergraph, partition).connectivity.mean())
+        model = stochastic(matrix, 3, theta=0.1, delta=0.2, coverage=0, random_state=seed,
+                           **options)  # fmt: skip
+        found = Connectivity.from_partition(model.hypergraph, partition)
+        return 1 + found.connectivity_minus_one() / model.facts["nets"]
 
     truth = mean(999, n_batches=400)
     errors = np.array([abs(mean(seed) - truth) for seed in range(20)])
@@ -131,14 +146,19 @@ def test_nets_are_sources_with_the_targets_that_need_them(sampler: object) -> No
     generator = np.random.default_rng(7)
     graph = Adjacency.of(as_coo(matrix))
     layers = [layer for _ in range(2) for layer in sampler.draw(graph, generator)]  # type: ignore[attr-defined]
-    expected = [
-        sorted({int(j), *layer.targets[layer.sources == j].tolist()})
+    expected = Counter(
+        tuple(sorted({int(j), *layer.targets[layer.sources == j].tolist()}))
         for layer in layers
         for j in layer.vertices
-    ]
+    )
     pointer, pins = model.hypergraph.net_pointer, model.hypergraph.pins
-    found = [pins[pointer[n] : pointer[n + 1]].tolist() for n in range(model.hypergraph.n_nets)]
-    assert found == expected
+    found: Counter[tuple[int, ...]] = Counter()
+    for net, cost in enumerate(model.hypergraph.net_costs.tolist()):
+        found[tuple(pins[pointer[net] : pointer[net + 1]].tolist())] += cost
+    assert found == Counter({net: n for net, n in expected.items() if len(net) > 1})
+    assert model.facts["nets"] == expected.total()
+    two_pins = np.diff(pointer) == 2
+    assert two_pins.sum() == len([net for net in expected if len(net) == 2])
     assert model.hypergraph.n_vertices == 100
     rows = np.bincount([i for i, _ in all_edges(matrix)], minlength=100) + 1
     assert model.hypergraph.vertex_weights.tolist() == rows.tolist()
@@ -165,6 +185,7 @@ class _Nothing:
         ({"theta": 0}, "theta is 0: give an error"),
         ({"theta": float("nan")}, "theta is nan"),
         ({"delta": 1}, "delta is 1: give a probability"),
+        ({"coverage": -1}, "coverage is -1"),
         ({"n_batches": 0}, "n_batches is 0"),
         ({"random_state": -1}, "random_state is -1"),
         ({"sampler": VertexSampler(300)}, "size of a mini-batch is 300: it must be at most 200"),
