@@ -51,9 +51,12 @@ def client() -> Iterator[Any]:
         yield connected
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def threaded_client() -> Iterator[Any]:
-    """A client of two worker processes of four threads, so that they hold eight ranks."""
+    """A client of two worker processes of four threads, so that they hold eight ranks.
+
+    Nobody kills its workers, so it serves all files.
+    """
     from distributed import Client, LocalCluster
 
     with (
