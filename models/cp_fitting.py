@@ -94,8 +94,7 @@ class Attempt:
         ids = [comm.map(rows_of_mode, self.tensors, mode=mode) for mode in modes]
         self._modes = _prepared(comm, plan, ids)
         total = allreduce(comm, comm.map(squared_norm, self.tensors))
-        compiled = comm.map(warm_up_rank, self.tensors)
-        self.tensors, total, _ = comm.settle(self.tensors, total, compiled)
+        self.tensors, total = comm.settle(self.tensors, total)
         self.squared_norm = float(total.result())
         if not np.isfinite(self.squared_norm):
             raise InputError(
@@ -118,7 +117,10 @@ class Attempt:
             comm.values([start.weights] * comm.n_ranks),
         )
         self._modes.first_grams(comm, self.tensors, self.factors)
-        self._settle()
+        nonnegative = self._settings.update.nonnegative
+        self._settle(
+            comm.map(warm_up_rank, self.tensors, *self.factors.rows, nonnegative=nonnegative)
+        )
         barrier(comm)  # so that the first iteration does not count who was longer at its set-up
 
     def iterate(self) -> NDArray[np.float64]:
@@ -182,9 +184,14 @@ def owned_rows(tensor: RankTensor, *rows: NDArray[Any]) -> tuple[NDArray[Any], .
     return tuple(own[:n_owned].copy() for own, n_owned in zip(rows, tensor.n_owned, strict=True))
 
 
-def warm_up_rank(tensor: RankTensor) -> None:
-    """Compile on this worker what an iteration runs, so that iterations measure training."""
-    warm_up(tensor.layout.n_modes, tensor.layout.dtype)
+def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> None:
+    """Compile on this worker what an iteration runs, so that iterations measure training.
+
+    What the MTTKRP compiles depends on the layout, so it runs as it will.
+    """
+    for mode in range(len(rows)):
+        tensor.layout.mttkrp(mode, rows)
+    warm_up(tensor.layout.dtype, nonnegative)
 
 
 # -- the driver ---

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .kernels.cp_dense import add_column_products, add_gram, hals_rows, invert, multiply_rows
-from .tensor_layout import TensorLayout
 
 _SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -88,12 +87,8 @@ def normalise_columns(rows: NDArray[Any], weights: NDArray[np.float64]) -> None:
     rows /= np.where(weights > 0, weights, 1.0).astype(rows.dtype)
 
 
-def warm_up(n_modes: int, dtype: Any) -> None:
-    """Compile everything that an iteration runs, on a tensor of one nonzero."""
-    layout = TensorLayout.build(np.zeros((n_modes, 1), np.int32), np.ones(1, dtype), [1] * n_modes)
-    rows = [np.ones((1, 1), dtype) for _ in range(n_modes)]
-    for mode in range(n_modes):
-        products = layout.mttkrp(mode, rows)
-    solve_rows(products, gram_of(rows[0]), rows[0], np.ones(1))
-    solve_rows(products, gram_of(rows[0]), rows[0], np.ones(1), nonnegative=True)
-    normalise_columns(rows[0], np.sqrt(column_products(rows[0], rows[0])))
+def warm_up(dtype: Any, nonnegative: bool = False) -> None:
+    """Compile these steps, on a single row."""
+    rows = np.ones((1, 1), dtype)
+    solve_rows(rows.copy(), gram_of(rows), rows, np.ones(1), nonnegative=nonnegative)
+    normalise_columns(rows, np.sqrt(column_products(rows, rows)))

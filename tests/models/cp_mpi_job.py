@@ -1,0 +1,46 @@
+"""Started under mpiexec by `test_cp_transports.py`: decompositions over MPI, against one process.
+
+MPI rank 0 is the scheduler, 1 this client, the others are workers of four threads.
+"""
+
+from __future__ import annotations
+
+import dask_mpi
+import numpy as np
+import sparse
+
+import daskpart
+
+METHODS = ("p2p", "emb")
+RANK_COUNTS = (1, 3, 8)
+
+
+def main() -> None:
+    """Compare every method and number of ranks with the local transport."""
+    from distributed import Client
+
+    tensor = sparse.random((30, 20, 10), nnz=500, random_state=0)
+    with Client() as client:
+        client.wait_for_workers(2, timeout=60)
+        for n_ranks in RANK_COUNTS:
+            for method in METHODS:
+                options = {"n_ranks": n_ranks, "method": method, "n_iter": 2, "tol": 0,
+                           "partitioner": "random"}  # fmt: skip
+                local, found = (
+                    daskpart.CPDecomposition(3, transport=transport, **options).fit(tensor)
+                    for transport in ("local", "auto")
+                )
+                assert found.comm_report_.transport == "mpi", found.comm_report_
+                assert found.comm_report_.matches, found.comm_report_
+                for one, other in zip(local.state_.factors, found.state_.factors, strict=True):
+                    assert np.array_equal(one, other), (n_ranks, method)
+    print("same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
+
+
+if __name__ == "__main__" and dask_mpi.initialize(
+    nthreads=4, nanny=False, exit=False, dashboard=False
+):
+    try:
+        main()
+    finally:
+        dask_mpi.send_close_signal()

@@ -1,0 +1,172 @@
+"""The same decomposition on every transport: the bits of one process, on good days and bad ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sparse
+
+import daskpart
+from daskpart.errors import DaskpartWarning
+from daskpart.models.callbacks import EpochCallback
+
+METHODS = ("p2p", "emb-naive", "emb")
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+OPTIONS = {"n_iter": 3, "tol": 0, "partitioner": "random"}
+
+
+def model(transport, n_ranks=4, **changes):
+    return daskpart.CPDecomposition(3, n_ranks=n_ranks, transport=transport, **(OPTIONS | changes))
+
+
+@pytest.fixture(scope="module")
+def tensor():
+    return sparse.random((30, 20, 10), nnz=500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
+
+
+def assert_same(one, other):
+    for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.state_.weights, other.state_.weights)
+    assert one.history_["fit"].tolist() == other.history_["fit"].tolist()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("method", METHODS)
+def test_graph_on_threads_gives_the_bits_of_local(tensor, method, n_ranks):
+    options = {"n_ranks": n_ranks, "method": method, "n_iter": 2}
+    local, graph = (model(kind, **options).fit(tensor) for kind in ("local", "graph"))
+    assert_same(local, graph)
+    assert graph.comm_report_.matches and graph.comm_report_.transport == "graph"
+    np.testing.assert_array_equal(local.comm_report_.traffic, graph.comm_report_.traffic)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])
+def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
+    for method in METHODS:
+        options = {"n_ranks": n_ranks, "method": method, "nonnegative": method == "emb"}
+        local, spmd = (model(kind, **options).fit(tensor) for kind in ("local", "dask"))
+        assert_same(local, spmd)
+        assert spmd.comm_report_.matches and spmd.comm_report_.transport == "dask"
+    assert not client.futures  # nothing is left behind
+
+
+@pytest.mark.cluster
+def test_graph_on_worker_processes(tensor, client):
+    options = {"n_ranks": 9, "method": "emb", "n_iter": 2}
+    local = model("local", **options).fit(tensor)
+    graph = model("auto", **options).fit(tensor)  # more ranks than threads
+    assert_same(local, graph)
+    assert graph.comm_report_.transport == "graph"
+
+
+@pytest.mark.cluster
+def test_lazy_tensors_are_dealt_out_on_the_workers(tensor, client):
+    import dask.array as da
+
+    lazy = da.from_array(tensor, chunks=(10, 20, 5)).persist()
+    for partitioner, transport in (("random", "dask"), ("medium-grain", "graph")):
+        options = {"method": "emb", "partitioner": partitioner, "epsilon": 0.3, "n_iter": 2}
+        expected = model("local", **options).fit(lazy)
+        assert_same(expected, model(transport, **options).fit(lazy))
+
+
+@pytest.mark.cluster
+def test_auto_uses_all_threads_and_resumes(tensor, client, tmp_path):
+    options = {"checkpoint_path": tmp_path / "run.npz", "n_ranks": None}
+    first = model("auto", n_iter=2, **options).fit(tensor)
+    assert first.comm_report_.n_ranks == 8 and first.comm_report_.transport == "dask"
+    whole = model("local", 8, n_iter=4, method=first.method_).fit(tensor)
+    resumed = model("local", n_iter=4, resume=True, **(options | {"n_ranks": 8})).fit(tensor)
+    assert_same(whole, resumed)
+
+
+class After(EpochCallback):
+    """Do something a moment after an iteration, so in the middle of the next."""
+
+    def __init__(self, epoch, delay, deed):
+        self.epoch, self.delay, self.deed = epoch, delay, deed
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == self.epoch:
+            threading.Timer(self.delay, self.deed).start()
+        return False
+
+
+@pytest.mark.cluster
+def test_ctrl_c_keeps_whole_iterations(tensor, client):
+    interrupt = After(1, 0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupted = model("dask", n_iter=100_000).set_callbacks(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(tensor)
+    assert 1 <= interrupted.n_iter_ < 100_000
+    options = {"n_iter": interrupted.n_iter_, "method": interrupted.method_}
+    assert_same(model("local", **options).fit(tensor), interrupted)
+    assert_same(model("local").fit(tensor), model("dask", method="emb").fit(tensor))
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_does_not_change_the_result(tensor):
+    from distributed import Client, LocalCluster
+
+    options = {"n_iter": 12, "method": "p2p"}
+    expected = model("local", **options).fit(tensor)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as own_cluster,
+        Client(own_cluster) as own_client,
+    ):  # fmt: skip
+        process = next(iter(own_client.run(os.getpid).values()))
+        survivor = model("auto", **options)
+        survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
+        with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
+            survivor.fit(tensor)
+    assert_same(expected, survivor)
+    assert survivor.comm_report_.transport == "graph"
+    assert survivor.history_["iteration"].tolist() == list(range(1, 13))
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
+def test_mpi_ranks_give_the_bits_of_local():
+    pytest.importorskip("dask_mpi")
+    job = Path(__file__).with_name("cp_mpi_job.py")
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "4", sys.executable, str(job)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "same bits for 1 3 8 ranks over MPI" in done.stdout
