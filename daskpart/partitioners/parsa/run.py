@@ -158,6 +158,8 @@ class _Start:
             raise InputError(f"sample is {self.sample!r}: give a share of the data from 0 to 1")
         if self.sample and (self.extra_passes or self.previous is not None):
             raise InputError("sample, extra_passes, previous: sample cannot join the others")
+        if not isinstance(self.previous, ParsaResult | None):
+            raise InputError(f"previous is of type {type(self.previous).__name__}: a ParsaResult")
         if self.previous is not None and self.previous.n_parts != n_parts:
             raise InputError(
                 f"previous has {self.previous.n_parts} parts, {n_parts} are asked: "

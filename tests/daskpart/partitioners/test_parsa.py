@@ -226,6 +226,7 @@ def test_a_result_is_saved_and_shows_itself(matrix, tmp_path):
         ({"weights": np.ones(3)}, "3 weights were given, 900"),
         ({"weights": np.full(900, -1)}, "weight 0 is -1"),
         ({"weights": np.full(900, np.nan)}, "weight 0 is nan"),
+        ({"previous": "old.npz"}, "previous is of type str"),
         ({"epsilon": -0.1}, "epsilon is -0.1"),
         ({"random_state": -1}, "random_state is -1"),
         ({"workers": 0}, "workers is 0"),
