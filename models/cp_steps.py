@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels.cp_dense import add_column_products, add_gram, hals_rows, invert, multiply_rows
+from .kernels.cp_dense import add_column_products, hals_rows, invert
+from .kernels.row_products import gram_of_rows, multiply_rows
 
 _SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -23,9 +24,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 def gram_of(rows: NDArray[Any]) -> NDArray[np.float64]:
     """AᵀA of rows of shape (n, R), float64 of shape (R, R)."""
-    gram = np.zeros((rows.shape[1], rows.shape[1]))
-    add_gram(rows, gram)
-    return gram
+    return gram_of_rows(rows)
 
 
 def column_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
+from .kernels.lanes import aligned_rows
 from .tensor_structures import FibreProducts, Fibres, SortedNonzeros, fibre_length
 
 MEMORY = ("fast", "small")
@@ -180,14 +181,14 @@ class TensorLayout:
         """
         n_components = factors[mode - 1].shape[1]
         if out is None:
-            out = np.empty((self.shape[mode], n_components), self.dtype)
+            out = aligned_rows(self.shape[mode], n_components, self.dtype)
         self._check_factors(mode, factors, out, n_components)
         out[:] = 0
         structure = self.structures[self.serving[mode]]
-        if self.nnz and isinstance(structure, SortedNonzeros):
-            structure.add(mode, factors, out)
-        elif self.nnz:
+        if self.nnz and isinstance(structure, Fibres):
             self._add_fibres(structure, mode, factors, out)
+        elif self.nnz:
+            structure.add(mode, factors, out)
         return out
 
     def _add_fibres(

@@ -24,16 +24,12 @@ from numpy.typing import NDArray
 
 from daskpart._jit import kernel
 
+from .kernels.lanes import aligned_rows, is_spread, panels
 from .kernels.mttkrp import add_fibres, add_nonzeros, add_products, add_to_leaves
 from .kernels.sgd import counting_sort
 
-WIDTHS = (8, 16, 32)
-_TEMPLATES = {
-    (np.dtype(dtype), width): (dtype(0),) * width
-    for dtype in (np.float32, np.float64)
-    for width in WIDTHS
-}
 NONZEROS_AHEAD = 16
+_READS_WORTH_A_COPY = 8  # of each row
 CACHED_BYTES = 2**24  # factors beyond this come from memory, and are worth asking for early
 
 
@@ -193,6 +189,7 @@ class Fibres:
     ) -> None:
         """Add the MTTKRP along `mode` to `out`; read `products`, or fill them where they differ."""
         known = products is not None and products.are_of(factors[self.leaf], self.n_fibres)
+        leaf_rows = factors[self.leaf] if known or mode == self.leaf else self._leaf_rows(factors)
         others = tuple(row for row, k in enumerate(self.modes) if k != mode)
         for template, count, offset in panels(out):
             addresses = tuple(factors[self.modes[row]].ctypes.data + offset for row in others)
@@ -212,18 +209,18 @@ class Fibres:
             else:
                 add_fibres(
                     template, count, self.begin, self.leaves, self.values,
-                    factors[self.leaf].ctypes.data + offset, self.coordinates, others, addresses,
+                    leaf_rows.ctypes.data + offset, self.coordinates, others, addresses,
                     target, to, step, kept,
                 )  # fmt: skip
 
-
-def panels(out: NDArray) -> Iterator[tuple[tuple, int, int]]:
-    """Template, columns and byte offset of each panel of `out`, columns taken 32 at most."""
-    n_components = out.shape[1]
-    width = next((width for width in WIDTHS if n_components <= width), WIDTHS[-1])
-    template = _TEMPLATES[out.dtype, width]
-    for column in range(0, n_components, width):
-        yield template, min(width, n_components - column), column * out.itemsize
+    def _leaf_rows(self, factors: Sequence[NDArray]) -> NDArray:
+        """The leaf's factor; copied to begin with a cache line where it is read often enough."""
+        factor = factors[self.leaf]
+        if not is_spread(factor) or self.values.size < _READS_WORTH_A_COPY * len(factor):
+            return factor
+        rows = aligned_rows(len(factor), factor.shape[1], factor.dtype)
+        rows[:] = factor
+        return rows
 
 
 def sorted_positions(coordinates: NDArray, shape: Sequence[int], order: Sequence[int]) -> NDArray:

@@ -1,11 +1,10 @@
-"""Dense steps on factor rows: Grams, products with an R × R matrix, nonnegative least squares.
+"""Dense steps on factor rows: sums of squares, R × R inverses, nonnegative least squares.
 
-    AᵀA, Σ_i a_ir b_ir       sums over rows, in float64 whatever the rows are
-    A ← M V⁻¹                each row by itself
-    HALS                     each row by itself, component after component
+    Σ_i a_ir b_ir        sums over rows, in float64 whatever the rows are
+    V⁻¹                  by Cholesky
+    HALS                 each row by itself, component after component
 
-Not BLAS: its sums depend on how many threads it has, which differs between a notebook and a worker
-process, and every transport must give the same bits.
+Products of rows with R × R matrices stand in `row_products`.
 """
 
 from __future__ import annotations
@@ -16,44 +15,11 @@ from daskpart._jit import kernel
 
 
 @kernel(fastmath=True)
-def add_gram(rows, gram):
-    """Add Σ_i rows[i]ᵀ rows[i] to `gram`, float64 of shape (R, R); four rows at a time."""
-    n_rows, n_components = rows.shape
-    block = np.empty((4, n_components), np.float64)
-    for start in range(0, n_rows, 4):
-        stop = min(start + 4, n_rows)
-        block[:] = 0.0
-        for i in range(start, stop):
-            for r in range(n_components):
-                block[i - start, r] = rows[i, r]
-        a, b, c, d = block[0], block[1], block[2], block[3]
-        for r in range(n_components):
-            a_r, b_r, c_r, d_r = a[r], b[r], c[r], d[r]
-            for s in range(n_components):
-                gram[r, s] += a_r * a[s] + b_r * b[s] + c_r * c[s] + d_r * d[s]
-
-
-@kernel(fastmath=True)
 def add_column_products(left, right, sums):
     """Add Σ_i left[i, r]·right[i, r] to ``sums[r]``, float64."""
     for i in range(left.shape[0]):
         for r in range(left.shape[1]):
             sums[r] += np.float64(left[i, r]) * np.float64(right[i, r])
-
-
-@kernel(fastmath=True)
-def multiply_rows(products, matrix, out):
-    """``out[i] = products[i] @ matrix``, added up in float64; `matrix` is float64 of (R, R)."""
-    n_components = matrix.shape[0]
-    total = np.empty(n_components, np.float64)
-    for i in range(products.shape[0]):
-        total[:] = 0.0
-        for s in range(n_components):
-            weight = np.float64(products[i, s])
-            for r in range(n_components):
-                total[r] += weight * matrix[s, r]
-        for r in range(n_components):
-            out[i, r] = total[r]
 
 
 @kernel

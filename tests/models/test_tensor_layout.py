@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.errors import InputError
+from daskpart.models.kernels.lanes import aligned_rows, is_spread
 from daskpart.models.tensor_layout import TensorLayout
 from daskpart.models.tensor_structures import (
     Fibres,
@@ -224,3 +225,18 @@ def test_two_threads_give_the_bits_of_one() -> None:
     with ThreadPoolExecutor(2) as pool:
         pairs = pool.map(lambda m: layout.mttkrp(m % 3, factors).tobytes(), range(12))
         assert list(pairs) == alone * 4
+
+
+@pytest.mark.parametrize("shift", [0, 16, 56])
+def test_where_a_factor_begins_changes_no_bit(shift) -> None:
+    layout, generator = layout_of(np.ones((4, 60, 3))), np.random.default_rng(0)
+    plain = [generator.normal(size=(n, 8)) for n in layout.shape]
+    moved = []
+    for factor in plain:
+        room = aligned_rows(len(factor) + 1, 8, float).reshape(-1)
+        moved.append(room[shift // 8 : shift // 8 + factor.size].reshape(factor.shape))
+        moved[-1][:] = factor
+        assert is_spread(moved[-1]) == (shift != 0)
+    for mode in range(3):
+        fresh = layout_of(np.ones((4, 60, 3)))
+        assert fresh.mttkrp(mode, moved).tobytes() == layout.mttkrp(mode, plain).tobytes()
