@@ -78,6 +78,7 @@ _GRAPHS = {
     "ca-AstroPh": "ca-AstroPh-cc1.mtx.gz",
     "coauthor-physics": "coauthor-physics.npz",
     "amazon-photo": "amazon-photo.npz",
+    "pubmed": "pubmed-nofeatures.npz",
 }
 
 
@@ -87,7 +88,7 @@ def graph(name: str) -> Any:
     import daskpart
 
     read = daskpart.read(data_folder() / "graphs" / _GRAPHS[name])
-    return read["adjacency"].data if name.endswith(("physics", "photo")) else read
+    return read["adjacency"].data if _GRAPHS[name].endswith(".npz") else read
 
 
 @cache

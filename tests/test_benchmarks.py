@@ -38,6 +38,13 @@ def few_nonzeros(name: str) -> LabelledTensor:
     return as_tensor(sparse.random((20, 15, 10), nnz=300, random_state=0))
 
 
+def few_edges(name: str) -> Any:
+    """Stands for any graph."""
+    from scipy.sparse import random_array
+
+    return random_array((400, 400), density=0.02, rng=np.random.default_rng(0)).tocsr()
+
+
 class Peer:
     """Stands for `libmf.mf`: with two threads LIBMF itself may hang on so few ratings."""
 
@@ -69,7 +76,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(factorization, "RATES", (0.1,))
     monkeypatch.setattr(factorization, "REGULARIZATIONS", (0.05,))
     replaced = {
-        "ratings": few_ratings, "tensor": few_nonzeros, "power_law_matrix": small_metrics_matrix,
+        "ratings": few_ratings, "tensor": few_nonzeros, "graph": few_edges,
+        "power_law_matrix": small_metrics_matrix,
         "N_USERS": 200, "N_ITEMS": 50, "N_RATINGS": 3000,
     }  # fmt: skip
     peer = importlib.import_module("benchmarks.libmf_peer")
@@ -123,6 +131,8 @@ def test_there_is_something_to_run(small: None) -> None:
 
 
 STUDIES = {
+    "gcn_partitions": ["--graph", "few", "--parts", "4"],
+    "stochastic_partitions": ["--graph", "few", "--parts", "2", "--test", "2"],
     "partitions": ["--data", "few", "--parts", "4"],
     "eta": [
         "--data", "few", "--metrics-of", "other", "--ranks", "4", "--train", "4:RAND:1,4",
