@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.errors import InputError
+
 Matrix = NDArray[np.int64]
 CLOCK_BYTES = 8
 QUANTITIES = ("pulls", "pushes", "rows_pulled", "rows_pushed", "bytes", "clocks")
@@ -125,6 +127,18 @@ class ServerReport:
     def bytes(self) -> Matrix:
         """int64[n_ranks, n_ranks]: bytes of ids and rows, pulled and pushed."""
         return self.counts["bytes"]
+
+    def traffic(self, quantity: str = "rows") -> Matrix:
+        """int64[n_ranks, n_ranks], rank × shard, of "messages", "rows", "bytes" or a count.
+
+        `daskpart.plots.traffic(report)` draws it.
+        """
+        if quantity in ("messages", "rows", "bytes"):
+            return getattr(self, quantity)
+        if quantity not in self.counts:
+            known = ("messages", "rows", "bytes", *self.counts)
+            raise InputError(f"quantity is {quantity!r}: give one of {', '.join(known)}")
+        return self.counts[quantity]
 
     @property
     def max_staleness(self) -> int:

@@ -69,16 +69,17 @@ def test_the_same_bits_as_a_serial_replay(threaded_client, n_ranks, width):
 @pytest.mark.parametrize("delay", [0, 2])
 def test_staleness_never_exceeds_the_delay(threaded_client, delay):
     with server_on(threaded_client, dtype=int, delay=delay) as server:
-        seen = server.run(log_tasks, slow=2, seconds=0.01)
+        seen = server.run(log_tasks, slow=2, seconds=0.05)
         assert_never_too_stale(seen, delay)
+        # the fast ranks do run ahead as far as they may
         assert server.report.max_staleness == delay
         assert (server.values()[:4] == 6).all()
 
 
 def test_without_bound_nobody_waits(threaded_client):
     with server_on(threaded_client, dtype=int, delay=math.inf, n_ranks=2) as server:
-        seen = server.run(log_tasks, slow=1, seconds=0.1)
-        assert max(task - counts[1] for task, counts in seen[0]) >= 4
+        seen = server.run(log_tasks, slow=1, seconds=0.2)
+        assert max(task - counts[1] for task, counts in seen[0]) >= 3
 
 
 def test_tasks_numbered_through(threaded_client):
@@ -195,6 +196,20 @@ def test_ctrl_c(threaded_client):
     assert_nothing_left(threaded_client)
     assert time.monotonic() - begin < BOUND
     assert_usable(threaded_client)
+
+
+def test_cancelled_ranks(threaded_client):
+    begin = time.monotonic()
+    with server_on(threaded_client, delay=1) as server:
+        tasks = server._backend._communicator._tasks
+        timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
+        timer.start()
+        with pytest.raises(WorkerLostError, match="was cancelled, or its client went away") as lost:
+            server.run(wait_long, seconds=0.2)
+        timer.join()
+        assert "make a new server" in lost.value.__notes__[0]
+    assert_nothing_left(threaded_client)
+    assert time.monotonic() - begin < BOUND
 
 
 def test_a_client_that_is_killed(threaded_client):
