@@ -1,7 +1,8 @@
 """The constants of the cost model, measured on the communicator at hand.
 
     what comes before the first step          →  seconds of the start
-    a round of 0, 1, and 8 messages a rank    →  seconds of a round, of a message
+    a step of 0, 1, and 8 messages a rank     →  seconds of a round, of a message: tiny streams,
+                                                 packed and combined as every algorithm does
     a round of large messages                 →  seconds of a byte
     each kernel on all ranks at once          →  seconds of an entry
 
@@ -25,6 +26,8 @@ from .communicator import Communicator, PerRank
 from .cost_model import CostModel
 from .exchange import Exchange, Payload, ValueInbox
 from .kernels_sparse import sparse_kernels, window_bits
+from .reduction import SUM
+from .stream import Stream, combined
 from .stream_inputs import stream_of
 
 _ROUNDS = 4
@@ -85,8 +88,9 @@ def _round_constants(communicator: Communicator) -> tuple[float, float, float]:
     if n_ranks == 1:
         return 0.0, 0.0, 0.0
     most = min(n_ranks - 1, _MESSAGES)
-    tiny = communicator.map(_frozen_bytes, communicator.values([8] * n_ranks))
-    seconds = [_seconds_of_rounds(communicator, tiny, n) for n in (0, 1, most)]
+    tiny = communicator.map(_tiny_stream, communicator.values(list(range(n_ranks))))
+    own_steps = (_pack_stream, _combine_streams)  # so that what a step costs besides is in it
+    seconds = [_seconds_of_rounds(communicator, tiny, n, *own_steps) for n in (0, 1, most)]
     messages = np.array([0.0, 1.0, float(most)])
     if most == 1:
         each = max(seconds[1] - seconds[0], 0.0)
@@ -95,11 +99,16 @@ def _round_constants(communicator: Communicator) -> tuple[float, float, float]:
     start = max(float(np.mean(seconds - each * messages)), 0.0)
     n_bytes = max(_LARGE_BYTES // n_ranks, 8)
     large = communicator.map(_frozen_bytes, communicator.values([n_bytes] * n_ranks))
-    byte = max(_seconds_of_rounds(communicator, large, 1) - seconds[1], 0.0) / n_bytes
-    return start, each, byte
+    empty = communicator.map(_frozen_bytes, communicator.values([8] * n_ranks))
+    longer, shorter = (
+        _seconds_of_rounds(communicator, held, 1, _pack_all, _keep) for held in (large, empty)
+    )
+    return start, each, max(longer - shorter, 0.0) / n_bytes
 
 
-def _seconds_of_rounds(communicator: Communicator, held: PerRank, n_messages: int) -> float:
+def _seconds_of_rounds(
+    communicator: Communicator, held: PerRank, n_messages: int, pack: Callable, combine: Callable
+) -> float:
     n_ranks = communicator.n_ranks
     pairs = {(r, (r + 1 + m) % n_ranks) for r in range(n_ranks) for m in range(n_messages)}
     exchange = Exchange.from_pairs(n_ranks, pairs)
@@ -107,11 +116,26 @@ def _seconds_of_rounds(communicator: Communicator, held: PerRank, n_messages: in
     def text() -> PerRank:
         state = communicator.map(_same, held)
         for index in range(_ROUNDS):
-            pending = communicator.post_values(exchange, state, _pack_all, "cost model", index)
-            state = communicator.collect_values(pending, state, _keep)
+            pending = communicator.post_values(exchange, state, pack, "cost model", index)
+            state = communicator.collect_values(pending, state, combine)
         return state
 
     return seconds_of(communicator, text) / _ROUNDS
+
+
+def _tiny_stream(rank: int) -> Stream:
+    return stream_of((np.arange(rank % 2, 16, 2), np.ones(8, np.float32), 64))
+
+
+def _pack_stream(stream: Stream, source: int, destination: int) -> Payload:
+    assert stream.indices is not None
+    return stream.values, stream.indices
+
+
+def _combine_streams(stream: Stream, inbox: ValueInbox) -> Stream:
+    others = [stream.replaced(x, i, 0, stream.size) for x, i in inbox.payloads]
+    combined([stream, *others], SUM, 1.0)
+    return stream
 
 
 def _frozen_bytes(n_bytes: int) -> NDArray[np.uint8]:

@@ -131,18 +131,23 @@ def test_there_is_something_to_run(small: None) -> None:
 
 
 STUDIES = {
+    "parameter_server": ["--case", "few:4"],
     "gcn_partitions": ["--graph", "few", "--parts", "4"],
     "stochastic_partitions": ["--graph", "few", "--parts", "2", "--test", "2"],
     "partitions": ["--data", "few", "--parts", "4"],
+    "parsa": ["--data", "few", "--parts", "4", "--limit", "70", "--copies", "2"],
     "eta": [
         "--data", "few", "--metrics-of", "other", "--ranks", "4", "--train", "4:RAND:1,4",
         "--train", "4:HP-λ²:1,4", "--epochs", "1", "--components", "3", "--processes", "1",
     ],
+    "allreduce_model": ["--ranks", "2", "--transport", "local", "--problem", "1000", "50"],
     "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
+    "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "latency": ["--ranks", "2", "--transport", "local", "--bytes", "8", "--bytes", "40000"],
     "sparse_allreduce": [
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
     ],
+    "refine": ["--data", "few", "--parts", "8"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",
