@@ -17,7 +17,6 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +37,30 @@ _ENTRIES = 1 << 15
 _INDICES = 1 << 20
 _REPEATS = 24  # of a kernel, on all ranks together
 
-_known: WeakKeyDictionary[Communicator, CostModel] = WeakKeyDictionary()
+_DECIDE = ("placement", "scheduler", "n_threads", "sequential")
+_known: dict[tuple[Any, ...], CostModel] = {}  # for the life of the process
 
 
-def cost_model_of(communicator: Communicator) -> CostModel:
-    """The cost model of a communicator; measured on first use, then kept with it.
+def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
+    """The cost model of a communicator; measured on first use, then kept.
+
+    Another communicator of the same kind, with as many ranks in the same places, has the same one:
+    the next fit on a cluster does not measure it anew.
 
     Takes under a second on threads, a few seconds on a cluster. Its messages are counted, with the
     label "cost model".
+
+    Parameters
+    ----------
+    communicator : Communicator
+    again : bool
+        Measure anew: the machine was busy, or is now.
     """
-    if communicator not in _known:
-        _known[communicator] = _measured(communicator)
-    return _known[communicator]
+    kind = (type(communicator), communicator.n_ranks)
+    key = (*kind, *(getattr(communicator, name, None) for name in _DECIDE))
+    if again or key not in _known:
+        _known[key] = _measured(communicator)
+    return _known[key]
 
 
 def _measured(communicator: Communicator) -> CostModel:

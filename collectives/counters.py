@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
+from .heat_map import heat_table
+
 _QUANTITIES = (
     "messages_sent",
     "messages_received",
@@ -184,7 +186,9 @@ class Counters:
 
     def _repr_html_(self) -> str:
         rows = ["<tr>" + "".join(f"<td>{c}</td>" for c in line) + "</tr>" for line in self._table()]
-        return f"<table><caption>{len(self.rounds)} rounds</caption>{''.join(rows)}</table>"
+        table = f"<table><caption>{len(self.rounds)} rounds</caption>{''.join(rows)}</table>"
+        pairs = heat_table(self.traffic(quantity="bytes"), "bytes")
+        return f"{table}<details><summary>From rank to rank</summary>{pairs}</details>"
 
 
 def value_bytes(value: Any) -> int:

@@ -120,6 +120,11 @@ def test_constants_are_measured_once_and_choose(scheduler):
     with make(4, **options) as communicator:
         model = cost_model_of(communicator)
         assert cost_model_of(communicator) is model
+        with make(4, **options) as other, make(3, **options) as smaller:
+            assert cost_model_of(other) is model  # the same machine, as many ranks
+            assert cost_model_of(smaller) is not model
+            assert cost_model_of(other, again=True) is not model
+        model = cost_model_of(communicator)
         assert all(0 <= value < 1 for value in asdict(model).values())
         assert model.merged_entry > model.dense_element > 0
         assert 0 < model.switch_density(10**6, "f4") <= 0.5

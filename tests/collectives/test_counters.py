@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
 from daskpart.collectives import Counters
+from daskpart.collectives.heat_map import heat_table
 from daskpart.collectives.transports.ledger import Message
 from daskpart.collectives.transports.measures import Measures
 from daskpart.errors import InputError
@@ -45,7 +48,15 @@ def test_printing_and_reset():
     text = repr(counters)
     assert "3 ranks, 2 rounds" in text and "bytes sent" in text
     assert text.splitlines()[-1].split()[:7] == ["all", "3", "3", "16", "16", "160", "160"]
-    assert "<table>" in counters._repr_html_()
+    page = ElementTree.fromstring(f"<div>{counters._repr_html_()}</div>")
+    totals, pairs = page.iter("table")
+    assert len(totals.findall("tr")) == 5
+    shades = [[cell.text for cell in line.findall("td")] for line in pairs.findall("tr")[1:]]
+    assert shades == [["·", "·", "70"], ["40", "·", "·"], ["50", "·", "·"]]
+    darkest = pairs.findall("tr")[1].findall("td")[2].get("style")
+    assert "background:rgb(0,114,178);color:#fff" in darkest
+    many = heat_table(np.full((30, 30), 2_500), "bytes")
+    assert many.count("2.5k") == 24**2 and "of the first 24 ranks" in many
     assert counters.to_dict()["rows_sent"] == [7, 4, 5]
     counters.reset()
     assert counters.to_dict()["rows_sent"] == [0, 0, 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -255,6 +257,8 @@ def test_bad_input(algorithm):
                 call(communicator, rows, [1, 2])
             with pytest.raises(InputError, match="3 whole numbers"):
                 call(communicator, rows, [3, 3, -1])
+            with pytest.raises(InputError, match="3 whole numbers"):
+                call(communicator, rows, [3, 3, math.nan])
             with pytest.raises(InputError, match=r"Rank [012] gave an array of shape"):
                 call(communicator, rows, [3, 4, 3], algorithm=algorithm)
         with pytest.raises(InputError, match="3 × 3 whole numbers"):
