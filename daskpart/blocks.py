@@ -54,7 +54,7 @@ class BlockFolder:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path).expanduser()
+        self.path = Path(path).expanduser().absolute()  # workers may run elsewhere
         try:
             told = json.loads((self.path / _MANIFEST).read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -67,7 +67,7 @@ def parsa(
         for each of several workers.
     memory_limit : int or str, optional
         Bytes, like ``"500 MB"``. A libsvm file is then never in memory whole: it is dealt over
-        blocks in a temporary folder, as many as the limit asks.
+        blocks in a temporary folder (below $TMPDIR), as many as the limit asks.
     extra_passes : int
         Individual initialisation: further passes over the blocks, each against what the other
         blocks were given last.
