@@ -58,7 +58,10 @@ class Turns:
         self._free = schedule is None
         self._stalest = isinstance(schedule, str) and schedule == "stalest"
         self._given = [] if schedule is None or isinstance(schedule, str) else schedule
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # a condition a rank: what changes wakes the one whose turn it is, and not hundreds
+        self._wakened = [threading.Condition(self._lock) for _ in range(n_ranks)]
+        self._chosen: int | None = None
         self._waiting: dict[int, Callable[[], bool]] = {}
         self._writing: set[int] = set()  # whose calls tell others something
         self._ended: set[int] = set()
@@ -70,46 +73,54 @@ class Turns:
     ) -> Iterator[None]:
         """A call of a rank, as soon as it may be made and it is its turn; holds the lock."""
         limit = monotonic() + self.deadline
-        with self._changed:
+        with self._lock:
             self._waiting[rank] = allowed
             if writes:
                 self._writing.add(rank)
-            self._changed.notify_all()
+            self._wake()
             while not self._is_turn_of(rank):
-                if not self._changed.wait(limit - monotonic()):
+                if not self._wakened[rank].wait(limit - monotonic()):
                     raise TimeoutError(
                         f"Rank {rank} waited {self.deadline:g} s for other ranks, the deadline of "
                         "this server. If they compute for so long, raise the deadline."
                     )
             del self._waiting[rank]
             self._writing.discard(rank)
+            self._chosen = None
             self.history.append(rank)
             yield
-            self._changed.notify_all()
+            self._wake()
 
     def leave(self, rank: int) -> None:
         """The rank makes no further call."""
-        with self._changed:
+        with self._lock:
             self._ended.add(rank)
-            self._changed.notify_all()
+            self._wake()
 
     def stop(self, reason: str) -> None:
         """No rank may call any more."""
-        with self._changed:
+        with self._lock:
             self._stopped = self._stopped or reason
-            self._changed.notify_all()
+            self._wake()
 
     def _is_turn_of(self, rank: int) -> bool:
         if self._stopped is not None:
             raise RunStopped(f"Rank {rank} stopped: {self._stopped}")
-        if self._free:
-            return self._waiting[rank]()
-        try:
-            return self._next() == rank
-        except InputError as error:
-            self.error = self.error or error
-            self.stop("the schedule cannot be followed")
-            raise RunStopped(str(error)) from error
+        return self._waiting[rank]() if self._free else self._chosen == rank
+
+    def _wake(self) -> None:
+        """Something has changed: wake those whose turn it may be now."""
+        if not self._free and self._stopped is None:
+            try:
+                self._chosen = self._next()
+            except InputError as error:
+                self.error, self._stopped = error, "the schedule cannot be followed"
+        if self._free or self._stopped is not None:
+            ranks = list(self._waiting)
+        else:
+            ranks = [] if self._chosen is None else [self._chosen]
+        for rank in ranks:
+            self._wakened[rank].notify()
 
     def _next(self) -> int | None:
         """The rank whose call is next; None as long as a rank computes that decides it."""
