@@ -1,6 +1,7 @@
 """The command `daskpart`: options here, what they do in `_cli`.
 
     daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
+    daskpart fit cp TENSOR --ranks 4 --rank 16 --out DIR
     daskpart partition DATA --parts 8 --out DIR
     daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
@@ -17,6 +18,16 @@ from typing import Any
 import click
 
 from ._cli.cluster import KINDS
+from ._cli.fit_cp_command import fit_cp
+from ._cli.options import COUNT as _COUNT
+from ._cli.options import POSITIVE as _POSITIVE
+from ._cli.options import SEED as _SEED
+from ._cli.options import SHARE as _SHARE
+from ._cli.options import choice as _choice
+from ._cli.options import number as _number
+from ._cli.options import options as _options
+from ._cli.options import output as _output
+from ._cli.options import pictures as _pictures
 from ._cli.terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -61,43 +72,7 @@ def fit() -> None:
     """Learn a model and write it, with a report, to a folder."""
 
 
-def _options(*options: Any) -> Any:
-    """Several click options as one decorator, in the order in which `--help` lists them."""
-
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def _number(name: str, default: Any, words: str, kind: Any) -> Any:
-    letter = "N" if isinstance(kind, click.IntRange) else "X"
-    return click.option(name, type=kind, default=default, show_default=default is not None,
-                        metavar=letter, help=words)  # fmt: skip
-
-
-def _choice(name: str, values: tuple[str, ...], default: str | None, words: str) -> Any:
-    return click.option(name, type=click.Choice(values), default=default,
-                        show_default=default is not None, help=words)  # fmt: skip
-
-
-_COUNT = click.IntRange(min=1)
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-_SHARE = click.FloatRange(min=0, max=1, max_open=True)
-_SEED = click.IntRange(min=0)
-
 _input = _choice("--format", _FORMATS, None, "Format of the file.  [default: told from the file]")
-_pictures = click.option(
-    "--plots/--no-plots", default=True, show_default=True, help="Draw pictures."
-)
-
-
-def _output(default: str) -> Any:
-    folder = click.Path(file_okay=False, path_type=Path)
-    return click.option("--out", type=folder, default=Path(default), show_default=True,
-                        help="Folder for all results; made if absent.")  # fmt: skip
 
 
 _cutting = (
@@ -188,6 +163,7 @@ def fit_mf(ctx: click.Context, **options: Any) -> None:
     ctx.exit(run(FitSettings(**options), ctx.obj))
 
 
+fit.add_command(fit_cp)
 _model = _choice("--model", _MODELS, "auto", "What becomes a vertex, and what a net.")
 
 

@@ -38,7 +38,7 @@ from .cp_als import Update
 from .cp_checks import check_settings, default_ranks
 from .cp_fitting import CPTrainer, TrainingSettings
 from .cp_model import CPModel
-from .cp_planning import ALPHA_BETA, PlanSettings, check_plan_settings, choose
+from .cp_planning import ALPHA_BETA, MethodPlan, PlanSettings, check_plan_settings, choose
 from .cp_reports import CPCommunicationReport, CPPlanReport, report_plan
 from .cp_sources import same_modes, source_of
 from .cp_starts import first_factors
@@ -384,8 +384,22 @@ def cp_plan_report(
     model = CPDecomposition(
         rank, n_ranks=n_ranks, method=method, partitioner=partitioner, **parameters
     )
+    return planned(model, X, "mpi")[1]
+
+
+def planned(model: CPDecomposition, X: Any, transport: str) -> tuple[MethodPlan, CPPlanReport]:
+    """The plan that a fit would follow on a transport, and its report.
+
+    Parameters
+    ----------
+    model : CPDecomposition
+    X : container
+        As for its `fit`.
+    transport : {"local", "graph", "dask", "mpi"}
+        Whose α and β choose the method, where the model leaves that open.
+    """
     check_settings(model)
     source = source_of(X)
-    plans = source.plan(model._plan_settings(source))
-    pair = model.alpha_beta or ALPHA_BETA["mpi"]
-    return report_plan(choose(plans, "mpi"), tuple(source.dims), pair)
+    plan = choose(source.plan(model._plan_settings(source)), transport)
+    pair = model.alpha_beta or ALPHA_BETA[transport]
+    return plan, report_plan(plan, tuple(source.dims), pair)

@@ -22,7 +22,8 @@ _DIGITS = {"fit": ".6f"}  # late iterations differ in the fifth
 
 def describe(row: dict[str, Any], last_epoch: int) -> str:
     """One line of words for a row of `history_`."""
-    words = [f"epoch {row['epoch']}/{last_epoch}", *_measures(row, " RMSE")]
+    name = "iteration" if "fit" in row else "epoch"
+    words = [f"{name} {row['epoch']}/{last_epoch}", *_measures(row, " RMSE")]
     return "  ".join(words)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from .cut import sentences
 from .dealing import Deal, deal, planned_ranks
 from .judging import judge
 from .ratings import Split, hold_out, in_words, load
+from .run_checks import check_run
 from .terminal import (
     COMPILING,
     INTERRUPTED,
@@ -75,32 +75,9 @@ class FitSettings:
         ------
         InputError
         """
-        if self.resume and self.checkpoint is None:
-            raise InputError("--resume needs --checkpoint PATH: where the state was kept")
+        check_run(self)
         if self.patience is not None and not self.validation_fraction:
             raise InputError("--patience needs --validation-fraction above 0: what is watched")
-        if self.workers is not None and self.cluster in ("none", "mpi"):
-            raise InputError(
-                "--workers goes with --cluster threads or processes; under mpiexec -n P there are "
-                "P - 2 workers"
-            )
-        if self.transport == "local" and self.cluster != "none":
-            raise InputError(
-                f"--transport local stays in one process; with --cluster {self.cluster} use graph"
-            )
-        wanted = {"dask": ("threads", "processes", "mpi"), "mpi": ("mpi",)}.get(self.transport)
-        if wanted is not None and self.cluster not in wanted:
-            raise InputError(
-                f"--transport {self.transport} needs --cluster {' or '.join(wanted)}, "
-                f"not {self.cluster}"
-            )
-        if self.model_format == "zarr" and find_spec("zarr") is None:
-            raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
-        model = self.out / "model"
-        if model.exists() and not (model / "model.json").is_file():
-            raise InputError(
-                f"{model} is there and is no saved model, and would be replaced: give another --out"
-            )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, part_weights, traffic
 from .comparison import partition_comparison
+from .decomposition import fit_history, loadings
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
 
@@ -30,6 +31,8 @@ __all__ = [
     "bordered_form",
     "connectivity_histogram",
     "convergence",
+    "fit_history",
+    "loadings",
     "part_weights",
     "partition_comparison",
     "predicted_against_measured",

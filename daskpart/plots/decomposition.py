@@ -1,0 +1,128 @@
+"""Pictures of a CP decomposition: how the fit rose, and what a component is made of.
+
+fit_history                    loadings of component 2, mode "word"
+fit │      ______                 great   ████████████
+    │   __/                       best    ██████████
+    │ _/                          worst   ▒▒▒▒▒▒▒        (negative)
+    └──────────── iteration               └───────────── loading
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daskpart.errors import InputError
+
+from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, whole_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
+_LONGEST_LABEL = 24
+_ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
+
+
+def fit_history(
+    history: pd.DataFrame, against: str = "iteration", *, ax: Axes | None = None
+) -> Axes:
+    """The fit against iterations or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an iteration with the columns ``iteration``, ``fit`` and ``seconds``:
+        ``CPDecomposition.history_``.
+    against : {"iteration", "seconds"}
+        What the horizontal axis counts.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    if not len(history):
+        raise InputError("the history holds no iteration: nothing to draw; fit first")
+    if against not in ("iteration", "seconds"):
+        raise InputError(f"against is {against!r}; it may be 'iteration' or 'seconds'")
+    seconds = against == "seconds"
+    where = history["seconds"].cumsum() if seconds else history["iteration"]
+    ax = axes_or_new(ax, (6.0, 3.6))
+    marker = 4 if len(history) <= 60 else 0
+    ax.plot(where, history["fit"], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
+    ax.set_xlabel("time (seconds)" if seconds else "iteration")
+    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖")
+    if seconds:
+        ax.set_xlim(left=0)
+    else:
+        whole_numbers(ax.xaxis)
+    quiet_frame(ax, "both")
+    return ax
+
+
+def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None) -> Axes:
+    """What one component is made of, along one mode.
+
+    Parameters
+    ----------
+    factor : DataArray of shape (I_m, R)
+        One of ``CPDecomposition.factors_``; its labels name the bars.
+    component : int
+        From 0 to R − 1.
+    n : int
+        Bars: the indices with the largest loadings, largest first. A mode of up to 100 numbers
+        (months, hours) is drawn whole, in its own order.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        For a component that is not there.
+    """
+    extent, n_components = factor.shape
+    if not 0 <= component < n_components:
+        raise InputError(f"component is {component}: this factor has 0 to {n_components - 1}")
+    values = np.asarray(factor)[:, component].astype(np.float64)
+    dim = str(factor.dims[0])
+    labels = factor[dim].to_numpy() if dim in factor.coords else None
+    ax = axes_or_new(ax, (4.2, 3.4))
+    in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
+    if in_order:
+        assert labels is not None
+        ax.bar(labels, values, color=np.where(values < 0, _NEGATIVE, _POSITIVE))
+        ax.set_xlabel(dim)
+        ax.set_ylabel("loading")
+    else:
+        _draw_largest(ax, values, labels, n)
+        ax.set_xlabel("loading")
+        ax.set_ylabel(dim)
+    quiet_frame(ax, "y" if in_order else "x")
+    return ax
+
+
+def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
+    chosen = np.argsort(-np.abs(values), kind="stable")[:n]
+    chosen = chosen[values[chosen] != 0]
+    names = [str(place if labels is None else labels[place]) for place in chosen]
+    places = np.arange(len(chosen))
+    ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
+    ax.set_yticks(places, [_shortened(name) for name in names])
+    ax.invert_yaxis()
+    ax.tick_params(axis="y", labelsize=8, length=0)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"

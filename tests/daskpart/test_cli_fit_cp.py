@@ -1,0 +1,106 @@
+"""`daskpart fit cp`: what it writes, resumes and refuses; on worker processes too."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import sparse
+
+import daskpart
+
+SMALL = ("--rank", 3, "--iterations", 4, "--partitioner", "random", "--ranks", 3)
+
+
+@pytest.fixture(scope="module")
+def tensor_file(tmp_path_factory):
+    """500 nonzeros of a 30 × 20 × 10 tensor, 1-based."""
+    path = tmp_path_factory.mktemp("tensor") / "X.tns"
+    tensor = sparse.random((30, 20, 10), nnz=500, random_state=0)
+    lines = zip(*(tensor.coords + 1).tolist(), tensor.data.tolist(), strict=True)
+    path.write_text("".join(f"{i} {j} {k} {value!r}\n" for i, j, k, value in lines))
+    return path
+
+
+@pytest.fixture
+def words(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"word{i}\n" for i in range(10)))
+    return path
+
+
+def metrics_of(folder):
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run_cli):
+    out = tmp_path / "out"
+    named = ("--names", "user,place,word", "--labels", f"word={words}", "--tolerance", 0)
+    arguments = (*SMALL, *named, "--model-format", "zarr", "--out", out)
+    assert run_cli("fit", "cp", tensor_file, *arguments) == 0
+    told = capsys.readouterr()
+    assert "500 nonzeros in 30 user × 20 place × 10 word" in told.out
+    assert "  word: word" in told.out and "iteration 4/4  fit 0.0" in told.err
+    metrics = metrics_of(out)
+    assert metrics["ended"] == "done" and metrics["iterations"] == 4
+    assert metrics["communication"]["matches"] is True
+    model = daskpart.CPDecomposition.load(out / "model")
+    assert model.fit_ == metrics["fit"] == pytest.approx(model.score(tensor_file), abs=1e-10)
+    assert model.factors_[2].sel(word="word3").size == 3
+    assert model.partitioner == "random"
+    assert (out / "components.csv").read_text().count("\n") == 1 + 3 * 3 * 5
+    assert (out / "factors.zarr").is_dir()
+    pictures = {path.stem for path in out.glob("*.png")}
+    assert pictures == {"fit", "traffic", "component_0", "component_1", "component_2"}
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
+    options = ("--checkpoint", tmp_path / "state.npz", "--tolerance", 0, "--no-plots")
+    whole, first, then = (tmp_path / name for name in ("whole", "first", "then"))
+    fit = ("fit", "cp", tensor_file, *SMALL)
+    assert run_cli(*fit, "--tolerance", 0, "--no-plots", "--out", whole) == 0
+    assert run_cli(*fit, *options, "--iterations", 2, "--out", first) == 0
+    assert run_cli(*fit, *options, "--resume", "--out", then) == 0
+    models = [daskpart.CPDecomposition.load(folder / "model") for folder in (whole, then)]
+    for one, other in zip(*(model.state_.factors for model in models), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("absent.tns",), "absent.tns: no such file"),
+        (("FILE", "--names", "a,b"), "--names a,b gives 2 name(s)"),
+        (("FILE", "--labels", "mode_0=absent.txt"), "no such file"),
+        (("FILE", "--labels", "there=absent.txt"), "give MODE=FILE"),
+        (("FILE", "--resume"), "--resume needs --checkpoint"),
+        (("FILE", "--transport", "mpi"), "--transport mpi needs --cluster mpi"),
+        (("FILE", "--starts", 2, "--init", "nvecs"), "needs init='random'"),
+        (("FILE", "--workers", 2), "--workers goes with"),
+    ],
+)
+def test_what_cannot_be_is_refused(tensor_file, tmp_path, capsys, run_cli, arguments, words):
+    given = [tensor_file if argument == "FILE" else argument for argument in arguments]
+    assert run_cli("fit", "cp", *given, "--out", tmp_path / "out") == 2
+    assert words in capsys.readouterr().err
+
+
+def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
+    short = tmp_path / "short.txt"
+    short.write_text("a\nb\n")
+    labels = ("--labels", f"mode_2={short}", "--out", tmp_path / "out")
+    assert run_cli("fit", "cp", tensor_file, *labels) == 2
+    assert "2 lines, but mode_2 has 10 indices" in capsys.readouterr().err
+
+
+@pytest.mark.cluster
+def test_worker_processes(tensor_file, tmp_path, run_cli):
+    out = tmp_path / "out"
+    arguments = ("--cluster", "processes", "--method", "emb", "--no-plots", "--out", out)
+    assert run_cli("fit", "cp", tensor_file, *SMALL[:-1], 2, *arguments) == 0
+    metrics = metrics_of(out)
+    assert metrics["communication"]["transport"] == "dask"
+    assert metrics["communication"]["matches"] is True
+    assert metrics["communication"]["measured_messages"] == [6.0, 6.0]

@@ -1,0 +1,58 @@
+"""Pictures of a decomposition show the numbers that they were given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from daskpart import plots
+from daskpart.errors import InputError
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def ax():
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+@pytest.fixture
+def history():
+    return pd.DataFrame({"iteration": [1, 2, 3], "fit": [0.1, 0.3, 0.35], "seconds": [2.0, 1, 1]})
+
+
+def factor(values, labels=None):
+    coords = None if labels is None else {"word": labels}
+    return xr.DataArray(np.array(values)[:, None], dims=("word", "component"), coords=coords)
+
+
+def test_fit_over_iterations_and_seconds(ax, history):
+    plots.fit_history(history, ax=ax)
+    plots.fit_history(history, "seconds", ax=ax)
+    first, second = (line.get_xydata() for line in ax.lines)
+    np.testing.assert_array_equal(first, [[1, 0.1], [2, 0.3], [3, 0.35]])
+    np.testing.assert_array_equal(second[:, 0], [2, 3, 4])
+    with pytest.raises(InputError, match="against is 'weeks'"):
+        plots.fit_history(history, "weeks", ax=ax)
+    with pytest.raises(InputError, match="no iteration"):
+        plots.fit_history(history[:0], ax=ax)
+
+
+def test_the_largest_loadings_stand_first(ax):
+    labels = np.array(["a", "b", "c" * 40, "d"])
+    plots.loadings(factor([0.1, -0.9, 0.5, 0.0], labels), 0, n=3, ax=ax)
+    assert [bar.get_width() for bar in ax.patches] == [-0.9, 0.5, 0.1]
+    names = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert names == ["b", "c" * 23 + "…", "a"]
+    with pytest.raises(InputError, match="component is 1"):
+        plots.loadings(factor([0.1]), 1, ax=ax)
+
+
+def test_short_modes_of_numbers_keep_their_order(ax):
+    plots.loadings(factor([0.1, -0.9, 0.5], np.array([2001, 2002, 2003])), 0, ax=ax)
+    assert [bar.get_height() for bar in ax.patches] == [0.1, -0.9, 0.5]
+    assert ax.get_xlabel() == "word"
