@@ -6,6 +6,10 @@
                  \\    |   |   /
     level 2        (O)     (O)
 
+A vertex whose favourite cluster is full (the hub of a star) joins another one in the same place:
+whoever shares a hub is kin enough, and without this coarsening stalls where degrees follow a power
+law (the two-hop matching of Karypis' METIS 5).
+
 A vertex looks at its nets by rising size until it has seen `RATING_PINS` pins: nets of
 thousands of pins say little about who belongs together and would make the rating quadratic.
 Communities keep apart what must stay apart: fixed vertices, or the parts of a given partition
@@ -60,22 +64,35 @@ def _rate(level, leader, vertex, pins_left, score, touched):
 
 @kernel
 def _join_best(vertex, n_touched, touched, score, weight, community, cap):
-    """Return the best rated cluster that `vertex` may join (-1: none), and wipe the scores."""
-    best = np.int64(-1)
-    best_score = 0.0
+    """Return the best rated cluster that `vertex` may join (-1: none), and the best of all.
+
+    The second one may be full. The scores are wiped.
+    """
+    best, favourite = np.int64(-1), np.int64(-1)
+    best_score, favourite_score = 0.0, 0.0
     for i in range(n_touched):
         cluster = touched[i]
         rating = score[cluster]
         score[cluster] = 0.0
-        if (
-            cluster != vertex
-            and community[cluster] == community[vertex]
-            and weight[cluster] + weight[vertex] <= cap
-            and (rating > best_score or (rating == best_score and weight[cluster] < weight[best]))
+        if cluster == vertex or community[cluster] != community[vertex]:
+            continue
+        if rating > favourite_score:
+            favourite, favourite_score = np.int64(cluster), rating
+        if weight[cluster] + weight[vertex] <= cap and (
+            rating > best_score or (rating == best_score and weight[cluster] < weight[best])
         ):
-            best = np.int64(cluster)
-            best_score = rating
-    return best
+            best, best_score = np.int64(cluster), rating
+    return best, favourite
+
+
+@kernel
+def _wait(waiting, place, vertex, weight, cap):
+    """Return who waits at `place` with room for `vertex`; where nobody does, let it wait there."""
+    other = waiting[place]
+    if other >= 0 and weight[other] + weight[vertex] <= cap:
+        return other
+    waiting[place] = vertex
+    return np.int64(-1)
 
 
 @kernel
@@ -88,6 +105,7 @@ def _cluster(level, order, community, cap, fewest, rating_pins):
     score = np.zeros(n, np.float64)
     touched = np.empty(n, np.int32)
     netless = np.full(community.max() + 1, -1, np.int64)  # a cluster without nets, by community
+    waiting = np.full(n, -1, np.int64)  # a cluster whose favourite is full, by that favourite
     n_clusters = n
     for i in range(n):
         if n_clusters <= fewest:
@@ -96,13 +114,12 @@ def _cluster(level, order, community, cap, fewest, rating_pins):
         if not alone[vertex]:
             continue
         if level.vertex_pointer[vertex] == level.vertex_pointer[vertex + 1]:
-            best = netless[community[vertex]]
-            if best < 0 or weight[best] + weight[vertex] > cap:
-                netless[community[vertex]] = vertex
-                continue
+            best = _wait(netless, np.int64(community[vertex]), vertex, weight, cap)
         else:
             n_touched = _rate(level, leader, vertex, rating_pins, score, touched)
-            best = _join_best(vertex, n_touched, touched, score, weight, community, cap)
+            best, favourite = _join_best(vertex, n_touched, touched, score, weight, community, cap)
+            if best < 0 and favourite >= 0:
+                best = _wait(waiting, favourite, vertex, weight, cap)
         if best >= 0:
             leader[vertex] = best
             weight[best] += weight[vertex]

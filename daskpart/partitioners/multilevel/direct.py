@@ -6,6 +6,8 @@
     V-cycle        ●●●●●●●●●●●●                  search     coarsen inside the parts (so that the
                       ●●●●●●●●                search        partition survives), then search on
                          ●●●●●  --------->  search          every level: whole clusters move
+    core           few vertices with most of the nets, and leaves that hang on them: parts filled
+                   one after another by falling degree beat the recursion, which halves the core
 
 The imbalance that a bipartition may use is what is left of (1 + ε) on the path from the root
 (Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
@@ -13,7 +15,11 @@ The imbalance that a bipartition may use is what is left of (1 + ε) on the path
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+
+from daskpart._jit import kernel
 
 from .bipartition import bipartition_level, side_limits
 from .coarsen import coarsen
@@ -28,7 +34,27 @@ PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 
 WIDEST = 300  # larger nets do not bring their pins into a search
 SEARCH_ROUNDS = 3
 PROPAGATION_ROUNDS = 4
-CYCLES = 1
+LIGHTEST = 2.0  # no move takes a part below 1 - 2 ε of the mean (1 - ε costs 1 % of the cut)
+CORE_SHARE = 8  # of so many parts one is filled with what has most nets
+
+
+class Bounds(NamedTuple):
+    """What the parts may weigh while vertices move."""
+
+    least: int
+    most: np.ndarray  # int64[n_parts]
+
+
+class Effort(NamedTuple):
+    """How much to try."""
+
+    solves: int  # partitions, of which the best is kept
+    cycles: int  # K-way V-cycles of each
+    two_way_cycles: int  # V-cycles of each bipartition, at most
+
+
+DEFAULT_EFFORT = Effort(1, 1, 0)
+HIGH_EFFORT = Effort(8, 3, 3)
 
 
 def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
@@ -45,6 +71,7 @@ def _recurse(
     limit: int,
     rng: np.random.Generator,
     out: np.ndarray,
+    cycles: int,
 ) -> None:
     """Cut `level` (whose vertices are `vertices` of the whole) into parts[0] .. parts[1] - 1."""
     n_parts = parts[1] - parts[0]
@@ -58,7 +85,7 @@ def _recurse(
     left = total * n_left // n_parts
     targets = np.array([left, total - left], np.int64)
     free = np.full(vertices.size, -1, np.int8)
-    side = bipartition_level(level, targets, side_limits(targets, slack), free, rng)
+    side = bipartition_level(level, targets, side_limits(targets, slack), free, rng, cycles)
     middle = parts[0] + n_left
     for which, span in ((0, (parts[0], middle)), (1, (middle, parts[1]))):
         members = np.flatnonzero(side == which)
@@ -68,41 +95,109 @@ def _recurse(
             out[vertices[members]] = span[0]
         else:
             below = contract(level, target, members.size)
-            _recurse(below, vertices[members], span, limit, rng, out)
+            _recurse(below, vertices[members], span, limit, rng, out, cycles)
 
 
-def _improve(
-    level: Level, part: np.ndarray, limits: np.ndarray, rng: np.random.Generator
+def improve(
+    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rebalance and search on one level; returns the new part of each vertex."""
-    n, n_parts = part.size, limits.size
+    """Rebalance and search on one level; returns the new part of each vertex.
+
+    Parameters
+    ----------
+    level : Level
+    part : int32[n_vertices]
+        Changed in place.
+    bounds : Bounds
+    held : bool[n_vertices]
+        Vertices that stay where they are.
+    rng : numpy.random.Generator
+    """
+    n, n_parts = part.size, bounds.most.size
     with_bonds = n * n_parts <= TABLE_ENTRIES
-    parts: Parts = parts_of(level, part, n_parts, with_bonds)
+    parts: Parts = parts_of(level, part, n_parts, with_bonds, held, bounds.least)
     order = rng.permutation(n).astype(np.int32)
-    if np.any(parts.weight > limits):
-        rebalance(level, parts, limits)
-    propagate(level, parts, order, limits, PROPAGATION_ROUNDS)
+    if np.any(parts.weight > bounds.most):
+        rebalance(level, parts, bounds.most)
+    propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
     if with_bonds:
         patience = int(np.clip(n // 20, *PATIENCE))
-        search(level, parts, limits, patience, WIDEST, SEARCH_ROUNDS)
+        search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
     return parts.part
 
 
-def _cycle(
-    level: Level, part: np.ndarray, limits: np.ndarray, rng: np.random.Generator
+def cycle(
+    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """One V-cycle: coarsen inside the parts, search on the way down."""
-    fewest = COARSEST_PER_PART * limits.size
+    """One V-cycle: coarsen inside the parts, then search on every level, whole clusters first."""
+    fewest = COARSEST_PER_PART * bounds.most.size
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
-    steps, coarsest, part = coarsen(level, part, cap, fewest, rng)
-    part = _improve(coarsest, part, limits, rng)
+    community = (2 * part + held).astype(np.int32)  # a fixed vertex merges with fixed ones only
+    steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
+    part = improve(coarsest, community // 2, bounds, community % 2 == 1, rng)
     for step in reversed(steps):
-        part = _improve(step.level, part[step.target], limits, rng)
+        part = improve(step.level, part[step.target], bounds, step.community % 2 == 1, rng)
+    return part
+
+
+@kernel
+def _connectivity_minus_one(level, part, n_parts):
+    """Return Σ cost · (λ - 1)."""
+    seen = np.full(n_parts, -1, np.int64)
+    total = 0
+    for net in range(level.net_costs.size):
+        touched = -1
+        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
+            here = part[level.pins[i]]
+            if seen[here] != net:
+                seen[here] = net
+                touched += 1
+        total += level.net_costs[net] * touched
+    return total
+
+
+def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
+    """Fill the parts one after another, by falling cost of a vertex's nets per weight.
+
+    The first parts hold what has most nets, up to the limit, the others share the rest evenly.
+    """
+    paid = np.concatenate([[0], np.cumsum(level.net_costs[level.nets])])
+    reach = np.diff(paid[level.vertex_pointer])
+    order = np.argsort(-reach / np.maximum(level.weights, 1), kind="stable")
+    middles = np.cumsum(level.weights[order]) - level.weights[order] / 2
+    n_full = max(n_parts // CORE_SHARE, 1)
+    rest = (int(level.weights.sum()) - n_full * limit) / max(n_parts - n_full, 1)
+    ends = np.cumsum(np.where(np.arange(n_parts) < n_full, limit, rest))
+    part = np.empty(order.size, np.int32)
+    part[order] = np.minimum(np.searchsorted(ends, middles), n_parts - 1)
+    return part
+
+
+def _solve(
+    level: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+) -> np.ndarray:
+    """One partition: the better of the recursion and the core, then V-cycles."""
+    limit = int(bounds.most[0])
+    part = np.zeros(level.weights.size, np.int32)
+    _recurse(level, np.arange(part.size), (0, n_parts), limit, rng, part, effort.two_way_cycles)
+    core = _core_first(level, n_parts, limit)
+    if _connectivity_minus_one(level, core, n_parts) < _connectivity_minus_one(
+        level, part, n_parts
+    ):
+        part = core
+    free = np.zeros(part.size, np.bool_)
+    part = improve(level, part, bounds, free, rng)
+    for _ in range(effort.cycles):
+        part = cycle(level, part, bounds, free, rng)
     return part
 
 
 def partition_level(
-    level: Level, n_parts: int, epsilon: float, rng: np.random.Generator
+    level: Level,
+    n_parts: int,
+    epsilon: float,
+    rng: np.random.Generator,
+    effort: Effort = DEFAULT_EFFORT,
 ) -> np.ndarray:
     """Cut a level into K parts of small connectivity - 1.
 
@@ -112,20 +207,28 @@ def partition_level(
     n_parts : int
         K, any number of at least 1.
     epsilon : float
-        A part may weigh (1 + ε) times the mean.
+        A part may weigh (1 + ε) times the mean; no move takes one below (1 - 2 ε) times the mean.
     rng : numpy.random.Generator
+    effort : Effort
+        How often to start, and how many V-cycles to spend.
 
     Returns
     -------
     int32[n_vertices]
     """
-    n = level.weights.size
-    limits = part_limits(int(level.weights.sum()), n_parts, epsilon)
     if n_parts == 1:
-        return np.zeros(n, np.int32)
-    part = np.zeros(n, np.int32)
-    _recurse(level, np.arange(n), (0, n_parts), int(limits[0]), rng, part)
-    part = _improve(level, part, limits, rng)
-    for _ in range(CYCLES):
-        part = _cycle(level, part, limits, rng)
-    return part
+        return np.zeros(level.weights.size, np.int32)
+    total = int(level.weights.sum())
+    most = part_limits(total, n_parts, epsilon)
+    bounds = Bounds(max(int((1.0 - LIGHTEST * epsilon) * total / n_parts), 0), most)
+    best: tuple[int, int] | None = None
+    best_part = np.zeros(0, np.int32)
+    for _ in range(effort.solves):
+        part = _solve(level, n_parts, bounds, rng, effort)
+        weights = np.zeros(n_parts, np.int64)
+        np.add.at(weights, part, level.weights)
+        excess = int(np.maximum(weights - most, 0).sum())
+        score = (excess, int(_connectivity_minus_one(level, part, n_parts)))
+        if best is None or score < best:
+            best, best_part = score, part
+    return best_part

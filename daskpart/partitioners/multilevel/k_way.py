@@ -40,6 +40,8 @@ class Parts(NamedTuple):
     heap: np.ndarray  # int32[n_vertices]
     size: np.ndarray  # int64[1]
     place: np.ndarray  # int32[n_vertices]
+    held: np.ndarray  # bool[n_vertices]: fixed, never moved
+    least: np.ndarray  # int64[1]: no move makes a part lighter
 
 
 @kernel
@@ -127,10 +129,13 @@ def _fill_bonds(level, parts):
         connect(level, parts, vertex, parts.bond, vertex * parts.weight.size)
 
 
-def parts_of(level: Level, part: np.ndarray, n_parts: int, with_bonds: bool) -> Parts:
+def parts_of(
+    level: Level, part: np.ndarray, n_parts: int, with_bonds: bool, held: np.ndarray, least: int
+) -> Parts:
     """Return the state of a partition; `part` (int32) is used in place.
 
-    `with_bonds` keeps the table of 8 · n_vertices · n_parts bytes that local search needs.
+    `with_bonds` keeps the table of 8 · n_vertices · n_parts bytes that local search needs. `held`
+    (bool) tells which vertices are fixed, `least` the weight that no move takes a part below.
     """
     n, n_nets = level.weights.size, level.net_costs.size
     n_slots = int(np.minimum(np.diff(level.net_pointer), n_parts).sum())
@@ -149,6 +154,8 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, with_bonds: bool) -> 
         heap=np.zeros(n, np.int32),
         size=np.zeros(1, np.int64),
         place=np.full(n, ABSENT, np.int32),
+        held=held,
+        least=np.array([least], np.int64),
     )
     _fill_slots(level, parts)
     if with_bonds:
@@ -213,13 +220,16 @@ def move_part(level, parts, vertex, there):
 def best_part(level, parts, vertex, bond, start, limits):
     """Return (part, gain) of the best move that keeps to the limits; the part is -1 if none does.
 
-    Among equal gains the part with most room left (in absolute weight) wins.
+    A fixed vertex has none, nor one whose part would grow lighter than the least allowed. Among
+    equal gains the part with most room left (in absolute weight) wins.
     """
     here = parts.part[vertex]
     weight = level.weights[vertex]
     best = -1
     best_bond = 0
     best_room = 0
+    if parts.held[vertex] or parts.weight[here] - weight < min(parts.least[0], parts.weight[here]):
+        return best, parts.alone[vertex] - parts.reach[vertex]
     for part in range(parts.weight.size):
         value = bond[start + part]
         if part == here or (best >= 0 and value < best_bond):

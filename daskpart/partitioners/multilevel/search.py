@@ -156,7 +156,8 @@ def _lightest(parts):
 def _relieve(level, parts, heavy, limits, bond):
     """Move vertices out of one part, cheapest first, until it keeps to its limit."""
     for vertex in range(parts.part.size):
-        if parts.part[vertex] == heavy and 0 < level.weights[vertex] <= limits[heavy]:
+        movable = parts.part[vertex] == heavy and not parts.held[vertex]
+        if movable and 0 < level.weights[vertex] <= limits[heavy]:
             connect(level, parts, vertex, bond, TOP)
             _, gain = best_part(level, parts, vertex, bond, TOP, limits)
             _offer(level, parts, vertex, gain)

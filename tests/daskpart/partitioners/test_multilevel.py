@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.errors import BalanceWarning
+from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import MultilevelEngine, direct
 from daskpart.partitioners.multilevel.bipartition import side_limits
+from daskpart.partitioners.multilevel.coarsen import coarsen
+from daskpart.partitioners.multilevel.level import level_of
 
 ENGINE = MultilevelEngine()
 
@@ -144,6 +146,45 @@ def test_without_room_for_the_bond_table(monkeypatch):
     part = ENGINE.partition(grid(40), 4, 0.03, 1)
     assert np.bincount(part).max() <= 1.03 * 400
     assert connectivity_minus_one(grid(40), part) <= 1.5 * 80
+
+
+def hubs_and_leaves(n_hubs: int, n_leaves: int) -> Hypergraph:
+    """Every pair of hubs shares a net, every leaf shares one with a random hub."""
+    rng = np.random.default_rng(0)
+    pairs = np.stack(np.triu_indices(n_hubs, 1), axis=1)
+    leaves = np.stack([rng.integers(0, n_hubs, n_leaves), n_hubs + np.arange(n_leaves)], axis=1)
+    pins = np.concatenate([pairs, leaves]).ravel()
+    return Hypergraph.from_nets(np.arange(0, pins.size + 1, 2), pins, n_hubs + n_leaves)
+
+
+def test_a_core_is_kept_together():
+    """300 hubs, 2,100 leaves, 8 parts: whoever halves the hubs pays for half of their pairs."""
+    hypergraph = hubs_and_leaves(300, 2100)
+    part = ENGINE.partition(hypergraph, 8, 0.03, 0)
+    assert np.bincount(part[:300]).max() == 300
+    assert connectivity_minus_one(hypergraph, part) <= 2100
+
+
+def test_clusters_form_around_hubs_that_are_full():
+    """Leaves of one hub merge with each other once the hub is full, or coarsening would stall."""
+    level = level_of(hubs_and_leaves(20, 4000))
+    rng = np.random.default_rng(0)
+    steps, coarsest, _ = coarsen(level, np.zeros(level.weights.size, np.int32), 40, 200, rng)
+    assert coarsest.weights.size <= 250
+    assert coarsest.weights.max() <= 40
+    assert coarsest.weights.sum() == 4020
+    assert len(steps) <= 6
+
+
+def test_more_effort_is_not_worse():
+    """The best of several; a seed still fixes it."""
+    high = MultilevelEngine(effort="high")
+    part = high.partition(grid(24), 5, 0.03, 0)
+    np.testing.assert_array_equal(part, high.partition(grid(24), 5, 0.03, 0))
+    plain = ENGINE.partition(grid(24), 5, 0.03, 0)
+    assert connectivity_minus_one(grid(24), part) <= connectivity_minus_one(grid(24), plain)
+    with pytest.raises(InputError, match="effort='most' must be one of 'default', 'high'"):
+        MultilevelEngine(effort="most")
 
 
 @pytest.mark.slow

@@ -1,0 +1,99 @@
+"""V-cycles with tolls: never worse, fixed vertices stay, parts keep to their bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.multilevel import MultilevelEngine, v_cycle
+from daskpart.partitioners.objectives import PowerConnectivity
+
+
+def made(seed: int, n: int, n_nets: int, weighted: bool = False) -> Hypergraph:
+    """Random nets of 1 to 6 pins; a quarter of the weights may be 0."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 7, n_nets)
+    weights = rng.integers(0, 4, n) if weighted else None
+    pointer = np.concatenate([[0], np.cumsum(sizes)])
+    pins = rng.integers(0, n, sizes.sum())
+    return Hypergraph.from_nets(pointer, pins, n, weights, rng.integers(0, 5, n_nets))
+
+
+def paid(hypergraph: Hypergraph, part: np.ndarray, tolls: np.ndarray) -> int:
+    """Straight from the definition."""
+    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
+    return sum(
+        int(cost * tolls[len(set(part[net].tolist()))])
+        for net, cost in zip(nets, hypergraph.net_costs, strict=True)
+    )
+
+
+@given(st.integers(0, 10**6), st.integers(2, 7), st.sampled_from([1, 2, 3]), st.booleans())
+def test_never_worse_and_inside_the_bounds(seed, n_parts, rho, weighted):
+    hypergraph = made(seed, 40, 60, weighted)
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, n_parts, 40).astype(np.int32)
+    fixed = np.where(rng.random(40) < 0.3, start, -1)
+    tolls = PowerConnectivity(rho).tolls(n_parts)
+    weights = np.bincount(start, hypergraph.vertex_weights, minlength=n_parts)
+    least, most = int(weights.min()), int(weights.max())
+    kept = start.copy()
+    part, again = (
+        v_cycle(
+            hypergraph, start, n_parts, tolls, (least, most),
+            random_state=seed, fixed=fixed, max_cycles=2,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    np.testing.assert_array_equal(part, again)
+    np.testing.assert_array_equal(start, kept)
+    np.testing.assert_array_equal(part[fixed >= 0], start[fixed >= 0])
+    assert paid(hypergraph, part, tolls) <= paid(hypergraph, start, tolls)
+    after = np.bincount(part, hypergraph.vertex_weights, minlength=n_parts)
+    assert after.min() >= least and after.max() <= most
+
+
+def test_squares_fall_below_what_connectivity_alone_finds():
+    """The slopes of λ^2 make nets of high connectivity dear."""
+    hypergraph = Hypergraph.from_nets(
+        np.arange(0, 2001, 5), np.random.default_rng(0).zipf(1.4, 2000) % 300, 300
+    )
+    start = MultilevelEngine().partition(hypergraph, 8, 0.1, 0)
+    tolls = PowerConnectivity(2).tolls(8)
+    least, most = 0, int(1.1 * 300 / 8)
+    part = v_cycle(hypergraph, start, 8, tolls, (least, most), max_cycles=3)
+    assert paid(hypergraph, part, tolls) < paid(hypergraph, start, tolls)
+
+
+def test_a_part_that_is_too_heavy_already_grows_no_further():
+    hypergraph = made(1, 30, 40)
+    start = np.zeros(30, np.int32)
+    start[25:] = 1
+    part = v_cycle(hypergraph, start, 2, PowerConnectivity(2).tolls(2), (0, 15))
+    assert np.bincount(part, minlength=2)[0] <= 25
+
+
+@pytest.mark.parametrize(
+    ("part", "tolls", "message"),
+    [
+        (np.zeros(30, np.int32), np.arange(4), "4 tolls were given: 2 parts need 3"),
+        (np.zeros(29, np.int32), np.arange(3), "for each of the 30 vertices"),
+        (np.full(30, 2, np.int32), np.arange(3), "a part, 0 to 1"),
+    ],
+)
+def test_bad_input_is_named(part, tolls, message):
+    with pytest.raises(InputError, match=message):
+        v_cycle(made(0, 30, 20), part, 2, tolls, (0, 30))
+
+
+def test_nothing_to_do():
+    """No vertices, or one part."""
+    empty = Hypergraph.from_nets([0], [], 0)
+    assert v_cycle(empty, np.zeros(0, np.int32), 2, np.arange(3), (0, 0)).size == 0
+    one = made(0, 5, 5)
+    part = v_cycle(one, np.zeros(5, np.int32), 1, np.zeros(2, np.int64), (0, 5))
+    np.testing.assert_array_equal(part, 0)
