@@ -82,7 +82,7 @@ class ServerEndpoint:
 
         Returns
         -------
-        array of shape (n, *row_shape)
+        array of shape (n,) or (n, row_length)
             A copy. It has every push of tasks before ``task - delay``. In synchronous mode it has
             nothing of the present task, neither of other ranks nor of this one; otherwise all that
             this rank pushed before, and what of others happens to be in.
@@ -140,7 +140,7 @@ class ServerEndpoint:
         ids : int array of shape (n,)
             The rules "add", "or" and "assign" take an id several times, one after another; other
             rules only once.
-        rows : array of shape (n, *row_shape)
+        rows : array of shape (n,) or (n, row_length)
             Numbers of the kind of the server's, without NaN.
         """
         checked = self._checked_ids(ids)
