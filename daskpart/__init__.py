@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _sparse_fixes
 
 if TYPE_CHECKING:
-    from . import datasets
+    from . import data_models, datasets, tensors
     from .bipartite import Bipartite
     from .blocks import BlockFolder
     from .connectivity import Connectivity
@@ -47,11 +47,13 @@ _HOME_OF = {
     "refine": ".partitioners",
     "shard": ".shards",
 }
-_MODULES = ("collectives", "datasets", "models", "plots")
+_MODULES = ("collectives", "data_models", "datasets", "models", "plots", "tensors")
 
 __all__ = [  # noqa: RUF022 - in the order of the data flow
     "read",
     "datasets",
+    "tensors",
+    "data_models",
     "Hypergraph",
     "partition",
     "refine",
