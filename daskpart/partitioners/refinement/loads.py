@@ -97,7 +97,7 @@ class LoadMetric:
 
 
 ROUTED = LoadMetric(hypercube=True, received=False, powers=(1,), summed=True)
-BUSIEST = LoadMetric(hypercube=True, received=True, powers=(1, 2, 4), summed=False)
+BUSIEST = LoadMetric(hypercube=True, received=True, powers=(2, 4), summed=False)
 MAX_SEND = LoadMetric(hypercube=False, received=False, powers=(1, 2, 4, 8), summed=False)
 MAX_BOTH = LoadMetric(hypercube=False, received=True, powers=(1, 2, 4, 8), summed=False)
 
@@ -183,7 +183,7 @@ def lower_loads(
     fixed : int32[n_vertices], optional
         Vertices with a part here (not -1) stay where they are.
     max_rounds : int
-        For each power. A round takes, for each pin, about λ steps for each of at most 9 + log2 K
+        For each power. A round takes, for each pin, about λ steps for each of at most 6 + log2 K
         candidates.
 
     Returns

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from daskpart._jit import kernel
 from daskpart.partitioners.slots import move_gains, move_vertex
 
-_CANDIDATES = 8
+_CANDIDATES = 5
 
 
 class Rows(NamedTuple):
