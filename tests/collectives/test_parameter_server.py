@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from server_programs import (
     N_ITEMS,
     assert_never_too_stale,
+    draws,
     fail_on,
     log_tasks,
     move_values,
@@ -25,7 +26,7 @@ from server_programs import (
     wait_long,
 )
 
-from daskpart.collectives import ParameterServer, UpdateRule, proximal_step
+from daskpart.collectives import ParameterServer
 from daskpart.errors import InputError
 
 
@@ -125,6 +126,30 @@ def test_tasks_numbered_through_miss_the_last_ones_at_most(delay):
         assert 1 <= server.report.max_staleness <= delay
 
 
+@given(
+    delay=st.sampled_from([0, 1, 2, 5, math.inf]),
+    n_ranks=st.integers(1, 6),
+    schedule=st.sampled_from([None, "in turn", "stalest"]),
+    steps=st.lists(st.integers(1, 3), max_size=5),
+)
+@settings(deadline=None, max_examples=25)
+def test_no_push_is_lost_whatever_the_mode(delay, n_ranks, schedule, steps):
+    def program(endpoint):
+        for task, step in enumerate(steps):
+            ids = draws(endpoint.rank, task)[0]
+            endpoint.pull(ids)
+            endpoint.push(ids, ids + 1)
+            endpoint.advance(to=endpoint.task + step)
+
+    with local(n_ranks=n_ranks, dtype=int, delay=delay, schedule=schedule) as server:
+        server.run(program)
+        pushed = [draws(rank, task)[0] for rank in range(n_ranks) for task in range(len(steps))]
+        ids = np.concatenate([*pushed, np.empty(0, np.int64)])
+        assert (server.values() == np.bincount(ids, ids + 1, minlength=N_ITEMS)).all()
+        assert server.report.rows.sum() == 2 * len(ids)
+        assert server.report.max_staleness <= delay
+
+
 def test_a_pull_fetches_ahead():
     def program(endpoint):
         ahead = endpoint.post_pull([0, 1], task=1)
@@ -188,56 +213,6 @@ def test_a_schedule_that_breaks_the_delay_is_refused():
         server.run(log_tasks, n_tasks=0)
     with pytest.raises(InputError, match=r"schedule\[1\] is 7: ranks are 0 to 2"):
         local(schedule=[0, 7])
-
-
-# rules
-
-
-def test_rules():
-    def push_twice(endpoint, ids, rows):
-        for _ in range(2):
-            endpoint.push(ids, rows)
-
-    def after(update, rows, dtype, initial=1):
-        with local(3, n_ranks=1, update=update, dtype=dtype, initial=initial) as server:
-            server.run(push_twice, [[0, 2]], rows=rows)
-            return server.values().tolist()
-
-    assert after("add", [1, 2], int) == [3, 1, 5]
-    assert after("assign", [7, 8], int) == [7, 1, 8]
-    assert after("or", [4, 1], np.uint64) == [5, 1, 1]
-    assert after("or", [True, False], bool, initial=0) == [True, False, False]
-    assert after(np.maximum, [0.5, 3], float) == [1.0, 1.0, 3.0]
-    mean = UpdateRule.from_function(lambda current, pushed: (current + pushed) / 2)
-    assert after(mean, [3, 1], float) == [2.5, 1.0, 1.0]
-
-
-@pytest.mark.parametrize("update", ["add", "assign", "or"])
-@pytest.mark.parametrize("width", [None, 2])
-def test_ids_that_come_twice_in_a_push(update, width):
-    ids, rows = np.array([1, 0, 1, 1]), np.array([1, 2, 4, 8])
-    expected = {"add": [2, 13, 0], "assign": [2, 8, 0], "or": [2, 13, 0]}[update]
-    if width:
-        rows, expected = np.stack([rows, rows], 1), np.stack([expected, expected], 1)
-    with local(3, n_ranks=2, update=update, dtype=np.int32, row_length=width) as server:
-        server.run(lambda endpoint: endpoint.push(ids, rows) if endpoint.rank else None)
-        np.testing.assert_array_equal(server.values(), expected)
-
-
-def test_a_proximal_step_is_one_step_a_task_in_synchronous_mode():
-    def descend(endpoint, gradient):
-        endpoint.push([0, 1, 2], gradient)
-
-    gradients = [np.array([1.0, -4.0, 0.1]), np.array([2.0, -4.0, 0.1])]
-    start = np.array([1.0, 0.0, 0.2])
-    with local(
-        3, n_ranks=2, update=proximal_step(0.5, l1=0.4), initial=start, schedule="in turn"
-    ) as server:
-        server.run(descend, gradients)
-        moved = start - 0.5 * (gradients[0] + gradients[1])
-        expected = np.sign(moved) * np.maximum(np.abs(moved) - 0.2, 0)
-        np.testing.assert_allclose(server.values(), expected, rtol=1e-15)
-        assert server.values()[2] == 0
 
 
 # traffic
