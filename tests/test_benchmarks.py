@@ -143,6 +143,7 @@ STUDIES = {
     "allreduce_model": ["--ranks", "2", "--transport", "local", "--problem", "1000", "50"],
     "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
+    "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
     "latency": ["--ranks", "2", "--transport", "local", "--bytes", "8", "--bytes", "40000"],
     "sparse_allreduce": [
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 COMMAND = "Command: "
-PACKAGES = ("daskpart", "numpy", "scipy", "numba", "pymetis", "libmf")
+PACKAGES = ("daskpart", "numpy", "scipy", "numba", "pymetis", "libmf", "pyttb", "tensorly")
 
 out_option: Callable = click.option(
     "--out",
