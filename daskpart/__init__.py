@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .blocks import BlockFolder
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
-    from .models.cp_decomposition import CPDecomposition, cp_plan_report
+    from .models.cp_decomposition import CPDecomposition
+    from .models.cp_forecast import cp_plan_report
     from .models.matrix_factorization import MatrixFactorization, plan_report
     from .partitioners import partition, refine
     from .partitioners.comparison import Comparison, compare_partitions
@@ -41,7 +42,7 @@ _HOME_OF = {
     "parsa": ".partitioners.parsa",
     "compare_partitions": ".partitioners.comparison",
     "partition": ".partitioners",
-    "cp_plan_report": ".models.cp_decomposition",
+    "cp_plan_report": ".models.cp_forecast",
     "plan_report": ".models.matrix_factorization",
     "read": ".readers",
     "refine": ".partitioners",

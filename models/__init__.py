@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from .callbacks import Checkpoint, EarlyStopping, TrainingProgress
     from .checkpoints import CheckpointWriter
     from .convergence import FitTolerance
-    from .cp_decomposition import CPDecomposition, cp_plan_report
+    from .cp_decomposition import CPDecomposition
+    from .cp_forecast import cp_plan_report
     from .cp_reports import CPCommunicationReport, CPPlanReport
     from .cp_state import CPState
     from .matrix_factorization import MatrixFactorization, plan_report
@@ -33,7 +34,7 @@ _HOME_OF = {
     "MatrixFactorization": ".matrix_factorization",
     "PlanReport": ".reports",
     "TrainingProgress": ".callbacks",
-    "cp_plan_report": ".cp_decomposition",
+    "cp_plan_report": ".cp_forecast",
     "plan_report": ".matrix_factorization",
 }
 

@@ -38,7 +38,7 @@ from .cp_als import Update
 from .cp_checks import check_settings, default_ranks
 from .cp_fitting import CPTrainer, TrainingSettings
 from .cp_model import CPModel
-from .cp_planning import ALPHA_BETA, MethodPlan, PlanSettings, check_plan_settings, choose
+from .cp_planning import ALPHA_BETA, PlanSettings, check_plan_settings
 from .cp_reports import CPCommunicationReport, CPPlanReport, report_plan
 from .cp_sources import same_modes, source_of
 from .cp_starts import first_factors
@@ -218,7 +218,7 @@ class CPDecomposition(CallbackSupportMixin, CPModel, BaseEstimator):
         check_settings(self)
         source = source_of(X)
         kept = self._checkpointed(source) if self.resume else None
-        plan_settings = self._plan_settings(source)
+        plan_settings = self.plan_settings(source)
         if kept is not None and self.method == "auto":  # as it was chosen when it began
             plan_settings = replace(plan_settings, method=kept.settings[_CHOSEN])
         start = kept or self._start(source)
@@ -302,7 +302,8 @@ class CPDecomposition(CallbackSupportMixin, CPModel, BaseEstimator):
             np.ones(self.rank), typed, tuple(source.dims), dict(source.labels), settings=settings
         )
 
-    def _plan_settings(self, source: Any) -> PlanSettings:
+    def plan_settings(self, source: Any) -> PlanSettings:
+        """What decides the plan for a source of `cp_sources`, checked."""
         settings = PlanSettings(
             n_ranks=self._n_ranks(),
             method=self.method,
@@ -355,51 +356,3 @@ class CPDecomposition(CallbackSupportMixin, CPModel, BaseEstimator):
         if self.checkpoint_path is not None:
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         return own
-
-
-def cp_plan_report(
-    X: Any,
-    n_ranks: int,
-    method: str = "emb",
-    partitioner: Any = "auto",
-    *,
-    rank: int = 16,
-    **parameters: Any,
-) -> CPPlanReport:
-    """What one iteration of a decomposition would move, without computing one.
-
-    Parameters
-    ----------
-    X : container
-        As for `CPDecomposition.fit`.
-    n_ranks, method, partitioner, rank, **parameters
-        As for `CPDecomposition`; thousands of ranks are fine.
-
-    Returns
-    -------
-    CPPlanReport
-        Messages, volume (largest and total), concurrent volume, per rank and mode, and the
-        predicted time at `alpha_beta` (default: MPI of one machine).
-    """
-    model = CPDecomposition(
-        rank, n_ranks=n_ranks, method=method, partitioner=partitioner, **parameters
-    )
-    return planned(model, X, "mpi")[1]
-
-
-def planned(model: CPDecomposition, X: Any, transport: str) -> tuple[MethodPlan, CPPlanReport]:
-    """The plan that a fit would follow on a transport, and its report.
-
-    Parameters
-    ----------
-    model : CPDecomposition
-    X : container
-        As for its `fit`.
-    transport : {"local", "graph", "dask", "mpi"}
-        Whose α and β choose the method, where the model leaves that open.
-    """
-    check_settings(model)
-    source = source_of(X)
-    plan = choose(source.plan(model._plan_settings(source)), transport)
-    pair = model.alpha_beta or ALPHA_BETA[transport]
-    return plan, report_plan(plan, tuple(source.dims), pair)

@@ -93,7 +93,7 @@ def run(settings: FitSettings, place: MpiPlace) -> int:
 
 def _prepare(settings: FitSettings) -> tuple[LabelledTensor, Any, Any]:
     """Read and cut, and say each: the tensor, the estimator and the report of the plan."""
-    from daskpart.models.cp_decomposition import planned
+    from daskpart.models.cp_forecast import planned
 
     tensor = load_tensor(settings.tensor, settings.format, settings.names, settings.labels)
     say(tensor_in_words(tensor, settings.tensor))
