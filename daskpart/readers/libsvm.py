@@ -22,6 +22,7 @@ from .assembly import index_dtype
 from .scanning import Rows, read_rows
 
 _COLON = ord(":")
+_FEATURE_CHUNK = 1 << 20  # of 20 times as many bytes of arrays while it is taken apart
 
 
 class Examples(NamedTuple):
@@ -91,7 +92,7 @@ def read_libsvm(
 
 
 def feature_chunks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Read which features the examples have, a few MiB of text at a time, values left out.
+    """Read which features the examples have, a MiB of text at a time, values left out.
 
     Yields
     ------
@@ -105,7 +106,7 @@ def feature_chunks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         As `read_libsvm`, of values that are dropped too.
     """
     found = False
-    for rows in read_rows(path, ":"):
+    for rows in read_rows(path, ":", chunk_bytes=_FEATURE_CHUNK):
         if rows.n_rows:
             found = True
             yield _examples(rows, np.dtype(np.float64))[:2]

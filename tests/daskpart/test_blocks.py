@@ -12,7 +12,7 @@ import scipy.sparse
 from daskpart.bipartite import Bipartite
 from daskpart.blocks import BlockFolder
 from daskpart.errors import InputError, ReadError
-from daskpart.readers.scanning import read_rows
+from daskpart.readers import libsvm
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("n_blocks", [1, 5])
 def test_blocks_of_a_file_are_those_of_the_graph(matrix, path, tmp_path, monkeypatch, n_blocks):
-    monkeypatch.setitem(read_rows.__kwdefaults__, "chunk_bytes", 2000)  # many chunks
+    monkeypatch.setattr(libsvm, "_FEATURE_CHUNK", 2000)  # many chunks
     folder = BlockFolder.write(path, tmp_path / "blocks", n_blocks, random_state=7)
     blocks = Bipartite.from_matrix(matrix).blocks(n_blocks, 7)
     again = BlockFolder.write(Bipartite.from_matrix(matrix), tmp_path / "again", n_blocks,
