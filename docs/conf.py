@@ -71,7 +71,13 @@ html_theme_options = {
     "footer_end": [],
     "pygments_light_style": "tango",
 }
-_ALONE = ("index", "getting_started", "design", "notebooks/first_look")
+_ALONE = (
+    "index",
+    "getting_started",
+    "design",
+    "notebooks/first_look",
+    "notebooks/tensor_components",
+)
 html_sidebars = {page: [] for page in _ALONE}
 
 
