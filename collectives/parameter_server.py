@@ -96,11 +96,13 @@ class ParameterServer:
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
     deadline : float
         Seconds that a rank waits at most for rows or other ranks.
+    start_seconds : float
+        Seconds to wait until workers of a cluster are free.
 
     Raises
     ------
     InputError
-        For a value that cannot be used; names it.
+        For a value that cannot be used; names it. Also if the workers are busy for too long.
 
     Examples
     --------
@@ -130,6 +132,7 @@ class ParameterServer:
         client: Any = None,
         schedule: str | Sequence[int] | None = None,
         deadline: float = 600.0,
+        start_seconds: float = 30.0,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
         n_ranks = whole_number(ranks, "n_ranks", 1)
@@ -143,11 +146,13 @@ class ParameterServer:
             rule_of(update, kind),
             checked_delay(delay),
         )
-        if not deadline > 0:
-            raise InputError(f"deadline is {deadline!r} seconds: give a number above 0")
+        waits = {"deadline": deadline, "start_seconds": start_seconds}
+        for name, seconds in waits.items():
+            if not seconds > 0:
+                raise InputError(f"{name} is {seconds!r} seconds: give a number above 0")
         schedule = checked_schedule(schedule, n_ranks)
         pieces = self._cut(initial, "initial")
-        self._backend = _backend(self._spec, pieces, transport, client, schedule, deadline)
+        self._backend = _backend(self._spec, pieces, transport, client, schedule, waits)
         self._report = ServerReport(self._backend.places)
         self._closed = False
         self._one_at_a_time = threading.Lock()
@@ -343,7 +348,7 @@ def _backend(
     transport: str,
     client: Any,
     schedule: str | list[int] | None,
-    deadline: float,
+    waits: dict[str, float],
 ) -> Backend:
     """The transport by name."""
     from .transports.local_server import LocalServer
@@ -353,13 +358,13 @@ def _backend(
     if schedule is not None and transport == "dask":
         raise InputError("A schedule orders the calls of the local transport: transport='local'.")
     if transport == "local" or schedule is not None:
-        return LocalServer(spec, pieces, schedule, deadline)
+        return LocalServer(spec, pieces, schedule, waits["deadline"])
     if client is None and "distributed" in sys.modules:
         from .transports.cluster import current_client
 
         client = current_client()
     if client is None and transport == "auto":
-        return LocalServer(spec, pieces, schedule, deadline)
+        return LocalServer(spec, pieces, schedule, waits["deadline"])
     from .transports.dask_server import DaskServer
 
-    return DaskServer(spec, pieces, client, deadline)
+    return DaskServer(spec, pieces, client, **waits)

@@ -30,7 +30,7 @@ from .cluster import current_client
 from .dask_comm import DaskCommunicator
 from .mailbox import RunStopped
 from .shard_host import DaskLink, ShardHost
-from .spmd_cluster import has_threads_for
+from .spmd_cluster import WorkersBusyError, has_threads_for
 
 
 class DaskServer:
@@ -43,13 +43,18 @@ class DaskServer:
         Rows of each shard.
     client : distributed.Client or None
         None: the current one.
-    deadline : float
+    deadline, start_seconds : float
     """
 
     history: NDArray[Any] | None = None
 
     def __init__(
-        self, spec: ServerSpec, pieces: list[NDArray[Any]], client: Any, deadline: float
+        self,
+        spec: ServerSpec,
+        pieces: list[NDArray[Any]],
+        client: Any,
+        deadline: float,
+        start_seconds: float,
     ) -> None:
         client = client or current_client()
         if client is not None and not has_threads_for(client, spec.n_ranks):
@@ -58,7 +63,13 @@ class DaskServer:
                 f"has {sum(dict(client.nthreads()).values())}: use fewer ranks, workers with more "
                 "threads, or transport='local'."
             )
-        self._communicator = DaskCommunicator(spec.n_ranks, client, deadline=deadline)
+        try:
+            self._communicator = DaskCommunicator(
+                spec.n_ranks, client, deadline=deadline, start_seconds=start_seconds
+            )
+        except WorkersBusyError as error:
+            error.add_note("a parameter server knows transport='local' besides, and no graph")
+            raise
         self._runs = 0
         self.places = self._communicator.placement
         try:

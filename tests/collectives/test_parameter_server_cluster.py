@@ -130,6 +130,18 @@ def test_two_servers_at_once(threaded_client):
 # what goes wrong
 
 
+def test_a_server_that_finds_the_workers_busy(threaded_client):
+    begin = time.monotonic()
+    with (
+        server_on(threaded_client, n_ranks=8),
+        pytest.raises(InputError, match=r"4 rank\(s\) find 0 of 4 threads free") as caught,
+    ):
+        server_on(threaded_client, n_ranks=8, start_seconds=0.3)
+    assert "transport='local'" in caught.value.__notes__[0]
+    assert time.monotonic() - begin < BOUND
+    assert_nothing_left(threaded_client)
+
+
 @pytest.mark.parametrize("delay", [0, 1, math.inf])
 def test_a_failing_rank_leaves_the_rows_as_they_were(threaded_client, delay):
     begin = time.monotonic()
@@ -176,7 +188,9 @@ def pull_too_far(endpoint):
 def test_a_deadline_ends_every_wait(threaded_client):
     begin = time.monotonic()
     with server_on(threaded_client, deadline=0.2) as server:
-        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for shard 0.*too far behind"):
+        with pytest.raises(
+            TimeoutError, match=r"Rank \d waited 0.2 s for shard \d.*too far behind"
+        ):
             server.run(wait_long, seconds=1.0)
         assert len(server.run(log_tasks)) == 4
     assert time.monotonic() - begin < BOUND
