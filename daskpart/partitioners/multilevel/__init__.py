@@ -42,8 +42,8 @@ class MultilevelEngine:
     Parameters
     ----------
     effort : {"default", "high"}
-        "high" keeps the best of eight partitions, each with three V-cycles, and of each bipartition
-        the end of up to three V-cycles: some ten times the time.
+        "high" keeps the best of 4 to 24 partitions (the fewer, the more pins), each with three
+        V-cycles, and bipartitions get up to three V-cycles: ten to a hundred times the time.
 
     Raises
     ------

@@ -104,6 +104,7 @@ def _solve_middle(
     targets: np.ndarray,
     limits: np.ndarray,
     rng: np.random.Generator,
+    even: bool,
 ) -> np.ndarray:
     """Return the best of several solutions of a level, each by a coarsening of its own."""
     affordable = min(RUN_PINS // max(level.pins.size, 1), level.weights.size // COARSEST // 2)
@@ -111,7 +112,7 @@ def _solve_middle(
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for _ in range(n_runs):
-        steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng)
+        steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng, even)
         side = _start(coarsest, (below - 1).astype(np.int8), targets, limits, rng)
         side = _rise(steps, side, limits)
         score = _score(level, side, limits)
@@ -129,6 +130,7 @@ def bipartition_level(
     fixed: np.ndarray,
     rng: np.random.Generator,
     cycles: int = 0,
+    even: bool = False,
 ) -> np.ndarray:
     """Cut a level in two.
 
@@ -142,6 +144,8 @@ def bipartition_level(
     rng : numpy.random.Generator
     cycles : int
         V-cycles at most; they end with the first that brings nothing. Sparse levels get one anyway.
+    even : bool
+        See `coarsen`.
 
     Returns
     -------
@@ -149,8 +153,9 @@ def bipartition_level(
         Side of each vertex. Heavier than its limit only where no refinement found a way.
     """
     cap = max(int(level.weights.sum()) // CLUSTERS, 1)
-    steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng)
-    side = _rise(steps, _solve_middle(middle, community, cap, targets, limits, rng), limits)
+    steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng, even)
+    side = _solve_middle(middle, community, cap, targets, limits, rng, even)
+    side = _rise(steps, side, limits)
     if level.pins.size < SPARSE * level.weights.size:
         cycles = max(cycles, 1)
     for _ in range(cycles):

@@ -63,7 +63,7 @@ def _rate(level, leader, vertex, pins_left, score, touched):
 
 
 @kernel
-def _join_best(vertex, n_touched, touched, score, weight, community, cap):
+def _join_best(vertex, n_touched, touched, score, weight, community, cap, even):
     """Return the best rated cluster that `vertex` may join (-1: none), and the best of all.
 
     The second one may be full. The scores are wiped.
@@ -78,6 +78,8 @@ def _join_best(vertex, n_touched, touched, score, weight, community, cap):
             continue
         if rating > favourite_score:
             favourite, favourite_score = np.int64(cluster), rating
+        if even:
+            rating /= max(weight[cluster], 1)
         if weight[cluster] + weight[vertex] <= cap and (
             rating > best_score or (rating == best_score and weight[cluster] < weight[best])
         ):
@@ -96,7 +98,7 @@ def _wait(waiting, place, vertex, weight, cap):
 
 
 @kernel
-def _cluster(level, order, community, cap, fewest, rating_pins):
+def _cluster(level, order, community, cap, fewest, rating_pins, even):
     """Return (coarse vertex of each vertex, number of coarse vertices)."""
     n = order.size
     leader = np.arange(n).astype(np.int32)
@@ -117,7 +119,9 @@ def _cluster(level, order, community, cap, fewest, rating_pins):
             best = _wait(netless, np.int64(community[vertex]), vertex, weight, cap)
         else:
             n_touched = _rate(level, leader, vertex, rating_pins, score, touched)
-            best, favourite = _join_best(vertex, n_touched, touched, score, weight, community, cap)
+            best, favourite = _join_best(
+                vertex, n_touched, touched, score, weight, community, cap, even
+            )
             if best < 0 and favourite >= 0:
                 best = _wait(waiting, favourite, vertex, weight, cap)
         if best >= 0:
@@ -150,6 +154,7 @@ def coarsen(
     cap: int,
     fewest: int,
     rng: np.random.Generator,
+    even: bool = False,
 ) -> tuple[list[Step], Level, np.ndarray]:
     """Coarsen until `fewest` vertices are left, or clusters no longer form.
 
@@ -163,6 +168,9 @@ def coarsen(
     fewest : int
         Vertices at which to stop.
     rng : numpy.random.Generator
+    even : bool
+        Whether the rating of a cluster is divided by its weight: clusters grow alike. Better on
+        some netlists, worse where there are communities.
 
     Returns
     -------
@@ -176,7 +184,7 @@ def coarsen(
         n = level.weights.size
         order = rng.permutation(n).astype(np.int32)
         goal = max(fewest, int(n / SHRINK))
-        target, n_coarse = _cluster(level, order, community, cap, goal, RATING_PINS)
+        target, n_coarse = _cluster(level, order, community, cap, goal, RATING_PINS, even)
         if n_coarse > LEAST_SHRINK * n:
             break
         steps.append(Step(level, community, target))

@@ -48,13 +48,15 @@ class Bounds(NamedTuple):
 class Effort(NamedTuple):
     """How much to try."""
 
-    solves: int  # partitions, of which the best is kept
+    solves: int  # partitions at most, of which the best is kept
     cycles: int  # K-way V-cycles of each
     two_way_cycles: int  # V-cycles of each bipartition, at most
+    even: bool = False  # how vertices are rated, see `coarsen`; every other solve does it so
 
 
 DEFAULT_EFFORT = Effort(1, 1, 0)
-HIGH_EFFORT = Effort(8, 3, 3)
+HIGH_EFFORT = Effort(24, 3, 3)
+SOLVE_PINS = 3_000_000  # pins over all partitions of one hypergraph
 
 
 def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
@@ -71,7 +73,7 @@ def _recurse(
     limit: int,
     rng: np.random.Generator,
     out: np.ndarray,
-    cycles: int,
+    effort: Effort,
 ) -> None:
     """Cut `level` (whose vertices are `vertices` of the whole) into parts[0] .. parts[1] - 1."""
     n_parts = parts[1] - parts[0]
@@ -85,7 +87,8 @@ def _recurse(
     left = total * n_left // n_parts
     targets = np.array([left, total - left], np.int64)
     free = np.full(vertices.size, -1, np.int8)
-    side = bipartition_level(level, targets, side_limits(targets, slack), free, rng, cycles)
+    limits, cycles = side_limits(targets, slack), effort.two_way_cycles
+    side = bipartition_level(level, targets, limits, free, rng, cycles, effort.even)
     middle = parts[0] + n_left
     for which, span in ((0, (parts[0], middle)), (1, (middle, parts[1]))):
         members = np.flatnonzero(side == which)
@@ -95,7 +98,7 @@ def _recurse(
             out[vertices[members]] = span[0]
         else:
             below = contract(level, target, members.size)
-            _recurse(below, vertices[members], span, limit, rng, out, cycles)
+            _recurse(below, vertices[members], span, limit, rng, out, effort)
 
 
 def improve(
@@ -179,7 +182,7 @@ def _solve(
     """One partition: the better of the recursion and the core, then V-cycles."""
     limit = int(bounds.most[0])
     part = np.zeros(level.weights.size, np.int32)
-    _recurse(level, np.arange(part.size), (0, n_parts), limit, rng, part, effort.two_way_cycles)
+    _recurse(level, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
     core = _core_first(level, n_parts, limit)
     if _connectivity_minus_one(level, core, n_parts) < _connectivity_minus_one(
         level, part, n_parts
@@ -223,8 +226,10 @@ def partition_level(
     bounds = Bounds(max(int((1.0 - LIGHTEST * epsilon) * total / n_parts), 0), most)
     best: tuple[int, int] | None = None
     best_part = np.zeros(0, np.int32)
-    for _ in range(effort.solves):
-        part = _solve(level, n_parts, bounds, rng, effort)
+    affordable = max(SOLVE_PINS // max(level.pins.size, 1), min(4, effort.solves))
+    for turn in range(min(effort.solves, affordable)):
+        trial = effort._replace(even=turn % 2 == 1)
+        part = _solve(level, n_parts, bounds, rng, trial)
         weights = np.zeros(n_parts, np.int64)
         np.add.at(weights, part, level.weights)
         excess = int(np.maximum(weights - most, 0).sum())
