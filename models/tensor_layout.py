@@ -31,7 +31,7 @@ from .tensor_structures import FibreProducts, Fibres, SortedNonzeros, fibre_leng
 
 MEMORY = ("fast", "small")
 # mean nonzeros of a fibre from which gathering them pays (docs/benchmarks/cp_kernel.md)
-LONG_FIBRE = 2.0
+LONG_FIBRE = 4.0
 _INDEX_BYTES = 4
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from benchmarks import data
 from daskpart._jit import kernel
-from daskpart.models.tensor_layout import TensorLayout
+from daskpart.models.tensor_layout import LONG_FIBRE, TensorLayout
 from daskpart.models.tensor_structures import Fibres
 
+from .cp_switch import SWITCH_COLUMNS, switch_point
 from .cp_threads import ThreadedCP
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
@@ -206,6 +207,16 @@ def put_wanted(rows: list[list], peers: dict) -> int:
     return met
 
 
+def _switch_text(turns: int) -> str:
+    rows = switch_point(turns)
+    return (
+        "Where fibres begin to pay: ms for the MTTKRP of the two modes that are not the leaf, on "
+        "made tensors of 300,000 nonzeros whose fibres have a given mean length, nothing kept "
+        f"between modes. A layout takes fibres from a mean length of {LONG_FIBRE:g} on.\n\n"
+        f"{markdown_table(SWITCH_COLUMNS, rows)}"
+    )
+
+
 @click.command()
 @click.option("--tensor", "names", multiple=True, default=("imdb-reviews", "splatt-med"))
 @click.option("--rank", "ranks", multiple=True, type=int, default=(16, 32), show_default=True)
@@ -238,7 +249,8 @@ def main(
         "above 1 is possible.\n\n"
         "*Bytes of layout*: all structures and kept sums, over int32 coordinates and values "
         "(promised: at most 2). *Peak while building*: the nonzeros as given, structures and "
-        "scratch together, over the same."
+        "scratch together, over the same.\n\n"
+        f"{_switch_text(min(turns, 20))}"
     )
     write_numbers(out, "cp_kernel", COLUMNS, rows, origin)
     write_section(out, "cp_kernel", "CP-ALS iteration, beside pyttb and tensorly", body, origin)
