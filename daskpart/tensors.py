@@ -145,9 +145,10 @@ def as_tensor(data: Any, *, shape: Sequence[int] | None = None) -> LabelledTenso
     (3, 7, (3, 7))
     """
     if isinstance(data, str | os.PathLike):
-        from . import read
+        from .readers import read
+        from .readers.contents import sparse_inside
 
-        data = read(data)
+        data = sparse_inside(read(data), str(data))
     if isinstance(data, LabelledTensor):
         given = data.coordinates, data.values, data.shape, data.dims, data.labels
         return data if shape is None else from_coordinates(*given[:2], shape, *given[3:])

@@ -11,6 +11,7 @@ from daskpart.datasets import load_python_source, train_test_split_ratings
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
+from daskpart.readers.contents import sparse_inside
 from daskpart.tensors import LabelledTensor, as_tensor
 
 BUILT_IN = "python-source"
@@ -56,7 +57,7 @@ def load(
     """
     if source == BUILT_IN:
         return as_coo(load_python_source()["counts"])
-    data = _inside(_read(source, format), source)
+    data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
         what = (
             "a hypergraph"
@@ -73,7 +74,7 @@ def load_any(
     """Read whatever can be cut: a matrix as `load` does, a tensor, or a hypergraph."""
     if source == BUILT_IN:
         return load(source)
-    data = _inside(_read(source, format), source)
+    data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph):
         return data
     return as_tensor(data) if len(data.shape) != 2 else _named(data, ("row", "column"))
@@ -99,17 +100,6 @@ def _named(data: Any, names: tuple[str, str]) -> LabelledMatrix:
     if hasattr(data, "dims"):
         return matrix
     return replace(matrix, row_name=names[0], column_name=names[1])
-
-
-def _inside(data: Any, source: str) -> Any:
-    """What there is to cut in what a reader gives: examples without labels, edges of a graph."""
-    if hasattr(data, "target"):
-        return data.data
-    if hasattr(data, "data_vars"):
-        if "adjacency" in data:
-            return data["adjacency"]
-        raise InputError(f"{source} holds {', '.join(map(str, data.data_vars))}: no matrix to cut")
-    return data
 
 
 def hold_out(

@@ -62,9 +62,10 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
     if model not in NAMES:
         raise InputError(f"model is {model!r}: use one of {', '.join(map(repr, NAMES))}")
     if isinstance(data, str | os.PathLike):
-        from daskpart import read
+        from daskpart.readers import read
+        from daskpart.readers.contents import sparse_inside
 
-        data = read(data)
+        data = sparse_inside(read(data), str(data))
     if isinstance(data, DataModel):
         return data
     if isinstance(data, Hypergraph):

@@ -113,6 +113,15 @@ def test_the_default_model_fits_the_data(tmp_path: Path) -> None:
     assert partition.info["model"] == "medium-grain"
     assert partition.nonzero_parts(path).shape == (3,)
     assert partition.part_weights.sum() == 3
+    path = tmp_path / "examples.libsvm"
+    path.write_text("1 1:1 2:1\n-1 1:1\n")
+    assert build(path).hypergraph.vertex_weights.tolist() == [2, 1]
+
+
+@pytest.mark.data
+def test_a_graph_is_found_in_its_file(shared_data: Path) -> None:
+    model = build(shared_data / "graphs" / "cora.npz", "column-net-self-loops")
+    assert (model.hypergraph.n_vertices, model.hypergraph.n_pins) == (2708, 2708 + 2 * 5278)
 
 
 def test_the_order_of_the_data_does_not_matter() -> None:

@@ -1,0 +1,32 @@
+"""What there is to cut in what a reader gives: examples without their labels, edges of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskpart.errors import InputError
+
+from .libsvm import Examples
+
+
+def sparse_inside(data: Any, source: str) -> Any:
+    """The sparse matrix or tensor in what `daskpart.read` gave, or the hypergraph itself.
+
+    Parameters
+    ----------
+    data : result of `daskpart.read`
+    source : str
+        Names the file in the error.
+
+    Raises
+    ------
+    InputError
+        A Dataset without ``adjacency``.
+    """
+    if isinstance(data, Examples):
+        return data.data
+    if hasattr(data, "data_vars"):
+        if "adjacency" in data:
+            return data["adjacency"]
+        raise InputError(f"{source} holds {', '.join(map(str, data.data_vars))}: no matrix to cut")
+    return data
