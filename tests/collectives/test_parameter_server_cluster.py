@@ -187,11 +187,12 @@ def pull_too_far(endpoint):
 
 def test_a_deadline_ends_every_wait(threaded_client):
     begin = time.monotonic()
-    with server_on(threaded_client, deadline=0.2) as server:
+    # "assign" compiles nothing, which would take longer than this deadline
+    with server_on(threaded_client, deadline=0.5, update="assign") as server:
         with pytest.raises(
-            TimeoutError, match=r"Rank \d waited 0.2 s for shard \d.*too far behind"
+            TimeoutError, match=r"Rank \d waited 0.5 s for shard \d.*too far behind"
         ):
-            server.run(wait_long, seconds=1.0)
+            server.run(wait_long, seconds=1.5)
         assert len(server.run(log_tasks)) == 4
     assert time.monotonic() - begin < BOUND
     assert_nothing_left(threaded_client)
