@@ -41,6 +41,7 @@ def refine(
     fixed: ArrayLike | None = None,
     even: bool = True,
     max_rounds: int = 8,
+    cycles: int = 1,
     engine: str | Engine = "multilevel",
 ) -> Partition:
     """Lower one metric of a partition by moves of single vertices; never make it worse.
@@ -83,6 +84,9 @@ def refine(
         "power" or "max-connectivity".
     max_rounds : int
         Rounds over all vertices, in each phase of the search.
+    cycles : int
+        For "connectivity", "cut-net" and "power": V-cycles before the moves, which move clusters of
+        vertices by nets that cost what their toll rises by; 0 leaves them out.
     engine : "multilevel", "mtkahypar", or an Engine
         What finds new numbers for parts.
 
@@ -121,6 +125,7 @@ def refine(
         checked_seed(random_state),
         None if fixed is None else _kept(fixed, weighed),
         whole_number(max_rounds, "max_rounds", least=1),
+        whole_number(cycles, "cycles", least=0),
     )
     before = goal.measure(hypergraph, weighed, job.owner_vertices)
     found = goal.lower(job) if n_parts > 1 else weighed

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.engine import Engine
+from daskpart.partitioners.multilevel import v_cycle
 from daskpart.partitioners.objectives import Objective, objective_named
 from daskpart.partitioners.polish import polish
 from daskpart.partitioners.relief import relieve
@@ -51,6 +52,8 @@ class Job:
     random_state : int
     fixed : int32[n_vertices] or None
     max_rounds : int
+    cycles : int
+        V-cycles before the polish, of all but "max-connectivity".
     """
 
     hypergraph: Hypergraph
@@ -62,6 +65,21 @@ class Job:
     random_state: int
     fixed: NDArray[np.int32] | None
     max_rounds: int
+    cycles: int
+
+    def cycled(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
+        """V-cycles of our own engine that lower Σ cost × tolls[λ]."""
+        assignment = v_cycle(
+            self.hypergraph,
+            partition.assignment,
+            partition.n_parts,
+            tolls,
+            self.bounds,
+            random_state=self.random_state,
+            fixed=self.fixed,
+            max_cycles=self.cycles,
+        )
+        return replace(partition, assignment=assignment)
 
     def polished(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
         """Single-vertex moves that lower Σ cost × tolls[λ]."""
@@ -122,7 +140,8 @@ def table_goal(objective: Objective) -> Goal:
 
     def lower(job: Job) -> Partition:
         tolls = objective.tolls(job.partition.n_parts)
-        return job.relieved(job.polished(job.partition, tolls), tolls)
+        cycled = job.cycled(job.partition, tolls)
+        return job.relieved(job.polished(cycled, tolls), tolls)
 
     return Goal(measure, lower)
 
