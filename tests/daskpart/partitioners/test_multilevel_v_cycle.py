@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners import methods, partition
 from daskpart.partitioners.multilevel import MultilevelEngine, v_cycle
 from daskpart.partitioners.objectives import PowerConnectivity
 
@@ -97,3 +98,22 @@ def test_nothing_to_do():
     one = made(0, 5, 5)
     part = v_cycle(one, np.zeros(5, np.int32), 1, np.zeros(2, np.int64), (0, 5))
     np.testing.assert_array_equal(part, 0)
+
+
+def test_partition_ends_with_v_cycles_where_tolls_are_not_even(monkeypatch):
+    """Never worse than without, fixed vertices kept; connectivity - 1 is left to the engine."""
+    hypergraph = made(3, 200, 400)
+    fixed = np.where(np.arange(200) < 12, np.arange(200) % 6, -1)
+    tolls = PowerConnectivity(2).tolls(6)
+    calls = []
+    real = methods.v_cycle
+    monkeypatch.setattr(methods, "v_cycle", lambda *a, **k: calls.append(a) or real(*a, **k))
+    found = partition(hypergraph, 6, "power", fixed=fixed, random_state=1).assignment
+    np.testing.assert_array_equal(found[:12], fixed[:12])
+    assert calls
+    monkeypatch.setattr(methods, "V_CYCLES", 0)
+    without = partition(hypergraph, 6, "power", fixed=fixed, random_state=1).assignment
+    assert paid(hypergraph, found, tolls) <= paid(hypergraph, without, tolls)
+    calls.clear()
+    partition(hypergraph, 6, "connectivity")
+    assert not calls
