@@ -68,7 +68,7 @@ def test_graph_on_threads_gives_the_bits_of_local(tensor, method, n_ranks):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 8])  # one alone compiles other kernels: see MPI
 def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
     for method in METHODS:
         options = {"n_ranks": n_ranks, "method": method, "nonnegative": method == "emb"}
@@ -93,7 +93,7 @@ def test_lazy_tensors_are_dealt_out_on_the_workers(tensor, client):
 
     lazy = da.from_array(tensor, chunks=(10, 20, 5)).persist()
     for partitioner, transport in (("random", "dask"), ("medium-grain", "graph")):
-        options = {"method": "emb", "partitioner": partitioner, "epsilon": 0.3, "n_iter": 2}
+        options = {"method": "p2p", "partitioner": partitioner, "epsilon": 0.3, "n_iter": 2}
         expected = model("local", **options).fit(lazy)
         assert_same(expected, model(transport, **options).fit(lazy))
 
@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_whole_iterations(tensor, client):
 def test_a_killed_worker_does_not_change_the_result(tensor):
     from distributed import Client, LocalCluster
 
-    options = {"n_iter": 12, "method": "p2p"}
+    options = {"n_iter": 10, "method": "p2p"}
     expected = model("local", **options).fit(tensor)
     with (
         LocalCluster(
@@ -152,7 +152,7 @@ def test_a_killed_worker_does_not_change_the_result(tensor):
             survivor.fit(tensor)
     assert_same(expected, survivor)
     assert survivor.comm_report_.transport == "graph"
-    assert survivor.history_["iteration"].tolist() == list(range(1, 13))
+    assert survivor.history_["iteration"].tolist() == list(range(1, 11))
 
 
 @pytest.mark.mpi
