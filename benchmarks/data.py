@@ -38,8 +38,9 @@ def ratings(name: str) -> Triples:
     Parameters
     ----------
     name : str
-        "ml-1m", "ml-100k", "gowalla", "imdb-bow" (documents × words), "ego-twitter" (who follows
-        whom), or "power-law-10m" (made: 10⁷ ratings of 200,000 users and 20,000 items).
+        "ml-1m", "ml-100k", "gowalla", "imdb-bow" (documents × words), "imdb-bigrams",
+        "ego-twitter" (who follows whom), or "power-law-10m" (made: 10⁷ ratings of 200,000 users and
+        20,000 items).
     """
     import daskpart
     from daskpart.containers import as_coo
@@ -52,6 +53,7 @@ def ratings(name: str) -> Triples:
             "ml-100k": ("ratings/ml-100k.u.data.gz", {}),
             "gowalla": ("ratings/gowalla.train.txt.gz", {"format": "adjacency"}),
             "imdb-bow": ("linear/imdb-bow.train.libsvm.xz", {}),
+            "imdb-bigrams": ("linear/imdb-bigrams.train.libsvm.xz", {}),
             "ego-twitter": ("graphs/ego-twitter.mtx.xz", {}),
         }
         file, options = files[name]
