@@ -17,6 +17,7 @@ from daskpart.tensors import LabelledTensor
 
 from .album import Album
 from .cut import write_json
+from .last_steps import describe_steps
 from .tensors import tensor_in_words
 
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
@@ -43,6 +44,8 @@ class CPOutcome:
         "done", "converged", "interrupted", "diverged" or "failed".
     seconds : float
         Time of the fit.
+    timeline : Timeline or None
+        Of the last iterations, where they were recorded.
     """
 
     model: Any
@@ -50,6 +53,7 @@ class CPOutcome:
     plan: Any
     ended: str
     seconds: float
+    timeline: Any = None
 
     @property
     def order(self) -> list[int]:
@@ -219,6 +223,7 @@ def _describe_communication(page: Report, album: Album, outcome: CPOutcome) -> N
         alt="Rows sent from each rank to each other rank",
         caption="Rows an iteration from the rank of the line to the rank of the column.",
     )
+    describe_steps(album, outcome.timeline, "iteration")
     page.subheading("The plan")
     page.table(outcome.plan.rows())
     page.subheading("The run")

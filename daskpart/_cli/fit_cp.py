@@ -142,12 +142,12 @@ def _estimator(settings: FitSettings) -> Any:
 def _fit_and_write(settings: FitSettings, tensor: LabelledTensor, model: Any, plan: Any) -> int:
     """Fit, write, say where; returns the exit code."""
     started = time.perf_counter()
-    ended, exit_code = _fit(model, tensor, settings.iterations)
+    ended, exit_code, timeline = _fit(model, tensor, settings)
     seconds = time.perf_counter() - started
     if getattr(model, "state_", None) is None:
         raise OneLineError(f"{ended} before an iteration was kept: nothing written", exit_code)
     model.set_params(partitioner=settings.partitioner)  # not an array as long as the tensor
-    outcome = CPOutcome(model, tensor, plan, ended, seconds)
+    outcome = CPOutcome(model, tensor, plan, ended, seconds, timeline)
     say(f"\n{ended} after {model.n_iter_} iterations, {seconds:.1f} s: fit {model.fit_:.6f}")
     for line in outcome.components_in_words():
         say(line)
@@ -159,11 +159,23 @@ def _fit_and_write(settings: FitSettings, tensor: LabelledTensor, model: Any, pl
     return exit_code
 
 
-def _fit(model: Any, tensor: LabelledTensor, n_iterations: int) -> tuple[str, int]:
-    """Decompose; returns how it ended and the exit code. A whole iteration is kept in any case."""
+def _fit(model: Any, tensor: LabelledTensor, settings: FitSettings) -> tuple[str, int, Any]:
+    """Decompose; returns how it ended, the exit code, and the timeline of the last iterations.
+
+    A whole iteration is kept in any case.
+    """
     from daskpart.models.callbacks import TrainingProgress
 
-    model.set_callbacks(TrainingProgress(force=True, delay=0.0))
+    from .last_steps import last_steps
+
+    with last_steps(settings.plots) as steps:
+        model.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
+        ended, exit_code = _ended(model, tensor, settings.iterations)
+    return ended, exit_code, steps.whole()
+
+
+def _ended(model: Any, tensor: LabelledTensor, n_iterations: int) -> tuple[str, int]:
+    """Decompose; returns how it ended and the exit code."""
     try:
         model.fit(tensor)
     except KeyboardInterrupt:

@@ -168,7 +168,7 @@ def _train_and_write(settings: FitSettings, prepared: Prepared) -> int:
     """Fit, judge, write, say where; returns the exit code."""
     model = _estimator(settings, prepared)
     started = time.perf_counter()
-    ended, exit_code = _fit(model, prepared.split, settings.epochs)
+    ended, exit_code, timeline = _fit(model, prepared.split, settings)
     seconds = time.perf_counter() - started
     if getattr(model, "factors_", None) is None:
         raise OneLineError(f"{ended} before the first epoch was whole: nothing written", exit_code)
@@ -180,16 +180,29 @@ def _train_and_write(settings: FitSettings, prepared: Prepared) -> int:
         judge(model, prepared.split),
         ended,
         seconds,
+        timeline,
     )
     _tell(settings, outcome)
     return exit_code
 
 
-def _fit(model: Any, split: Split, n_epochs: int) -> tuple[str, int]:
-    """Train; returns how it ended and the exit code. The last whole epoch is kept in any case."""
+def _fit(model: Any, split: Split, settings: FitSettings) -> tuple[str, int, Any]:
+    """Train; returns how it ended, the exit code, and the timeline of the last epochs.
+
+    The last whole epoch is kept in any case.
+    """
     from daskpart.models.callbacks import TrainingProgress
 
-    model.set_callbacks(TrainingProgress(force=True, delay=0.0))
+    from .last_steps import last_steps
+
+    with last_steps(settings.plots) as steps:
+        model.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
+        ended, exit_code = _ended(model, split, settings.epochs)
+    return ended, exit_code, steps.whole()
+
+
+def _ended(model: Any, split: Split, n_epochs: int) -> tuple[str, int]:
+    """Train; returns how it ended and the exit code."""
     try:
         model.fit(split.train, validation=split.validation)
     except KeyboardInterrupt:

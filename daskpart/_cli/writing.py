@@ -14,6 +14,7 @@ from daskpart.report import Report, versions
 from .album import Album
 from .cut import Cut, describe_cut, write_json
 from .judging import Judgement
+from .last_steps import describe_steps
 from .ratings import Split, in_words
 
 
@@ -29,6 +30,8 @@ class Outcome:
         "done", "stopped early", "interrupted", "diverged" or "failed".
     seconds : float
         Time of the fit.
+    timeline : Timeline or None
+        Of the last epochs, where they were recorded.
     """
 
     model: Any
@@ -38,6 +41,7 @@ class Outcome:
     judgement: Judgement | None
     ended: str
     seconds: float
+    timeline: Any = None
 
     @property
     def n_epochs(self) -> int:
@@ -172,6 +176,7 @@ def _describe_communication(page: Report, album: Album, outcome: Outcome) -> Non
         alt="Rows sent from each rank to each other rank",
         caption="Rows an epoch from the rank of the line to the rank of the column.",
     )
+    describe_steps(album, outcome.timeline, "epoch")
     page.subheading("The plan")
     page.table(outcome.plan.rows())
     page.subheading("The run")

@@ -40,7 +40,7 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
         assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3"]
     assert (out / "factors.zarr").is_dir()
     assert daskpart.Partition.load(out / "partition.npz") == model.partition_
-    pictures = {"convergence", "spy", "partition", "traffic"}
+    pictures = {"convergence", "spy", "partition", "traffic", "timeline"}
     assert {path.stem for path in out.glob("*.png")} == pictures
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(pictures)

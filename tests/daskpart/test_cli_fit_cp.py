@@ -9,6 +9,8 @@ import pytest
 import sparse
 
 import daskpart
+from daskpart._cli.last_steps import LastSteps
+from daskpart.collectives.timeline import Span, Timeline
 
 SMALL = ("--rank", 3, "--iterations", 4, "--partitioner", "random", "--ranks", 3)
 
@@ -52,7 +54,7 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     assert (out / "components.csv").read_text().count("\n") == 1 + 3 * 3 * 5
     assert (out / "factors.zarr").is_dir()
     pictures = {path.stem for path in out.glob("*.png")}
-    assert pictures == {"fit", "traffic", "component_0", "component_1", "component_2"}
+    assert pictures == {"fit", "traffic", "timeline", *(f"component_{i}" for i in range(3))}
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
@@ -98,9 +100,29 @@ def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
 @pytest.mark.cluster
 def test_worker_processes(tensor_file, tmp_path, run_cli):
     out = tmp_path / "out"
-    arguments = ("--cluster", "processes", "--method", "emb", "--no-plots", "--out", out)
+    arguments = ("--cluster", "processes", "--method", "emb", "--out", out)
     assert run_cli("fit", "cp", tensor_file, *SMALL[:-1], 2, *arguments) == 0
     metrics = metrics_of(out)
     assert metrics["communication"]["transport"] == "dask"
     assert metrics["communication"]["matches"] is True
     assert metrics["communication"]["measured_messages"] == [6.0, 6.0]
+    page = (out / "report.html").read_text()
+    assert (out / "timeline.png").is_file() and "The last iterations" in page
+
+
+def test_the_timeline_is_that_of_the_last_iterations():
+    start, again = Timeline(1), Timeline(1)
+    timelines = [start]
+    steps = LastSteps(timelines, kept=2)
+    assert steps.whole() is None
+    for number in range(5):
+        start.add(Span(0, 0, f"a{number}", number, number + 0.5))
+        start.add(Span(0, 1, f"b{number}", number + 0.5, number + 1))
+        steps.epoch_done({}, dict)
+    start.add(Span(0, 0, "half an iteration", 5.0, 5.5))
+    assert [span.name for span in steps.whole().spans] == ["a3", "b3", "a4", "b4"]
+    assert len(start.spans) == 5  # what is older is not kept
+    timelines.append(again)  # a second start of the fit
+    again.add(Span(0, 0, "c0", 9.0, 9.5))
+    steps.epoch_done({}, dict)
+    assert [span.name for span in steps.whole().spans] == ["c0"]

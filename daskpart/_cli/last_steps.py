@@ -1,0 +1,98 @@
+"""The timeline of a fit's last epochs or iterations, for its report.
+
+    epoch  1    2    …   48   49   50
+           ─ dropped ──│ ███▒·██▒·███▒·     what the picture shows: compiled, caches warm
+
+A long fit makes millions of spans, and a picture of it would be one colour: what is older goes as
+soon as a newer epoch is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from daskpart import plots
+from daskpart.collectives.timeline import KINDS, Timeline, record_timelines
+from daskpart.models.callbacks import EpochCallback
+
+from .album import Album
+
+_KEPT = 3  # epochs: one could be odd, and of more no picture shows the rounds
+
+
+class LastSteps(EpochCallback):
+    """Told of each epoch, keeps the spans of the last ones.
+
+    Parameters
+    ----------
+    timelines : list of Timeline
+        As `record_timelines` yields them: one a communicator, the newest last.
+    kept : int
+        Epochs.
+    """
+
+    def __init__(self, timelines: Sequence[Timeline], kept: int = _KEPT) -> None:
+        self.timelines, self.kept = timelines, kept
+        self._ends: list[int] = []  # of the kept epochs: how many spans there were
+        self._of: Timeline | None = None
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
+        """Drop the spans of the epoch that is now too old."""
+        if not self.timelines:
+            return False
+        if self._of is not self.timelines[-1]:  # another start of the same fit
+            self._of, self._ends = self.timelines[-1], []
+        spans = self._of.spans
+        self._ends.append(len(spans))
+        if len(self._ends) > self.kept:
+            dropped = self._ends.pop(0)
+            del spans[:dropped]
+            self._ends = [end - dropped for end in self._ends]
+        return False
+
+    def whole(self) -> Timeline | None:
+        """The last whole epochs; None if no span was recorded."""
+        if self._of is None or not self._ends or not self._ends[-1]:
+            return None
+        kept = Timeline(self._of.n_ranks)
+        kept.spans = self._of.spans[: self._ends[-1]]
+        return kept
+
+
+@contextmanager
+def last_steps(wanted: bool) -> Iterator[LastSteps]:
+    """Record the fit inside; its estimator must be told of the callback that this yields."""
+    with record_timelines() if wanted else nullcontext([]) as timelines:
+        yield LastSteps(timelines)
+
+
+def describe_steps(album: Album, timeline: Timeline | None, step: str) -> None:
+    """A section on who computed, sent and waited in the last steps, with the picture.
+
+    Parameters
+    ----------
+    album : Album
+    timeline : Timeline or None
+        None: nothing was recorded, and nothing is told.
+    step : str
+        What a step is called: "epoch", "iteration".
+    """
+    if timeline is None or not album.draws:
+        return
+    page = album.page
+    page.subheading("Where the time went")
+    shares = timeline.shares(200).mean(axis=(0, 2))
+    told = ", ".join(f"{kind} {share:.0%}" for kind, share in zip(KINDS, shares, strict=True))
+    page.text(f"The last {step}s, {timeline.duration:.3g} s, mean of the ranks: {told}.")
+    album.draw(
+        "timeline",
+        (9.4, 1.4 + 0.28 * min(timeline.n_ranks, 20)),
+        partial(plots.timeline, timeline),
+        alt="When each rank computed, sent and was blocked",
+        caption=f"At most {_KEPT} {step}s. Blocked is a rank that waits for others; white is time "
+        "in which nothing was asked of it. With the local transport ranks take turns, and each is "
+        "drawn as if it had a core of its own.",
+    )
