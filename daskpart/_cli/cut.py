@@ -82,6 +82,14 @@ class Cut:
         vertex, net = (_PLURALS.get(name, f"{name}s") for name in self.names)
         return vertex, net
 
+    @property
+    def weighed(self) -> str:
+        """What is counted in a part's weight; that of a given hypergraph may be anything."""
+        if self.matrix is not None:
+            return "values"
+        model = self.partition.info.get("model", "hypergraph")
+        return "units of weight" if model == "hypergraph" else "nonzeros"
+
 
 def run(settings: CutSettings) -> None:
     """Read, cut, say, write."""
@@ -132,7 +140,8 @@ def sentences(cut: Cut) -> list[str]:
     weights = cut.partition.part_weights
     words = [
         f"{cut.partition.n_parts} parts of the {vertices}, {int(weights.min()):,} to "
-        f"{int(weights.max()):,} values each: the heaviest is {cut.partition.imbalance:.1%} "
+        f"{int(weights.max()):,} {cut.weighed} each: the heaviest is "
+        f"{cut.partition.imbalance:.1%} "
         "above the mean.",
         f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
         f"(at most {cut.connectivity.max_connectivity()}).",
@@ -197,11 +206,11 @@ def describe_cut(page: Report, album: Album, cut: Cut) -> None:
     album.draw(
         "partition",
         (9.4, 3.4),
-        partial(plots.connectivity_histogram, cut.connectivity, item=net),
-        partial(plots.part_weights, cut.partition.part_weights),
+        partial(plots.connectivity_histogram, cut.connectivity, item=net, items=nets),
+        partial(plots.part_weights, cut.partition.part_weights, unit=cut.weighed),
         alt=f"Left: how many {nets} are shared by how many ranks. Right: the load of each rank",
         caption=f"Left: {nets} by λ, the number of ranks that use one. "
-        "Right: values held by each rank.",
+        f"Right: {cut.weighed} held by each rank.",
     )
 
 

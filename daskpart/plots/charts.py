@@ -88,15 +88,17 @@ def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
     raise InputError(f"against is {against!r}; it may be 'epoch' or 'seconds'")
 
 
-def connectivity_histogram(histogram: Any, *, item: str = "column", ax: Axes | None = None) -> Axes:
+def connectivity_histogram(
+    histogram: Any, *, item: str = "column", items: str | None = None, ax: Axes | None = None
+) -> Axes:
     """How many columns are shared by how many parts.
 
     Parameters
     ----------
     histogram : int[K + 1], or a Connectivity
         Entry λ counts the items that λ parts touch; entry 0 (items nobody touches) is not drawn.
-    item : str
-        What parts share, for the labels.
+    item, items : str
+        What parts share, one and many, for the labels; many are ``item + "s"`` if not given.
     ax : matplotlib Axes, optional
 
     Returns
@@ -129,19 +131,26 @@ def connectivity_histogram(histogram: Any, *, item: str = "column", ax: Axes | N
                 )
     whole_numbers(ax.xaxis)
     ax.set_xlabel(f"connectivity λ (parts that touch the {item})")
-    ax.set_ylabel(f"number of {item}s")
+    ax.set_ylabel(f"number of {items or item + 's'}")
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax
 
 
-def part_weights(weights: Sequence[float] | NDArray[Any], *, ax: Axes | None = None) -> Axes:
+def part_weights(
+    weights: Sequence[float] | NDArray[Any],
+    *,
+    unit: str = "nonzeros",
+    ax: Axes | None = None,
+) -> Axes:
     """The load of each part against their mean.
 
     Parameters
     ----------
     weights : int[K]
-        Weight of each part (nonzeros): ``Partition.part_weights``.
+        Weight of each part: ``Partition.part_weights``.
+    unit : str
+        What is counted, for the label.
     ax : matplotlib Axes, optional
 
     Returns
@@ -165,7 +174,7 @@ def part_weights(weights: Sequence[float] | NDArray[Any], *, ax: Axes | None = N
     whole_numbers(ax.xaxis)
     ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     ax.set_xlabel("rank")
-    ax.set_ylabel("weight (nonzeros)")
+    ax.set_ylabel(f"weight ({unit})")
     quiet_frame(ax)
     ax.legend(frameon=False, loc="upper right")
     return ax
