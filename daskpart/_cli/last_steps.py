@@ -10,7 +10,7 @@ soon as a newer epoch is whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -65,7 +65,10 @@ class LastSteps(EpochCallback):
 @contextmanager
 def last_steps(wanted: bool) -> Iterator[LastSteps]:
     """Record the fit inside; its estimator must be told of the callback that this yields."""
-    with record_timelines() if wanted else nullcontext([]) as timelines:
+    if not wanted:
+        yield LastSteps([])
+        return
+    with record_timelines() as timelines:
         yield LastSteps(timelines)
 
 
