@@ -70,7 +70,8 @@ def refine(
     rho : float
         ρ of the metric "power".
     owners : "auto", "packed", "vertices", or int[n_nets]
-        Who owns a row, for the metrics that ask: packed as in `daskpart.owners`, all nets together;
+        Who owns a row, for the metrics that ask: packed as in `daskpart.owners`, all nets together
+        (for "max-send-volume" by the rows sent alone);
         or wherever a vertex of the net is, the vertex of the same number or the one given. auto:
         "vertices" for graphs with self loops, else "packed".
     epsilon : float

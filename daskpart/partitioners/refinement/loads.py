@@ -7,10 +7,10 @@
     max-volume           straight     rows sent and received       the largest
 
 A largest load says nothing of moves between other ranks, so the search lowers Σ (load / mean)^p
-with p = 2, then 4, then 8, and the partition with the smallest largest load is kept. Owners are
-packed anew before each p, as in `daskpart.owners`, and in between go with the last vertex of their
-part; or the owner of each net is a vertex, wherever that goes (as in a graph network, where column
-j belongs to vertex j).
+with a p that rises, up to 8, and the partition with the smallest largest load is kept. Owners are
+packed anew before each p, as in `daskpart.owners` (by rows sent alone where only those count), and
+in between go with the last vertex of their part; or the owner of each net is a vertex, wherever
+that goes (as in a graph network, where column j belongs to vertex j).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._jit import kernel
 from daskpart._routing import n_dimensions
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
@@ -31,6 +32,26 @@ from .routes import Rows, loads_of, offer_round
 
 _WORTH_ANOTHER_ROUND = 0.002
 _NONE = np.empty(0, np.int64)
+
+
+@kernel
+def _least_sending(
+    pointer: NDArray, parts: NDArray, costs: NDArray, order: NDArray, n_parts: int
+) -> NDArray:
+    """Give each net, in `order`, to the sharer that sends least so far."""
+    load = np.zeros(n_parts, np.int64)
+    owners = np.full(len(pointer) - 1, -1, np.int32)
+    for net in order:
+        members = parts[pointer[net] : pointer[net + 1]]
+        if len(members) == 0:
+            continue
+        best = members[0]
+        for member in members:
+            if load[member] < load[best]:
+                best = member
+        owners[net] = best
+        load[best] += costs[net] * (len(members) - 1)
+    return owners
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,10 @@ class LoadMetric:
         """The owner of each net: where its vertex is, else packed."""
         if len(owner_vertices):
             return partition.assignment[owner_vertices]
+        if not self.hypercube and not self.received:
+            order = np.argsort(-connectivity.connectivity, kind="stable")
+            pairs = connectivity.pointer, connectivity.parts
+            return _least_sending(*pairs, connectivity.costs, order, connectivity.n_parts)
         pack = bin_packed_embedded if self.hypercube else bin_packed
         owners = pack([connectivity])[0].owners
         assert owners is not None

@@ -60,9 +60,20 @@ def measured(hypergraph: Hypergraph, partition: Partition, metric: str) -> float
         "concurrent-volume": pairs.concurrent_volume,
         "routed-volume": lambda: volume.total_rows,
         "busiest-volume": lambda: (volume.send + volume.receive).max(axis=1).sum(),
-        "max-send-volume": lambda: straight.send.max(),
+        "max-send-volume": lambda: most_sent(pairs),
         "max-volume": lambda: (straight.send + straight.receive).max(),
     }[metric]()
+
+
+def most_sent(pairs: Connectivity) -> int:
+    """Nets of many parts first, each to the part that sends least so far."""
+    sent = [0] * pairs.n_parts
+    groups = [group.tolist() for group in np.split(pairs.parts, pairs.pointer[1:-1])]
+    for members in sorted(groups, key=len, reverse=True):
+        if members:
+            owner = min(members, key=lambda part: sent[part])
+            sent[owner] += len(members) - 1
+    return max(sent)
 
 
 @settings(max_examples=15)
@@ -171,15 +182,15 @@ def test_heavy_senders_are_relieved():
     rng = np.random.default_rng(0)
     pins = (400 * rng.random((500, 6)) ** 3).astype(int)
     hypergraph = Hypergraph.from_nets(np.arange(0, 3001, 6), pins.ravel(), 400)
-    start = partition(hypergraph, 8, random_state=0)
+    start = partition(hypergraph, 8, method="block")
     for metric, at_most in (
         ("max-volume", 0.8),
-        ("max-send-volume", 0.99),
-        ("busiest-volume", 0.99),
+        ("max-send-volume", 0.97),
+        ("busiest-volume", 0.9),
     ):
         found = refine(hypergraph, start, metric)
         assert found.info["metric_after"] < at_most * found.info["metric_before"]
-        assert found.info["refined"] == metric and found.info["method"] == "direct"
+        assert found.info["refined"] == metric and found.info["method"] == "block"
 
 
 def test_graphs_own_by_vertex():
