@@ -107,8 +107,9 @@ def _solve_middle(
     even: bool,
 ) -> np.ndarray:
     """Return the best of several solutions of a level, each by a coarsening of its own."""
-    affordable = min(RUN_PINS // max(level.pins.size, 1), level.weights.size // COARSEST // 2)
-    n_runs = int(np.clip(affordable, 1, RUNS))
+    n = level.weights.size
+    affordable = min(RUN_PINS // max(level.pins.size, 1), n // COARSEST // 2)
+    n_runs = int(np.clip(affordable, 2 if 2 * n > MIDDLE else 1, RUNS))
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for _ in range(n_runs):

@@ -36,6 +36,7 @@ SEARCH_ROUNDS = 3
 PROPAGATION_ROUNDS = 4
 LIGHTEST = 2.0  # no move takes a part below 1 - 2 ε of the mean (1 - ε costs 1 % of the cut)
 CORE_SHARE = 8  # of so many parts one is filled with what has most nets
+CORE_WORTH = 0.8  # the core is taken below this share of the recursion's cost: it improves less
 
 
 class Bounds(NamedTuple):
@@ -184,9 +185,8 @@ def _solve(
     part = np.zeros(level.weights.size, np.int32)
     _recurse(level, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
     core = _core_first(level, n_parts, limit)
-    if _connectivity_minus_one(level, core, n_parts) < _connectivity_minus_one(
-        level, part, n_parts
-    ):
+    recursive_cost = _connectivity_minus_one(level, part, n_parts)
+    if _connectivity_minus_one(level, core, n_parts) < CORE_WORTH * recursive_cost:
         part = core
     free = np.zeros(part.size, np.bool_)
     part = improve(level, part, bounds, free, rng)
