@@ -16,7 +16,7 @@ import scipy.sparse
 from daskpart.connectivity import Connectivity
 from daskpart.errors import EngineError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.engine import get_engine
+from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitions import Partition
 
 from .data import data_folder, ratings
@@ -27,7 +27,7 @@ EPSILON, SEED = 0.03, 1
 @cache
 def instance(data: str) -> Hypergraph:
     """Column-net hypergraph of a rating matrix, or of A + I of a graph."""
-    if data != "coauthor-physics":
+    if data not in ("coauthor-physics", "amazon-photo"):
         rows, columns, values = ratings(data)
         return Hypergraph.column_net(scipy.sparse.coo_array((values, (rows, columns))))
     with np.load(data_folder() / "graphs" / f"{data}.npz") as graph:
@@ -45,10 +45,19 @@ def _cpu_seconds() -> float:
     return time.process_time() + child.ru_utime + child.ru_stime
 
 
+def solve(hypergraph: Hypergraph, n_parts: int, engine: Engine) -> tuple[int, float, float]:
+    """(connectivity - 1, CPU seconds, imbalance) of one engine."""
+    begin = _cpu_seconds()
+    part = engine.partition(hypergraph, n_parts, EPSILON, SEED)
+    seconds = _cpu_seconds() - begin
+    partition = Partition(part, n_parts, hypergraph.vertex_weights)
+    found = Connectivity.from_partition(hypergraph, partition)
+    return found.connectivity_minus_one(), seconds, partition.imbalance
+
+
 @cache
 def solved(data: str, n_parts: int, name: str) -> tuple[int, float, float]:
-    """(connectivity - 1, CPU seconds, imbalance) of one engine."""
-    hypergraph = instance(data)
+    """What `solve` says of an instance; our engine has been compiled before."""
     try:
         engine = get_engine(name)
     except EngineError as error:
@@ -57,12 +66,7 @@ def solved(data: str, n_parts: int, name: str) -> tuple[int, float, float]:
         few = Hypergraph.from_nets([0, 2, 4], [0, 1, 1, 2], 3)
         engine.partition(few, 2, EPSILON, SEED)  # compiles
         engine.bipartition(instance("ml-1m"), _halves(instance("ml-1m")), EPSILON, None, SEED)
-    begin = _cpu_seconds()
-    part = engine.partition(hypergraph, n_parts, EPSILON, SEED)
-    seconds = _cpu_seconds() - begin
-    partition = Partition(part, n_parts, hypergraph.vertex_weights)
-    found = Connectivity.from_partition(hypergraph, partition)
-    return found.connectivity_minus_one(), seconds, partition.imbalance
+    return solve(instance(data), n_parts, engine)
 
 
 def _halves(hypergraph: Hypergraph) -> np.ndarray:
@@ -101,3 +105,23 @@ class Engines:
     def track_imbalance(self, *case: object) -> float:
         """Of our partition; at most ε."""
         return self.ours[2]
+
+
+class EngineMemory:
+    """Peak memory of a process that reads an instance and partitions it, and of one that reads."""
+
+    params = (["gowalla", "coauthor-physics"], [8, 64])
+    param_names = ("data", "n_parts")
+
+    def setup(self, data: str, n_parts: int) -> None:
+        """Read, and compile, so that both are in both numbers."""
+        self.hypergraph = instance(data)
+        few = Hypergraph.from_nets([0, 2, 4], [0, 1, 1, 2], 3)
+        get_engine("multilevel").partition(few, 2, EPSILON, SEED)
+
+    def peakmem_before(self, *case: object) -> None:
+        """What is there before the engine begins."""
+
+    def peakmem_partition(self, data: str, n_parts: int) -> None:
+        """With the engine's own arrays."""
+        get_engine("multilevel").partition(self.hypergraph, n_parts, EPSILON, SEED)
