@@ -33,6 +33,11 @@ def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
 
 
+def few_pins(*_: Any) -> daskpart.Hypergraph:
+    """Stands for any hypergraph."""
+    return daskpart.Hypergraph.column_net(small_metrics_matrix())
+
+
 def few_nonzeros(name: str) -> LabelledTensor:
     """Stands for any tensor."""
     return as_tensor(sparse.random((20, 15, 10), nnz=300, random_state=0))
@@ -80,6 +85,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "power_law_matrix": small_metrics_matrix,
         "N_USERS": 200, "N_ITEMS": 50, "N_RATINGS": 3000,
     }  # fmt: skip
+    cuts = importlib.import_module("benchmarks.studies.reference_cuts")
+    monkeypatch.setattr(cuts, "references", lambda folder: {("few", 2, 2): {"KaHyPar": 50}})
+    monkeypatch.setattr(cuts, "netlist", few_pins)
+    engines = importlib.import_module("benchmarks.studies.partition_engine")
+    monkeypatch.setattr(engines, "hypergraph_of", few_pins)
+    monkeypatch.setattr(importlib.import_module("benchmarks.data"), "data_folder", Path)
     peer = importlib.import_module("benchmarks.libmf_peer")
     monkeypatch.setattr(peer, "load", lambda: Peer)
     for name in MODULES:
@@ -157,6 +168,9 @@ STUDIES = {
     "tensor_iterations": [
         "--tensor", "few", "--ranks", "2", "--ranks", "4", "--transport", "local",
     ],
+    "partition_engine": ["--data", "ibm01", "--parts", "8"],
+    "reference_cuts": ["--instance", "few"],
+    "sparse_sum": ["--case", "1000", "100"],
     "tensor_messages": ["--tensor", "few", "--ranks", "4", "--ranks", "8"],
     "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
