@@ -169,6 +169,9 @@ class Partition:
     def report(self, hypergraph: Hypergraph | None = None) -> PartitionReport:
         """Balance and origin; with the hypergraph also every metric of its connectivity."""
         values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}
+        if "refined" in self.info:
+            before, after = (self.info[f"metric_{when}"] for when in ("before", "after"))
+            values["refined"] = f"{self.info['refined']} {before:,} → {after:,}"
         values |= {
             "vertices": self.n_vertices,
             "parts": self.n_parts,

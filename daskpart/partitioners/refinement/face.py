@@ -110,6 +110,11 @@ def refine(
     started = time.perf_counter()
     if metric not in METRICS:
         raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
+    if not isinstance(partition, Partition):
+        raise InputError(
+            f"partition is a {type(partition).__name__}: refine(data, partition) takes a Partition "
+            "second; one of plain numbers is Partition(numbers, n_parts)"
+        )
     goal = goal_named(metric, rho)
     built = _built(data, model, partition, checked_seed(random_state))
     hypergraph = built.hypergraph

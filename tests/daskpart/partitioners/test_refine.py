@@ -222,6 +222,15 @@ def test_bad_input():
         refine(hypergraph, start, "max-volume", owners=nobody)
     with pytest.raises(InputError):
         refine(hypergraph, Partition([0, 1], 2))
+    with pytest.raises(InputError, match="takes a Partition second"):
+        refine(start, hypergraph)
+
+
+def test_what_came_of_it_is_printed():
+    hypergraph, start = random_case(0, 4)
+    refined = refine(hypergraph, start, "connectivity")
+    before, after = (refined.info[f"metric_{when}"] for when in ("before", "after"))
+    assert f"connectivity {before:,} → {after:,}" in repr(refined)
 
 
 def test_one_part_and_empty_parts():
