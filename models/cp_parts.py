@@ -117,6 +117,14 @@ def nonzero_parts(
         return np.random.default_rng(random_state).permutation(parts)
     fine = partitioner in ("fine-grain", "hypercube-fine-grain")
     model = (fine_grain if fine else medium_grain)(tensor, row_length=n_components)
+    n_vertices = model.hypergraph.n_vertices
+    if n_vertices < n_ranks:
+        finer = "hypercube-fine-grain" if partitioner == "hypercube" else "fine-grain"
+        advice = "" if fine else f"{finer!r}, which deals out single nonzeros, or "
+        raise InputError(
+            f"n_ranks is {n_ranks}, but partitioner {partitioner!r} has {n_vertices} "
+            f"{'nonzeros' if fine else 'groups of nonzeros'} to deal out: use {advice}fewer ranks"
+        )
     options: dict[str, Any] = {"engine": engine, "epsilon": epsilon, "random_state": random_state}
     if partitioner.startswith("hypercube"):
         options["method"] = "hypercube"

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from daskpart.errors import InputError, ReadError
+from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
+from daskpart.readers.contents import sparse_inside
 from daskpart.readers.streams import opened
 from daskpart.tensors import LabelledTensor, as_tensor
 
@@ -41,10 +43,12 @@ def load_tensor(
     if not Path(source).expanduser().exists():
         raise InputError(f"{source}: no such file; give a tensor (.tns, also compressed)")
     try:
-        tensor = as_tensor(read(source, format))
+        data = sparse_inside(read(source, format), source)
     except ReadError as error:
         raise ReadError(str(error).replace("format=", "--format ")) from error
-    tensor = _named(tensor, names)
+    if isinstance(data, Hypergraph):
+        raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
+    tensor = _named(as_tensor(data), names)
     known = dict(tensor.labels)
     for entry in labels:
         mode, path = _mode_and_path(entry, tensor)

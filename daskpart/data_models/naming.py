@@ -36,6 +36,7 @@ MODELS: dict[str, Callable[[Any], DataModel]] = {
     "fine-grain": fine_grain,
     "medium-grain": medium_grain,
 }
+_OF_TENSORS = ("fine-grain", "medium-grain")
 _OF_SAMPLES = {"stochastic": stochastic}
 NAMES = ("auto", *MODELS, *_OF_SAMPLES)
 
@@ -74,6 +75,11 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
         model = "medium-grain" if _order(data) > 2 else "column-net"
     if model in _OF_SAMPLES:
         return _OF_SAMPLES[model](data, n_parts, random_state=random_state)
+    if model not in _OF_TENSORS and _order(data) > 2:
+        raise InputError(
+            f"model {model!r} takes a matrix, the data has {_order(data)} modes: use one of "
+            f"{', '.join(map(repr, _OF_TENSORS))}"
+        )
     return MODELS[model](data)
 
 

@@ -77,6 +77,7 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli
         (("FILE", "--names", "a,b"), "--names a,b gives 2 name(s)"),
         (("FILE", "--labels", "mode_0=absent.txt"), "no such file"),
         (("FILE", "--labels", "there=absent.txt"), "give MODE=FILE"),
+        (("HYPERGRAPH",), "holds a hypergraph; this command takes a tensor or a matrix"),
         (("FILE", "--resume"), "--resume needs --checkpoint"),
         (("FILE", "--transport", "mpi"), "--transport mpi needs --cluster mpi"),
         (("FILE", "--starts", 2, "--init", "nvecs"), "needs init='random'"),
@@ -84,7 +85,10 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli
     ],
 )
 def test_what_cannot_be_is_refused(tensor_file, tmp_path, capsys, run_cli, arguments, words):
-    given = [tensor_file if argument == "FILE" else argument for argument in arguments]
+    hypergraph = tmp_path / "h.hgr"
+    hypergraph.write_text("1 2\n1 2\n")
+    files = {"FILE": tensor_file, "HYPERGRAPH": hypergraph}
+    given = [files.get(argument, argument) for argument in arguments]
     assert run_cli("fit", "cp", *given, "--out", tmp_path / "out") == 2
     assert words in capsys.readouterr().err
 

@@ -281,6 +281,7 @@ def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
         ({"n_ranks": 0}, "n_ranks=0"),
         ({"transport": "mail"}, "transport='mail' is unknown"),
         ({"owners": "mine"}, "owners='mine' is unknown"),
+        ({"partitioner": "medium-grain", "n_ranks": 91}, "39 groups .* use 'fine-grain'"),
         ({"partitioner": "mine"}, "partitioner='mine' is unknown"),
         ({"dtype": "int8"}, "dtype='int8' is unknown"),
         ({"memory": "none"}, "memory='none' is unknown"),

@@ -142,7 +142,7 @@ def test_bad_input() -> None:
         build(matrix, "coarse-grain")
     with pytest.raises(InputError, match="self loops need a square matrix, this one is 30 × 20"):
         build(matrix, "column-net-self-loops")
-    with pytest.raises(InputError, match="array of 3 dimensions"):
+    with pytest.raises(InputError, match="the data has 3 modes: use one of 'fine-grain'"):
         build(tensor, "column-net")
     partition = daskpart.partition(tensor, 2)
     with pytest.raises(InputError, match=r"made for data of shape \(6, 5, 4\)"):
