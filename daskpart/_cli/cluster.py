@@ -19,7 +19,7 @@ import dask
 
 from daskpart.errors import InputError
 
-from .terminal import MpiPlace
+from .terminal import MpiPlace, say
 
 KINDS = ("none", "threads", "processes", "mpi")
 _LOST_AFTER = "60s"
@@ -87,6 +87,7 @@ def _ctrl_c_ignored() -> Iterator[None]:
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     _configure_dask()
+    say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
     with _ctrl_c_ignored():

@@ -45,7 +45,7 @@ class Judgement:
         words = [
             f"test RMSE {self.test_rmse:.4f}, mean absolute error {self.test_mae:.4f} on "
             f"{self.n_test:,} held-out values; answering the mean every time gives "
-            f"{self.mean_rmse:.4f} ({gain:.1%} better)"
+            f"{self.mean_rmse:.4f} ({abs(gain):.1%} {'better' if gain >= 0 else 'worse'})"
         ]
         if self.n_strangers:
             words.append(

@@ -199,7 +199,9 @@ def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
 def test_a_judgement_hints_at_what_was_learnt_by_heart():
     split = ratings.hold_out(as_coo(power_law_ratings(40, 30, 300)), 0.2, 0, seed=0)
     good = judging.Judgement(0.9, 0.7, 1.1, 60, 0, train_rmse=0.8)
-    assert len(good.sentences(split)) == 1
+    assert len(good.sentences(split)) == 1 and "(18.2% better)" in good.sentences(split)[0]
+    bad = judging.Judgement(1.21, 0.7, 1.1, 60, 0, train_rmse=1.0)
+    assert "(10.0% worse)" in bad.sentences(split)[0]
     by_heart = judging.Judgement(0.9, 0.7, 1.1, 60, 2, train_rmse=0.4)
     assert "--regularization" in by_heart.sentences(split)[2]
 
