@@ -86,7 +86,7 @@ class LabelIndex:
         verb = "is" if len(unknown) == 1 else "are"
         return (
             f"{len(unknown)} {self.name}(s) {verb} unknown to the model: {_some(unknown)}; "
-            f"{known}. Leave them out, or fit with ratings of them."
+            f"{known}. Leave them out, or fit with data of them."
         )
 
 

@@ -135,8 +135,8 @@ def existing(target: Path) -> Path:
         if candidate.exists():
             return candidate
     beside = sorted(found.name for found in target.parent.glob("*") if found.suffix in SUFFIXES)
-    there = f"the folder holds {', '.join(beside[:5])}" if beside else "none is in that folder"
-    raise ReadError(f"there is nothing at {target}; {there}.")
+    there = f"; the folder holds {', '.join(beside[:5])}" if beside else ""
+    raise ReadError(f"there is nothing at {target} (looked from {Path.cwd()}){there}.")
 
 
 def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:

@@ -267,7 +267,7 @@ def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
         for row in table(lines):
             say(row)
         if any(line.seconds_without_lock_step is None for line in lines):
-            say("expected figures, by the closed form for entries spread evenly; --how counted")
+            say("expected, by the closed form for entries spread evenly; --how counted merges some")
     if cost.plot is not None:
         _draw(partial(plots.simulated, lines), cost)
 
