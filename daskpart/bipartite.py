@@ -149,12 +149,12 @@ class Bipartite:
 
     @property
     def n_data(self) -> int:
-        """Number of data nodes, |U|."""
+        """Number of data nodes, ``|U|``."""
         return len(self.data_pointer) - 1
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, |E|."""
+        """Number of edges, ``|E|``."""
         return len(self.parameters)
 
     @cached_property

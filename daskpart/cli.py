@@ -40,7 +40,7 @@ _FORMATS = (
     "ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm", "tns", "hgr", "patoh",
     "metis",
 )  # fmt: skip
-_METHODS = ("auto", "random", "block", "metis", "direct", "recursive", "hypercube")
+_METHODS = ("auto", "random", "block", "metis", "direct", "recursive", "hypercube", "parsa")
 _MODELS = (
     "auto", "column-net", "row-net", "column-net-self-loops", "graph", "bipartite", "fine-grain",
     "medium-grain", "stochastic",
@@ -182,9 +182,11 @@ _model = _choice("--model", _MODELS, "auto", "What becomes a vertex, and what a 
                  help="Also write the part of each vertex to this file, one a line."),
     click.option("--compare", is_flag=True,
                  help="Cut by every method, and say what each costs."),
+    click.option("--memory-limit", metavar="SIZE",
+                 help="With parsa: read a libsvm file in blocks that fit, such as 2GB."),
     _pictures,
 )  # fmt: skip
-def partition_command(compare: bool, **options: Any) -> None:
+def partition_command(memory_limit: str | None, compare: bool, **options: Any) -> None:
     """Cut DATA, anything sparse, into parts that weigh the same and share little.
 
     DATA is a file (Matrix Market, .npz, ratings, edges, libsvm; tensors .tns; hypergraphs hMETIS
@@ -195,13 +197,15 @@ def partition_command(compare: bool, **options: Any) -> None:
     auto models: the rows of a matrix, groups of nonzeros of a tensor, a hypergraph as it is.
     """
     from ._cli import compare as comparison
-    from ._cli import cut
+    from ._cli import cut, place
 
     settings = cut.CutSettings(**options)
     if compare:
         comparison.run(settings)
-    else:
+    elif memory_limit is None:
         cut.run(settings)
+    else:
+        place.run(settings, memory_limit)
 
 
 @cli.command("convert", short_help="Write data as a hypergraph for another partitioner.")

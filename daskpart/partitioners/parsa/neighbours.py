@@ -84,7 +84,7 @@ class NeighbourSets:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """|N(U_i)|, int64[n_parts]: the memory footprint of each part in parameters."""
+        """``|N(U_i)|``, int64[n_parts]: the memory footprint of each part in parameters."""
         return _sizes(self.bits, self.n_parts)
 
     def add(self, block: Block, assignment: NDArray[np.int32]) -> None:

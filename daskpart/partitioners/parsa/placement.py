@@ -190,7 +190,7 @@ def place_parameters(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Place
         Which parts need each parameter, as in `NeighbourSets`. They are read parameter by
         parameter: nothing larger than `owners` is held beside.
     sizes : int64[n_parts]
-        |N(U_i)|.
+        ``|N(U_i)|``.
 
     Returns
     -------

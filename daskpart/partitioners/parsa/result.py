@@ -62,7 +62,7 @@ class ParsaResult:
 
     @property
     def n_parameters(self) -> int:
-        """|V|, untouched parameters included."""
+        """``|V|``, untouched parameters included."""
         return len(self.owners)
 
     @property
