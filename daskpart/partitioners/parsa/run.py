@@ -110,8 +110,8 @@ def parsa(
     Notes
     -----
     Li, Andersen, Smola, "Graph partitioning via parallel submodular approximation to accelerate
-    distributed machine learning", 2015: algorithms 2, 3 and 4. Time ``O(k |E|)`` a pass; memory 12 k
-    bytes for each datum of a block and ⌈k / 8⌉ bytes a parameter, three times.
+    distributed machine learning", 2015: algorithms 2, 3 and 4. Time ``O(k |E|)`` a pass; memory
+    12 k bytes for each datum of a block and ⌈k / 8⌉ bytes a parameter, three times.
     """
     started = time.perf_counter()
     random_state, epsilon = checked_seed(random_state), checked_epsilon(epsilon)
