@@ -19,6 +19,7 @@ from .album import Album
 from .cut import write_json
 from .last_steps import describe_steps
 from .tensors import tensor_in_words
+from .traffic import describe_traffic
 
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
 _ENDINGS = {
@@ -216,13 +217,7 @@ def _describe_communication(page: Report, album: Album, outcome: CPOutcome) -> N
         "Counted from the messages, beside what was planned. "
         + ("All as planned." if measured.matches else "What was measured differs.")
     )
-    album.draw(
-        "traffic",
-        (5.6, 4.4),
-        partial(plots.traffic, measured.traffic, unit="rows an iteration"),
-        alt="Rows sent from each rank to each other rank",
-        caption="Rows an iteration from the rank of the line to the rank of the column.",
-    )
+    describe_traffic(album, measured, len(outcome.model.weights_), "iteration")
     describe_steps(album, outcome.timeline, "iteration")
     page.subheading("The plan")
     page.table(outcome.plan.rows())

@@ -16,6 +16,7 @@ from .cut import Cut, describe_cut, write_json
 from .judging import Judgement
 from .last_steps import describe_steps
 from .ratings import Split, in_words
+from .traffic import describe_traffic
 
 
 @dataclass(frozen=True)
@@ -169,13 +170,7 @@ def _describe_communication(page: Report, album: Album, outcome: Outcome) -> Non
         ],
     )
     page.text("All as expected." if measured.matches else "What was measured differs.")
-    album.draw(
-        "traffic",
-        (5.6, 4.4),
-        partial(plots.traffic, measured.traffic),
-        alt="Rows sent from each rank to each other rank",
-        caption="Rows an epoch from the rank of the line to the rank of the column.",
-    )
+    describe_traffic(album, measured, measured.row_words, "epoch")
     describe_steps(album, outcome.timeline, "epoch")
     page.subheading("The plan")
     page.table(outcome.plan.rows())

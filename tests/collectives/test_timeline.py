@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from exchange_text import N_ITEMS, random_connectivity, run_exchange
+from exchange_text import N_ITEMS, assert_same_bits, random_connectivity, run_exchange
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +57,10 @@ def test_the_waiting_stands_where_it_was(make_communicator):
 def test_sums_are_those_of_the_counters(make_communicator):
     communicator = make_communicator(3)
     timeline = communicator.record_timeline()
-    run_exchange(communicator, random_connectivity(N_ITEMS, 3, seed=0))
+    connectivity = random_connectivity(N_ITEMS, 3, seed=0)
+    found = run_exchange(communicator, connectivity)
+    with LocalCommunicator(3, sequential=True) as unrecorded:
+        assert_same_bits(run_exchange(unrecorded, connectivity), found)
     communicator.close()  # the counts of the last tasks come with it
     counters = communicator.counters
     computing = timeline.seconds("computing")

@@ -47,6 +47,35 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
     assert str(out / "model") in page
 
 
+@pytest.mark.parametrize(
+    ("transport", "arguments"),
+    [
+        ("local", ()),
+        ("graph", ("--cluster", "threads")),
+        pytest.param(
+            "dask", ("--cluster", "processes", "--transport", "dask"), marks=pytest.mark.cluster
+        ),
+    ],
+)
+def test_recording_shows_who_did_what_and_changes_no_bit(
+    transport, arguments, tmp_path, rating_file, run_cli
+):
+    plain, drawn = tmp_path / "plain", tmp_path / "drawn"
+    given = ("fit", "mf", rating_file, *SMALL_FIT)
+    assert run_cli(*given, "--no-plots", "--out", plain) == 0
+    assert run_cli(*given, *arguments, "--out", drawn) == 0
+    fits = [daskpart.MatrixFactorization.load(folder / "model") for folder in (plain, drawn)]
+    for name in ("user_factors", "item_factors", "item_bias"):
+        one, other = (getattr(fit.factors_, name) for fit in fits)
+        assert one.tobytes() == other.tobytes(), name
+    communication = metrics_of(drawn)["communication"]
+    assert communication["transport"] == transport and communication["matches"]
+    page = (drawn / "report.html").read_text()
+    assert "Words an epoch from the rank" in page and "The last epochs, " in page
+    assert "seconds blocked, all" in page
+    assert "timeline" not in {path.stem for path in plain.glob("*.png")}
+
+
 def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, capsys, run_cli):
     cut, out = tmp_path / "cut", tmp_path / "out"
     assert run_cli("partition", rating_file, "--parts", 3, "--model", "row-net", "--out", cut) == 0

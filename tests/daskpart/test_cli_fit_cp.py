@@ -112,6 +112,13 @@ def test_worker_processes(tensor_file, tmp_path, run_cli):
     assert metrics["communication"]["measured_messages"] == [6.0, 6.0]
     page = (out / "report.html").read_text()
     assert (out / "timeline.png").is_file() and "The last iterations" in page
+    assert "Words an iteration from the rank" in page and "seconds blocked, all" in page
+    plain = tmp_path / "plain"
+    local = ("--method", "emb", "--no-plots", "--out", plain)
+    assert run_cli("fit", "cp", tensor_file, *SMALL[:-1], 2, *local) == 0
+    one, other = (daskpart.CPDecomposition.load(folder / "model") for folder in (out, plain))
+    for factor, expected in zip(one.factors_, other.factors_, strict=True):
+        assert factor.to_numpy().tobytes() == expected.to_numpy().tobytes()
 
 
 def test_the_timeline_is_that_of_the_last_iterations():
