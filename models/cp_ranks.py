@@ -26,6 +26,7 @@ from daskpart.containers import stable_order
 from daskpart.tensors import LabelledTensor
 
 from .tensor_layout import TensorLayout
+from .tensor_sorting import CHUNK, Nonzeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +81,9 @@ def number_rows(connectivity: Connectivity) -> RowNumbering:
     return RowNumbering(pointer, rows[stable_order(key, 2 * n_ranks)], sizes[:, 0].astype(np.int64))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class RankNonzeros:
-    """The nonzeros of one part as they are handed to its rank.
+    """The nonzeros of one part as they are handed to its rank, which uses them up.
 
     Attributes
     ----------
@@ -90,11 +91,24 @@ class RankNonzeros:
     coordinates : ndarray of int32, shape (n_modes, nnz)
         Global indices.
     values : ndarray of shape (nnz,)
+    taken : bool
+        Whether the rank has laid them out: nothing is left here.
     """
 
     rank: int
     coordinates: NDArray[np.int32]
     values: NDArray[Any]
+    taken: bool = False
+
+    def take(self, dtype: Any) -> Nonzeros:
+        """Give them away, with values of a type; a second time is an error."""
+        if self.taken:
+            raise RuntimeError(f"the nonzeros of rank {self.rank} were laid out before")
+        coordinates = np.require(self.coordinates, np.int32, ["C_CONTIGUOUS", "WRITEABLE"])
+        values = self.values.astype(dtype, copy=False)
+        self.coordinates, self.values = np.empty((0, 0), np.int32), np.empty(0, dtype)
+        self.taken = True
+        return Nonzeros(coordinates, values, given_away=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +190,10 @@ def rows_of_ranks(numberings: Sequence[RowNumbering], shape: Sequence[int]) -> l
 def arrange(
     nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, n_components: int, memory: str
 ) -> RankTensor:
-    """Lay out a rank's nonzeros for MTTKRP, in its local indices.
+    """Lay out a rank's nonzeros for MTTKRP, in its local indices; they are used up.
+
+    At no time more is held than twice the nonzeros (int32 coordinates and values, as given), and
+    what has a size of the rank's factor rows.
 
     Parameters
     ----------
@@ -189,18 +206,31 @@ def arrange(
     memory : {"fast", "small"}
         See `TensorLayout.build`.
     """
-    local = np.empty_like(nonzeros.coordinates, order="C")
+    own = nonzeros.take(dtype)
     for mode, (held, extent) in enumerate(zip(rows.rows, rows.shape, strict=True)):
-        place = np.empty(extent, np.int32)  # only the touched pages cost anything
-        place[held] = np.arange(len(held), dtype=np.int32)
-        local[mode] = place[nonzeros.coordinates[mode]]
-    extents = [len(held) for held in rows.rows]
-    values = nonzeros.values.astype(dtype, copy=False)
-    layout = TensorLayout.build(local, values, extents, memory=memory, rank=n_components)
+        to_local(own.coordinates[mode], held, extent)  # a view with a name would keep them
+    layout = TensorLayout.of(own, [len(held) for held in rows.rows], memory=memory)
     return RankTensor(nonzeros.rank, layout, rows.rows, rows.n_owned)
+
+
+def to_local(index: NDArray[np.int32], held: NDArray[np.int32], extent: int) -> None:
+    """Put each index's place in `held` over it, some thousand at a time.
+
+    By a table of the whole mode; where that is longer than the indices, by binary search.
+    """
+    by_table = extent <= index.size
+    if by_table:
+        places = np.empty(extent, np.int32)
+        places[held] = np.arange(len(held), dtype=np.int32)
+    else:
+        order = np.argsort(held)
+        rising = held[order]
+    for begin in range(0, index.size, CHUNK):
+        chunk = index[begin : begin + CHUNK]
+        chunk[:] = places[chunk] if by_table else order[np.searchsorted(rising, chunk)]
 
 
 def squared_norm(tensor: RankTensor) -> float:
     """Sum of the squares of a rank's nonzeros."""
-    values = tensor.layout.values.astype(np.float64)
-    return float(values @ values)
+    values = tensor.layout.values
+    return float(np.einsum("n,n->", values, values, dtype=np.float64))  # no copy, and no BLAS

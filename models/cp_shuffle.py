@@ -302,11 +302,13 @@ def split_block(
 
 
 def collect_rank(rank: int, pieces: list[Block], dtype: str) -> RankNonzeros:
-    """One rank's nonzeros from its pieces of every block."""
-    coordinates = np.concatenate([cells for cells, _ in pieces], axis=1)
-    values = np.concatenate([values for _, values in pieces]).astype(dtype, copy=False)
-    order = np.lexsort(coordinates[::-1])  # the same order however the blocks are cut
-    return RankNonzeros(rank, np.ascontiguousarray(coordinates[:, order]), values[order])
+    """One rank's nonzeros from its pieces of every block: a copy, and nothing beside it.
+
+    How the blocks are cut shows in the order of the nonzeros only, and no layout keeps that.
+    """
+    cells, values = zip(*pieces, strict=True)
+    gathered = np.concatenate(values, dtype=dtype, casting="same_kind")
+    return RankNonzeros(rank, np.concatenate(cells, axis=1), gathered)
 
 
 def _pick(pieces: list[Block], rank: int) -> Block:

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .kernels.lanes import aligned_rows
-from .tensor_structures import FibreProducts, Fibres, SortedNonzeros, fibre_length
+from .tensor_sorting import Nonzeros, fibre_length
+from .tensor_structures import FibreProducts, Fibres, SortedNonzeros
 
 MEMORY = ("fast", "small")
 # mean nonzeros of a fibre from which gathering them pays (docs/benchmarks/cp_kernel.md)
@@ -67,12 +68,12 @@ class TensorLayout:
         memory: str = "fast",
         rank: int | None = None,
     ) -> TensorLayout:
-        """Lay out nonzeros; all arrays together stay below twice the bytes given.
+        """Lay out nonzeros; all arrays of the layout stay below twice the bytes given.
 
         Parameters
         ----------
         coordinates : ndarray of int32 of shape (n_modes, nnz)
-            Local indices, from 0 and below `shape`, each nonzero once; not kept.
+            Local indices, from 0 and below `shape`, each nonzero once; left as they are.
         values : ndarray of float32 or float64 of shape (nnz,)
             The nonzeros; their type is the type of the factors.
         shape : sequence of int
@@ -87,16 +88,31 @@ class TensorLayout:
         InputError
             An unknown `memory`, arrays that do not fit together, or an index beyond the shape.
         """
+        return cls.of(Nonzeros(coordinates, values), shape, memory=memory)
+
+    @classmethod
+    def of(cls, nonzeros: Nonzeros, shape: Sequence[int], *, memory: str = "fast") -> TensorLayout:
+        """Like `build`; nonzeros that are given away become the layout.
+
+        Then everything held on the way, they themselves included, stays below twice their bytes,
+        but for what has a size of a mode or of a chunk (`tensor_sorting` has the sums).
+
+        Parameters
+        ----------
+        nonzeros : Nonzeros
+            Left empty where they are given away.
+        shape, memory
+            As for `build`.
+        """
         shape = tuple(int(extent) for extent in shape)
-        _check(coordinates, values, shape, memory)
+        _check(nonzeros.coordinates, nonzeros.values, shape, memory)
         n_modes = len(shape)
-        lengths = [fibre_length(coordinates, leaf) for leaf in range(n_modes)]
-        leaf = int(np.argmax(lengths))
+        lengths = [fibre_length(nonzeros.coordinates, leaf) for leaf in range(n_modes)]
         structures: tuple[Fibres | SortedNonzeros, ...]
-        if n_modes == 2 or lengths[leaf] < LONG_FIBRE:
-            structures, alone = _sorted_structures(coordinates, values, shape, memory)
+        if n_modes == 2 or max(lengths) < LONG_FIBRE:
+            structures, alone = _sorted_structures(nonzeros, shape, memory)
         else:
-            structures, alone = _fibre_structures(coordinates, values, shape, memory, lengths)
+            structures, alone = _fibre_structures(nonzeros, shape, memory, lengths)
         last = len(structures) - 1
         serving = tuple(last if mode == alone else 0 for mode in range(n_modes))
         return cls(shape, structures, serving)
@@ -235,29 +251,25 @@ def _check(coordinates: NDArray, values: NDArray, shape: tuple[int, ...], memory
 
 
 def _sorted_structures(
-    coordinates: NDArray, values: NDArray, shape: tuple[int, ...], memory: str
+    nonzeros: Nonzeros, shape: tuple[int, ...], memory: str
 ) -> tuple[tuple[SortedNonzeros, ...], int]:
     """Nonzeros by the longest mode first; of a matrix a second copy, for the other mode."""
     order = tuple(sorted(range(len(shape)), key=lambda mode: -shape[mode]))
-    orders = [order, order[::-1]] if len(shape) == 2 and memory == "fast" else [order]
-    built = (SortedNonzeros.build(coordinates, values, shape, order) for order in orders)
-    return tuple(built), order[1]
+    first = SortedNonzeros.build(nonzeros.take(), shape, order)
+    if len(shape) > 2 or memory == "small":
+        return (first,), order[1]
+    return (first, SortedNonzeros.build(first, shape, order[::-1])), order[1]
 
 
 def _fibre_structures(
-    coordinates: NDArray,
-    values: NDArray,
-    shape: tuple[int, ...],
-    memory: str,
-    lengths: Sequence[float],
+    nonzeros: Nonzeros, shape: tuple[int, ...], memory: str, lengths: Sequence[float]
 ) -> tuple[tuple[Fibres | SortedNonzeros, ...], int]:
     """Fibres along the mode where they are longest, and a structure for that mode itself."""
     leaf, second = np.argsort(-np.asarray(lengths), kind="stable")[:2].tolist()
-    fibres = Fibres.build(coordinates, values, shape, leaf)
+    fibres = Fibres.build(nonzeros.take(), shape, leaf)
     if memory == "small":
         return (fibres,), leaf
     if lengths[second] >= LONG_FIBRE:
-        return (fibres, Fibres.build(coordinates, values, shape, second)), leaf
+        return (fibres, Fibres.build(fibres, shape, second)), leaf
     others = sorted((k for k in range(len(shape)) if k != leaf), key=lambda mode: -shape[mode])
-    alone = SortedNonzeros.build(coordinates, values, shape, (leaf, *others))
-    return (fibres, alone), leaf
+    return (fibres, SortedNonzeros.build(fibres, shape, (leaf, *others))), leaf

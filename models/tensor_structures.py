@@ -8,8 +8,8 @@
     leaves │ 2 5 7 0   9       index in mode 1
     values │ x x x x   x                         values │ x x x x x
 
-Sorting is by counting, mode after mode, so equal input gives equal layouts. Index types are the
-smallest that hold the extents.
+Both are made by `tensor_sorting`, from nonzeros as given or from another structure: equal nonzeros
+give equal structures. Index types are the smallest that hold the extents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from daskpart._jit import kernel
 
 from .kernels.lanes import aligned_rows, is_spread, panels
 from .kernels.mttkrp import add_fibres, add_nonzeros, add_products, add_to_leaves
-from .kernels.sgd import counting_sort
+from .tensor_sorting import Nonzeros, Source, changes, gather, sorted_positions
 
 NONZEROS_AHEAD = 16
 _READS_WORTH_A_COPY = 8  # of each row
@@ -94,15 +94,29 @@ class SortedNonzeros:
     values: NDArray
 
     @classmethod
-    def build(
-        cls, coordinates: NDArray, values: NDArray, shape: Sequence[int], order: tuple[int, ...]
-    ) -> SortedNonzeros:
-        """Sort by the modes of `order`."""
-        sequence = sorted_positions(coordinates, shape, order)
-        placed: NDArray = np.empty(coordinates.shape, _smallest_type(max(shape)))
-        for mode in range(len(shape)):
-            placed[mode] = coordinates[mode][sequence]
-        return cls(order, placed, values[sequence])
+    def build(cls, source: Source, shape: Sequence[int], order: tuple[int, ...]) -> SortedNonzeros:
+        """Sort by the modes of `order`; what was given away is put in order where it stands."""
+        sequence = sorted_positions(source, shape, order)
+        dtype = _smallest_type(max(shape))
+        if isinstance(source, Nonzeros) and source.given_away and dtype is np.uint32:
+            placed: NDArray = source.coordinates.view(dtype)
+            for row in placed:
+                row[:] = gather(row, sequence, np.empty_like(row))
+            return cls(order, placed, gather(source.values, sequence, np.empty_like(source.values)))
+        placed = np.empty((len(shape), sequence.size), dtype)
+        last = order[0]
+        if dtype == sequence.dtype:  # room for the sequence too: it is overwritten in the end
+            placed[last] = sequence
+            sequence = placed[last]
+        for mode in order[1:]:
+            gather(source.index(mode), sequence, placed[mode])
+        values = gather(source.values, sequence, np.empty_like(source.values))
+        gather(source.index(last), sequence, placed[last])
+        return cls(order, placed, values)
+
+    def index(self, mode: int) -> NDArray[np.uint32]:
+        """Index of each nonzero along a mode."""
+        return self.coordinates[mode].astype(np.uint32, copy=False)
 
     @property
     def nbytes(self) -> int:
@@ -148,26 +162,28 @@ class Fibres:
     values: NDArray
 
     @classmethod
-    def build(
-        cls, coordinates: NDArray, values: NDArray, shape: Sequence[int], leaf: int
-    ) -> Fibres:
+    def build(cls, source: Source, shape: Sequence[int], leaf: int) -> Fibres:
         """Sort by all modes but `leaf`, the longest first, and cut into fibres."""
         modes = tuple(mode for mode in range(len(shape)) if mode != leaf)
         longest_first = sorted(modes, key=lambda mode: -shape[mode])
-        sequence = sorted_positions(coordinates, shape, (*longest_first, leaf))
-        starts = np.zeros(values.size, bool)
-        starts[:1] = True
-        for mode in modes:
-            index = coordinates[mode][sequence]
-            starts[1:] |= index[1:] != index[:-1]
-        first = np.flatnonzero(starts)
-        ends = _smallest_type(values.size + 1, least=np.uint32)
-        begin: NDArray = np.append(first, values.size).astype(ends)
-        leaves = coordinates[leaf][sequence].astype(_smallest_type(shape[leaf]))
+        sequence = sorted_positions(source, shape, (*longest_first, leaf))
+        nnz = sequence.size
+        first = np.flatnonzero(changes(source, sequence, modes))
+        begin: NDArray = np.append(first, nnz).astype(_smallest_type(nnz + 1, least=np.uint32))
+        first = sequence[first]
         columns = np.empty((len(modes), len(first)), np.uint32)
         for row, mode in enumerate(modes):
-            columns[row] = coordinates[mode][sequence[first]]
-        return cls(leaf, modes, begin, columns, leaves, values[sequence])
+            gather(source.index(mode), first, columns[row])
+        leaves: NDArray = np.empty(nnz, _smallest_type(shape[leaf]))
+        gather(source.index(leaf), sequence, leaves)
+        values = gather(source.values, sequence, np.empty_like(source.values))
+        return cls(leaf, modes, begin, columns, leaves, values)
+
+    def index(self, mode: int) -> NDArray[np.uint32]:
+        """Index of each nonzero along a mode."""
+        if mode == self.leaf:
+            return self.leaves.astype(np.uint32, copy=False)
+        return np.repeat(self.coordinates[self.modes.index(mode)], np.diff(self.begin))
 
     @property
     def n_fibres(self) -> int:
@@ -223,27 +239,6 @@ class Fibres:
         return rows
 
 
-def sorted_positions(coordinates: NDArray, shape: Sequence[int], order: Sequence[int]) -> NDArray:
-    """Nonzeros by the modes of `order`, the first one first; ties in their old order."""
-    nnz = coordinates.shape[1]
-    sequence = np.arange(nnz, dtype=np.int32 if nnz <= np.iinfo(np.int32).max else np.int64)
-    for mode in reversed(order):
-        sequence, _ = counting_sort(coordinates[mode], shape[mode], sequence)
-    return sequence
-
-
-def fibre_length(coordinates: NDArray, leaf: int) -> float:
-    """Mean nonzeros of a fibre along `leaf`, estimated by hashing in one pass.
-
-    Linear counting: n distinct keys leave m·exp(-n/m) of m slots empty (Whang, Vander-Zanden and
-    Taylor, ACM TODS 15 (1990)); exact enough at m ≥ 2 nnz, and cheaper than sorting for every leaf.
-    """
-    nnz = coordinates.shape[1]
-    n_slots = 1 << max(4, (2 * nnz - 1).bit_length())
-    n_empty = _empty_slots(coordinates, leaf, n_slots)
-    return nnz / max(1.0, n_slots * np.log(n_slots / n_empty))
-
-
 def fingerprint_of(factor: NDArray) -> int:
     """64 bits that depend on every entry of a C-contiguous array, and on where it stands."""
     words = np.uint64 if factor.itemsize == 8 else np.uint32
@@ -259,20 +254,6 @@ def _mixed_sum(words):
         total += (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         place += np.uint64(0x9E3779B97F4A7C15)
     return total
-
-
-@kernel
-def _empty_slots(coordinates, leaf, n_slots):
-    slots = np.zeros(n_slots, np.uint8)
-    mask = np.uint64(n_slots - 1)
-    for n in range(coordinates.shape[1]):
-        key = np.uint64(14695981039346656037)
-        for mode in range(coordinates.shape[0]):
-            if mode != leaf:
-                key = (key ^ np.uint64(coordinates[mode, n])) * np.uint64(0x9E3779B97F4A7C15)
-                key ^= key >> np.uint64(29)
-        slots[key & mask] = 1
-    return n_slots - slots.sum()
 
 
 def _smallest_type(extent: int, least: type = np.uint8) -> type:

@@ -6,6 +6,7 @@ from time import process_time
 
 import numpy as np
 
+from daskpart.models.tensor_sorting import Nonzeros
 from daskpart.models.tensor_structures import Fibres, SortedNonzeros
 
 SWITCH_COLUMNS = (
@@ -34,8 +35,9 @@ def switch_point(turns: int) -> list[list]:
         coordinates = made_nonzeros(length)
         for dtype in (np.float64, np.float32):
             values = np.ones(coordinates.shape[1], dtype)
-            by_order = SortedNonzeros.build(coordinates, values, SHAPE, (0, 1, 2))
-            by_fibre = Fibres.build(coordinates, values, SHAPE, 2)
+            given = Nonzeros(coordinates, values)
+            by_order = SortedNonzeros.build(given, SHAPE, (0, 1, 2))
+            by_fibre = Fibres.build(given, SHAPE, 2)
             for rank in (16, 32):
                 pair = [_least_ms(by, rank, turns) for by in (by_order, by_fibre)]
                 mean = len(values) / by_fibre.n_fibres

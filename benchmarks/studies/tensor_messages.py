@@ -20,10 +20,12 @@ import click
 import numpy as np
 
 from benchmarks import data
+from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning
-from daskpart.models.cp_decomposition import cp_plan_report
+from daskpart.models.cp_forecast import cp_plan_report
 from daskpart.models.cp_parts import nonzero_parts
 from daskpart.models.cp_reports import CPPlanReport
+from daskpart.tensors import LabelledTensor
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 from .tensor_messages_plot import draw
@@ -32,8 +34,10 @@ COMPONENTS = 16
 ALPHA_BETA = (2e-6, 1e-10)  # an MPI cluster
 COLUMNS = (
     "tensor", "modes", "K", "nonzeros by", "method", "owners", "messages max", "messages mean",
-    "volume", "volume max", "concurrent volume", "ms of messages", "imbalance",
+    "volume", "volume max", "concurrent volume", "ms of messages", "imbalance", "dealt out",
 )  # fmt: skip
+GROUPS, SINGLE = "groups", "single nonzeros"
+FINER = {"medium-grain": "fine-grain", "hypercube": "hypercube-fine-grain"}
 CASES = (  # nonzeros by, method, owners
     ("medium-grain", "p2p", "packed"),
     ("random", "emb-naive", "packed"),
@@ -45,7 +49,13 @@ CASES = (  # nonzeros by, method, owners
 )
 
 
-def reports(name: str, n_ranks: int) -> dict[tuple[str, str, str], CPPlanReport]:
+def dealt_out(tensor: LabelledTensor, n_ranks: int) -> str:
+    """What a cut deals to ranks: groups of nonzeros, as long as every rank can get one."""
+    enough = medium_grain(tensor, row_length=COMPONENTS).hypergraph.n_vertices >= n_ranks
+    return GROUPS if enough else SINGLE
+
+
+def reports(name: str, n_ranks: int, what: str) -> dict[tuple[str, str, str], CPPlanReport]:
     """Case → its report; each cut is made once."""
     tensor = data.tensor(name)
     given: Any = tensor.to_coo()
@@ -53,8 +63,9 @@ def reports(name: str, n_ranks: int) -> dict[tuple[str, str, str], CPPlanReport]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BalanceWarning)  # some slices weigh more than a part
         for cut in dict.fromkeys(case[0] for case in CASES):
+            chosen = FINER.get(cut, cut) if what == SINGLE else cut
             parts[cut] = nonzero_parts(
-                tensor, n_ranks, cut, epsilon=0.03, engine="multilevel",
+                tensor, n_ranks, chosen, epsilon=0.03, engine="multilevel",
                 n_components=COMPONENTS, random_state=0,
             )  # fmt: skip
     return {
@@ -66,12 +77,13 @@ def reports(name: str, n_ranks: int) -> dict[tuple[str, str, str], CPPlanReport]
     }  # fmt: skip
 
 
-def line(name: str, n_modes: int, case: tuple[str, str, str], report: CPPlanReport) -> list:
+def line(name: str, case: tuple[str, str, str], report: CPPlanReport, what: str) -> list:
     """One line of the numbers."""
     return [
-        name, n_modes, report.n_ranks, *case, report.messages_max,
+        name, len(report.dims), report.n_ranks, *case, report.messages_max,
         round(report.messages_mean, 1), report.volume, report.volume_max,
         report.concurrent_volume, 1e3 * report.predicted_seconds, round(report.imbalance, 3),
+        what,
     ]  # fmt: skip
 
 
@@ -140,10 +152,10 @@ def main(names: tuple[str, ...], ranks: tuple[int, ...], out: Path) -> None:
     origin = Origin.here()
     rows = []
     for name in names:
-        n_modes = data.tensor(name).n_modes
         for n_ranks in ranks:
-            for case, report in reports(name, n_ranks).items():
-                rows.append(line(name, n_modes, case, report))
+            what = dealt_out(data.tensor(name), n_ranks)
+            for case, report in reports(name, n_ranks, what).items():
+                rows.append(line(name, case, report, what))
             click.echo(rows[-1])
     out.mkdir(parents=True, exist_ok=True)
     draw(rows, out / "tensor_messages.png")

@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 from daskpart.errors import InputError
 from daskpart.models.kernels.lanes import aligned_rows, is_spread
 from daskpart.models.tensor_layout import TensorLayout
-from daskpart.models.tensor_structures import (
-    Fibres,
-    SortedNonzeros,
-    fibre_length,
-    fingerprint_of,
-)
+from daskpart.models.tensor_sorting import fibre_length
+from daskpart.models.tensor_structures import Fibres, SortedNonzeros, fingerprint_of
 
 
 def dense_mttkrp(dense: np.ndarray, mode: int, factors: list[np.ndarray]) -> np.ndarray:
