@@ -200,13 +200,14 @@ def test_every_study_writes_its_section(small: None, name: str, tmp_path: Path) 
         assert (tmp_path / picture).stat().st_size > 1000
 
 
-def test_the_plot_of_eta_can_be_drawn_again(small: None, tmp_path: Path) -> None:
-    study = importlib.import_module("benchmarks.studies.eta")
-    run = [*STUDIES["eta"], "--out", str(tmp_path)]
+@pytest.mark.parametrize("name", ["eta", "tensor_messages"])
+def test_a_long_study_can_be_drawn_again(small: None, name: str, tmp_path: Path) -> None:
+    study = importlib.import_module(f"benchmarks.studies.{name}")
+    run = [*STUDIES[name], "--out", str(tmp_path)]
     assert CliRunner().invoke(study.main, run, catch_exceptions=False).exit_code == 0
-    section = (tmp_path / "eta.md").read_text()
-    (tmp_path / "eta.png").unlink()
+    section = (tmp_path / f"{name}.md").read_text()
+    (tmp_path / f"{name}.png").unlink()
     again = CliRunner().invoke(study.main, ["--redraw", "--out", str(tmp_path)])
     assert again.exit_code == 0, again.output
-    assert (tmp_path / "eta.md").read_text() == section
-    assert (tmp_path / "eta.png").exists()
+    assert (tmp_path / f"{name}.md").read_text() == section
+    assert (tmp_path / f"{name}.png").exists()
