@@ -38,6 +38,7 @@ from .prepared import (
     localise,
     slices_of_ranks,
 )
+from .swapping import SwapSteps
 from .timeline import Timeline, timeline_if_recorded
 from .transport_interface import Transport
 
@@ -280,24 +281,21 @@ class Communicator(Transport):
     def swap(
         self,
         exchanges: Sequence[Exchange],
-        state: PerRank,
-        pack: Callable[[Any, int, int], tuple[NDArray[Any], ...]],
-        combine: Callable[..., Any],
+        values: PerRank,
+        steps: SwapSteps,
         label: str = "values",
         **static: Any,
     ) -> PerRank:
-        """Several exchanges in a row: `post_values` and `collect_values` of the state, each time.
+        """Several exchanges in a row on a state of their own, as one call.
 
-        The same as the calls one by one, and quicker where a call has its price. `state` is spent.
+        ``steps.begin`` makes the state of each rank's value, each exchange packs messages of it and
+        combines those that arrive into it (with `static`), ``steps.end`` makes the result. The same
+        as calls one by one, and quicker where a call has its price. `values` are not spent.
         """
-        self._check_step((state,), static)
+        self._check_step((values,), static)
         for exchange in exchanges:
             self._check_exchange(exchange)
-        if not exchanges:
-            return state
-        new_state = self._swap(exchanges, state, pack, combine, label, static)
-        state.spent = True
-        return new_state
+        return self._swap(exchanges, values, steps, label, static)
 
     def fold(
         self, values: PerRank, function: Callable[..., Any], label: str = "allreduce", **static: Any

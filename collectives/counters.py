@@ -28,7 +28,7 @@ _QUANTITIES = (
 )
 _TRAFFIC = ("messages", "rows", "bytes")
 _SECONDS = ("seconds_computing", "seconds_blocked")
-_RawRound = tuple[str, int, NDArray[Any], NDArray[Any], ArrayLike, ArrayLike]
+_RawRound = tuple[str, int, ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ class Counters:
         self,
         label: str,
         index: int,
-        source: NDArray[Any],
-        destination: NDArray[Any],
+        source: ArrayLike,
+        destination: ArrayLike,
         rows: ArrayLike,
         nbytes: ArrayLike,
     ) -> None:
@@ -111,8 +111,10 @@ class Counters:
 
     def _count(self) -> None:
         while self._uncounted:
-            label, index, source, destination, rows, nbytes = self._uncounted.popleft()
-            n_rows, n_bytes = (np.asarray(sizes, dtype=np.int64) for sizes in (rows, nbytes))
+            label, index, *columns = self._uncounted.popleft()
+            source, destination, n_rows, n_bytes = (
+                np.asarray(column, dtype=np.int64) for column in columns
+            )
             counted = {}
             for quantity, weights in zip(_TRAFFIC, (None, n_rows, n_bytes), strict=True):
                 for side, ranks in (("sent", source), ("received", destination)):

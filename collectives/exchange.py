@@ -106,10 +106,13 @@ class PendingValues:
     collected: bool = False
 
 
-def make_payload(value: Any, pack: Callable, source: int, destination: int) -> Payload:
+def make_payload(
+    value: Any, pack: Callable, source: int, destination: int, lent: bool = False
+) -> Payload:
     """Call `pack` for one message and make sure that nobody changes it on its way.
 
-    An array that is marked read-only is handed over as it is, any other one is copied.
+    An array that is marked read-only, or is `lent` until it has arrived, is handed over as it is,
+    any other one is copied.
     """
     packed = pack(value, source, destination)
     if not isinstance(packed, tuple) or not packed:
@@ -117,7 +120,7 @@ def make_payload(value: Any, pack: Callable, source: int, destination: int) -> P
             f"Rank {source} packed {type(packed).__name__} for rank {destination}; pack must give "
             "a tuple of at least one array."
         )
-    return tuple(_safe_array(array, source, destination) for array in packed)
+    return tuple([_safe_array(array, source, destination, lent) for array in packed])
 
 
 def payload_size(payload: Payload) -> tuple[int, int]:
@@ -125,13 +128,14 @@ def payload_size(payload: Payload) -> tuple[int, int]:
     return len(payload[0]), sum(array.nbytes for array in payload)
 
 
-def _safe_array(array: Any, source: int, destination: int) -> NDArray[Any]:
+def _safe_array(array: Any, source: int, destination: int, lent: bool) -> NDArray[Any]:
     if not isinstance(array, np.ndarray) or array.ndim == 0 or array.dtype.hasobject:
         raise InputError(
             f"Rank {source} packed {type(array).__name__} in its message to rank {destination}; "
             "pack must give arrays of at least one dimension and no Python objects."
         )
-    if array.flags.writeable or not array.flags.c_contiguous:
+    flags = array.flags
+    if (flags.writeable and not lent) or not flags.c_contiguous:
         array = array.copy(order="C")
         array.flags.writeable = False
     return array

@@ -17,8 +17,8 @@ recursive doubling and Rabenseifner's algorithm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .communicator import Communicator, PerRank
 from .exchange import Exchange, Payload, ValueInbox
 from .hypercube import hypercube_edges
 from .reduction import SUM, Reduction
+from .swapping import SwapSteps
 
 
 def hypercube_allreduce(
@@ -66,18 +67,16 @@ def hypercube_allreduce(
     InputError
         If the ranks disagree on shape or dtype; names two that do.
     """
-    kinds, exchanges = _rounds(communicator.n_ranks, halving)
-    held = communicator.map(_begin, values, kinds=kinds)
-    held = communicator.swap(exchanges, held, _pack, _combine, label, reduction=reduction)
-    return communicator.map(_end, held, values)
+    exchanges, steps = _rounds(communicator.n_ranks, halving)
+    return communicator.swap(exchanges, values, steps, label, reduction=reduction)
 
 
 @cache
-def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[str, ...], tuple[Exchange, ...]]:
-    """Kind of every round, and who sends to whom in it."""
+def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[Exchange, ...], SwapSteps]:
+    """Who sends to whom in every round, and what a rank does."""
     swaps = [Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks)]
     if n_ranks == 1:
-        return (), ()
+        return (), _steps_of((), halving)
     folds, fold_in, fold_out = [], swaps[:0], swaps[:0]
     if n_ranks & (n_ranks - 1):
         folds, fold_in, fold_out, swaps = ["fold"], swaps[:1], swaps[-1:], swaps[1:-1]
@@ -85,77 +84,144 @@ def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[str, ...], tuple[Exchang
     if halving:
         kinds, ways = ["down"] * len(swaps) + ["up"] * len(swaps), swaps + swaps[::-1]
     unfolds = ["unfold"] * len(folds)
-    return (*folds, *kinds, *unfolds), (*fold_in, *ways, *fold_out)
+    return (*fold_in, *ways, *fold_out), _steps_of((*folds, *kinds, *unfolds), halving)
 
 
-@dataclass(frozen=True, eq=False)
+def _steps_of(kinds: tuple[str, ...], halving: bool) -> SwapSteps:
+    begin = partial(_begin, kinds=kinds)
+    return SwapSteps(begin, _pack, _combine, _end, _room if halving else None)
+
+
+@dataclass(eq=False, slots=True)
 class _Held:
-    """What a rank has between two rounds; its arrays never change.
+    """What a rank has between two rounds.
 
     Attributes
     ----------
-    whole_shape : tuple of int
+    shape : tuple of int
         Of the value that is reduced.
     array : ndarray
-        The value so far; while pieces are split and joined, nothing but them counts.
+        The value so far, never changed; while pieces are split and joined, nothing but they count.
     kinds : tuple of str
         The rounds still to come.
     pieces : tuple of 1-d arrays
-        Of halving: neighbouring pieces of the value, in order.
+        Of halving: neighbouring pieces of the value, in order, never changed.
+    bounds : tuple of (int, int)
+        Of halving: where they begin and end in the value, now and before each half was given away.
+    whole : 1-d array or None
+        Where messages arrive in place: the value to be. It holds the pieces, then there is one.
     """
 
-    whole_shape: tuple[int, ...]
+    shape: tuple[int, ...]
     array: NDArray[Any]
     kinds: tuple[str, ...]
-    pieces: tuple[NDArray[Any], ...] = field(default=())
+    pieces: tuple[NDArray[Any], ...] = ()
+    bounds: tuple[tuple[int, int], ...] = ()
+    whole: NDArray[Any] | None = None
 
     def copy(self) -> _Held:
-        """Itself, as it never changes."""
-        return self
+        """Its own to be overwritten; only where nothing arrives in place, so there is no whole."""
+        return _Held(self.shape, self.array, self.kinds, self.pieces, self.bounds)
+
+    def split(self, array: NDArray[Any]) -> None:
+        """Begin to halve a value."""
+        self.pieces, self.bounds = (array.reshape(-1),), ((0, array.size),)
+
+    def half(self, upper: bool) -> tuple[int, int]:
+        """Bounds of one half of what is held."""
+        begin, end = self.bounds[-1]
+        middle = begin + (end - begin) // 2
+        return (middle, end) if upper else (begin, middle)
+
+    def given_away(self, place: int = -1) -> tuple[int, int]:
+        """Bounds of the half that was given away last, or at another place."""
+        (begin, end), (own_begin, own_end) = self.bounds[place - 1], self.bounds[place]
+        return (own_end, end) if own_begin == begin else (begin, own_begin)
 
 
 def _begin(value: Any, *, kinds: tuple[str, ...]) -> _Held:
-    # Doubling: a copy, as a message may leave after the text has changed its value. Halving: the
-    # neighbour answers a message only when it has it, so none is on its way when this is over.
-    array = np.asarray(value).view() if "down" in kinds else np.array(value)
-    held = _Held(array.shape, _frozen(array), kinds)
-    return replace(held, pieces=(array.reshape(-1),)) if "down" in kinds else held
+    if "down" not in kinds:  # a copy, as a message may leave after the text has changed its value
+        array = _frozen(np.array(value))
+        return _Held(array.shape, array, kinds)
+    # the neighbour answers a message only when it has it, so none is on its way when this is over
+    array = _frozen(np.asarray(value).view())
+    held = _Held(array.shape, array, kinds)
+    held.split(array)
+    return held
 
 
 def _pack(held: _Held, source: int, destination: int) -> Payload:
     kind = held.kinds[0]
     if kind == "up":
-        return held.pieces
+        # not marked as never changing: it is part of the result
+        return held.pieces if held.whole is None else (held.whole[slice(*held.bounds[-1])],)
     if kind == "down":
-        return _half(held.pieces[0], destination > source), np.array(held.whole_shape, np.int64)
+        return _half(held.pieces[0], destination > source), np.array(held.shape, np.int64)
     return (held.array[None],)
 
 
+def _room(held: _Held, rank: int, source: int) -> tuple[NDArray[Any] | None, ...] | None:
+    """Where a half that comes can lie in the whole value."""
+    kind = held.kinds[0]
+    if kind not in ("down", "up"):
+        return None
+    if held.whole is None:
+        held.whole = np.empty(held.bounds[0][1], held.pieces[0].dtype)
+        if kind == "up":
+            np.concatenate(held.pieces, out=held.whole[slice(*held.bounds[-1])])
+    if kind == "up":
+        return (held.whole[slice(*held.given_away())],)
+    begin, end = held.half(upper=source < rank)
+    if len(held.bounds) > 1:  # its place holds our own half: it goes where nothing is until the end
+        free = held.given_away(1)[0]
+        begin, end = free, free + end - begin
+    return held.whole[begin:end], None
+
+
 def _combine(held: _Held, inbox: ValueInbox, *, reduction: Reduction) -> _Held:
-    kind, rest = held.kinds[0], held.kinds[1:]
+    kind, held.kinds = held.kinds[0], held.kinds[1:]
     if inbox.sources:
         payload, above = inbox.payloads[0], inbox.sources[0] > inbox.rank
         if kind == "up":
-            pieces = (*held.pieces, *payload) if above else (*payload, *held.pieces)
-            held = replace(held, pieces=pieces if len(pieces) < 16 else (np.concatenate(pieces),))
+            _join(held, payload, above)
         elif kind == "down":
-            own = _half(held.pieces[0], not above)
-            shapes = held.whole_shape, tuple(payload[1].tolist())
-            own = _frozen(_combined(own, payload[0], inbox, reduction, shapes))
-            held = replace(held, pieces=(own,))
+            _halve(held, payload, inbox, reduction)
         elif kind == "unfold":
-            held = replace(held, array=payload[0][0])
+            held.array = payload[0][0]
         else:
             other = payload[0][0]
-            shapes = held.whole_shape, other.shape
-            held = replace(held, array=_combined(held.array, other, inbox, reduction, shapes))
-            if rest[:1] == ("down",):
-                held = replace(held, pieces=(held.array.reshape(-1),))
-    if kind == "up" and rest[:1] != ("up",) and held.pieces:
-        held = replace(held, array=_joined(held), pieces=())
-    if rest:
+            shapes = held.shape, other.shape
+            held.array = _combined(held.array, other, inbox, reduction, shapes)
+            if held.kinds[:1] == ("down",):
+                held.split(held.array)
+    if kind == "up" and held.kinds[:1] != ("up",) and held.pieces:
+        flat = np.concatenate(held.pieces) if held.whole is None else held.whole
+        held.array, held.pieces, held.whole = flat.reshape(held.shape), (), None
+    if held.kinds:
         _frozen(held.array)
-    return replace(held, kinds=rest)
+    return held
+
+
+def _halve(held: _Held, payload: Payload, inbox: ValueInbox, reduction: Reduction) -> None:
+    """Keep one half of what is held, combined with the neighbour's."""
+    upper = inbox.sources[0] < inbox.rank
+    own, shapes = _half(held.pieces[0], upper), (held.shape, tuple(payload[1].tolist()))
+    held.bounds += (held.half(upper),)
+    out = None if held.whole is None else held.whole[slice(*held.bounds[-1])]
+    held.pieces = (_frozen(_combined(own, payload[0], inbox, reduction, shapes, out)),)
+
+
+def _join(held: _Held, payload: Payload, above: bool) -> None:
+    """Take back the half that was given away, now combined."""
+    given = held.given_away()
+    held.bounds = held.bounds[:-1]
+    if held.whole is None:
+        pieces = (*held.pieces, *payload) if above else (*payload, *held.pieces)
+        held.pieces = pieces if len(pieces) < 16 else (np.concatenate(pieces),)
+        return
+    if payload[0].base is not held.whole:  # it did not arrive in place
+        np.concatenate(payload, out=held.whole[slice(*given)])
+    held.pieces = (_frozen(held.whole[slice(*held.bounds[-1])]),)
 
 
 def _combined(
@@ -164,6 +230,7 @@ def _combined(
     inbox: ValueInbox,
     reduction: Reduction,
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """The lower rank's values first, in the dtype that both have."""
     source, rank = inbox.sources[0], inbox.rank
@@ -174,16 +241,17 @@ def _combined(
             f"shape {sides[0][1]} and dtype {sides[0][2]} against {sides[1][1]} and {sides[1][2]}."
         )
     low, high = (other, own) if source < rank else (own, other)
-    return np.asarray(reduction.combine(low, high), dtype=own.dtype)
+    if out is None:
+        return np.asarray(reduction.combine(low, high), dtype=own.dtype)
+    if isinstance(reduction.combine, np.ufunc):
+        return reduction.combine(low, high, out=out)
+    out[...] = reduction.combine(low, high)
+    return out
 
 
 def _half(piece: NDArray[Any], upper: bool) -> NDArray[Any]:
     middle = len(piece) // 2
     return piece[middle:] if upper else piece[:middle]
-
-
-def _joined(held: _Held) -> NDArray[Any]:
-    return np.concatenate(held.pieces).reshape(held.whole_shape)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

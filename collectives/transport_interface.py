@@ -16,6 +16,7 @@ from .per_rank import Pending, PerRank, Replicated
 
 if TYPE_CHECKING:
     from .prepared import PreparedRound
+    from .swapping import SwapSteps
 
 
 class Transport(ABC):
@@ -61,18 +62,18 @@ class Transport(ABC):
     def _swap(
         self,
         exchanges: Sequence[Exchange],
-        state: PerRank,
-        pack: Callable,
-        combine: Callable,
+        values: PerRank,
+        steps: SwapSteps,
         label: str,
         static: dict,
     ) -> PerRank:
         """Round by round; a transport whose calls have a price may do better."""
+        state = self._map(steps.begin, (values,), {})
         for index, exchange in enumerate(exchanges):
-            content = self._post_values(exchange, state, pack, label, index)
+            content = self._post_values(exchange, state, steps.pack, label, index)
             pending = PendingValues(self, exchange, content)  # type: ignore[arg-type]
-            state = self._collect_values(pending, state, combine, (), static)
-        return state
+            state = self._collect_values(pending, state, steps.combine, (), static)
+        return self._map(steps.end, (state, values), {})
 
     @abstractmethod
     def _fold(

@@ -33,7 +33,11 @@ class DaskEndpoint:
     def connect(self) -> None:
         """A stream opens with its first message."""
 
-    def send(self, step: int, destination: int, payload: Any) -> None:
+    def lends(self, destination: int) -> bool:
+        """The event loop may send later."""
+        return False
+
+    def send(self, step: int, destination: int, payload: Any, lent: bool = False) -> None:
         """Hand a message to the event loop, or to a rank of this worker."""
         place = self._places[destination]
         if place == self._session.address:
@@ -41,9 +45,12 @@ class DaskEndpoint:
         else:
             self._session.send(place, (step, self._rank, destination, encoded(payload)))
 
-    def receive(self, step: int, source: int) -> Any:
+    def receive(self, step: int, source: int, room: Callable[[], Any] | None = None) -> Any:
         """Wait for a message."""
         return decoded(self._mailbox.take(step, source))
+
+    def give_back(self) -> None:
+        """Nothing is lent."""
 
     def flush(self) -> None:
         """The event loop sends on by itself."""

@@ -1,7 +1,6 @@
 """SPMD over MPI: the workers are MPI ranks (of a dask-mpi job), messages are MPI messages.
 
-    header │ data              one message up to 16 kB
-    header, then the buffers   beyond: the arrays themselves, nothing is copied or pickled
+    rank 0 ──Isend──▶ matched probe, Irecv ──▶ rank 3        mpi_messages: what a message looks like
 
 A run has a communicator of its own between its workers (`Create_group`), so nothing meets the
 messages of others. Several ranks may live on a worker, so a tag is made of the step and the two
@@ -15,26 +14,22 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
-import numpy as np
 from distributed import Client
 
 from daskpart.errors import InputError
 
 from . import spmd_host as host
+from .mpi_messages import Message, buffers_of, octets_of
 from .spmd import SpmdCommunicator
 from .spmd_cluster import places_by_threads
-from .spmd_rank import pickled_object
 
-_INLINE_BYTES = 16_384
-_LENGTH = struct.Struct("<q")
 _GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
 _BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
@@ -71,13 +66,20 @@ class WorkerGroup:
         self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
         self._lock = threading.Lock()
 
-    def start_send(self, buffer: Any, process: int, tag: int) -> None:
-        """Begin to send; the buffer is kept until it is sent."""
+    def start_send(self, buffer: Any, process: int, tag: int) -> Any:
+        """Begin to send; the buffer is kept until it is sent. The request."""
         kind = [buffer, self.mpi.BYTE]
         with self._lock:
-            self._sent.append((self.comm.Isend(kind, process, tag), buffer))
+            request = self.comm.Isend(kind, process, tag)
+            self._sent.append((request, buffer))
             while self._sent and self._sent[0][0].Test():  # else a long batch keeps all its buffers
                 self._sent.popleft()
+        return request
+
+    def are_sent(self, requests: list[Any]) -> bool:
+        """Whether these are sent; makes progress. Two threads must not test one request at once."""
+        with self._lock:
+            return all([request.Test() for request in requests])
 
     def all_sent(self) -> bool:
         """Whether nothing waits to be sent any more; makes progress."""
@@ -132,47 +134,62 @@ class MpiEndpoint:
     def __init__(self, session: host.Session, rank: int, processes: tuple[int, ...]) -> None:
         self._session, self._rank, self._processes = session, rank, processes
         self._mailbox = session.mailboxes[rank]
-        self._members = tuple(sorted(set(processes)))
+        members = sorted(set(processes))
+        self._members = tuple(members)
+        self._process_of = [members.index(process) for process in processes]
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
+        self._lent: list[tuple[int, Any]] = []  # step and request
         self._group: WorkerGroup
+        self._status: Any
 
     def connect(self) -> None:
         """Join the group of the run's workers; collective."""
         self._group = worker_group(self._members, self._session.spec.run_id)
+        self._status = self._group.mpi.Status()
 
-    def send(self, step: int, destination: int, payload: Any) -> None:
+    def lends(self, destination: int) -> bool:
+        """MPI tells when an array was taken; a rank of this worker gets the array itself."""
+        return destination not in self._session.mailboxes
+
+    def send(self, step: int, destination: int, payload: Any, lent: bool = False) -> None:
         """Begin to send a message, or hand it to a rank of this worker."""
         if destination in self._session.mailboxes:
             self._session.mailboxes[destination].put(step, self._rank, payload)
             return
-        process = self._members.index(self._processes[destination])
+        process = self._process_of[destination]
         tag = self._tag(step, self._rank, destination)
-        for buffer in _buffers(payload):
-            self._group.start_send(buffer, process, tag)
+        first, *others = buffers_of(payload)
+        self._group.start_send(first, process, tag)  # a copy: bytes of its own
+        for buffer in others:
+            request = self._group.start_send(buffer, process, tag)
+            if lent:
+                self._lent.append((step, request))
 
-    def receive(self, step: int, source: int) -> Any:
+    def receive(self, step: int, source: int, room: Callable[[], Any] | None = None) -> Any:
         """Wait for a message."""
         if source in self._session.mailboxes:
             return self._mailbox.take(step, source)
-        process = self._members.index(self._processes[source])
+        process = self._process_of[source]
         tag = self._tag(step, source, self._rank)
-        first = self._take(process, tag, source)
-        (length,) = _LENGTH.unpack_from(first)
-        kind, described = _read_header(bytes(first[8 : 8 + length]))
-        rest = memoryview(first)[8 + length :]
-        if kind == "object":
-            return pickle.loads(rest)
-        arrays = [np.empty(shape, dtype) for dtype, shape in described[0]]
-        for array in arrays:
-            octets = array.reshape(-1).view(np.uint8)
-            if described[1]:  # inline
-                octets[:] = rest[: octets.size]
-                rest = rest[octets.size :]
-            elif octets.size:
-                self._take(process, tag, source, octets)
-        return arrays[0] if kind == "array" else tuple(arrays)
+        message = Message(self._take(process, tag, source))
+        if message.kind == "object":
+            return pickle.loads(message.rest)
+        if room is not None and message.large:
+            message.offer(room())
+        for array in message.large:
+            if array.base is not None:  # offered: it may hold what was lent in a round before
+                self.give_back(before=step)
+            self._take(process, tag, source, octets_of(array))
+        return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
+
+    def give_back(self, before: int | None = None) -> None:
+        """Wait until what was lent, in steps before one or at all, has been taken."""
+        lent = [request for step, request in self._lent if before is None or step < before]
+        if lent:
+            self._until(partial(self._group.are_sent, lent), "its messages to be taken")
+            self._lent = [] if before is None else [e for e in self._lent if e[0] >= before]
 
     def flush(self) -> None:
         """Go on until all messages are sent: large ones need this process for it."""
@@ -189,13 +206,15 @@ class MpiEndpoint:
             group.comm.Free()
 
     def _take(self, process: int, tag: int, source: int, into: Any = None) -> Any:
-        mpi, comm = self._group.mpi, self._group.comm
-        status = mpi.Status()
-        who = f"a message of rank {source}"
-        message = self._until(lambda: comm.Improbe(process, tag, status), who)
-        buffer = bytearray(status.Get_count(mpi.BYTE)) if into is None else into
-        request = message.Irecv([buffer, mpi.BYTE])
-        self._until(request.Test, who)
+        comm, status, byte = self._group.comm, self._status, self._group.mpi.BYTE
+        # what has come already needs no waiting
+        message = comm.Improbe(process, tag, status) or self._until(
+            lambda: comm.Improbe(process, tag, status), f"a message of rank {source}"
+        )
+        buffer = bytearray(status.Get_count(byte)) if into is None else into
+        request = message.Irecv([buffer, byte])
+        if not request.Test():
+            self._until(request.Test, f"a message of rank {source}")
         return buffer
 
     def _until(self, attempt: Callable[[], Any], what: str) -> Any:
@@ -281,31 +300,6 @@ def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
 def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     """Whether the workers that ranks would live on are ranks of one MPI job."""
     return mpi_processes(client, places_by_threads(client, n_ranks)) is not None
-
-
-def _buffers(payload: Any) -> list[Any]:
-    """A message as the buffers that are sent."""
-    arrays = payload if isinstance(payload, tuple) else (payload,)
-    if not all(isinstance(array, np.ndarray) and not array.dtype.hasobject for array in arrays):
-        return [_headed("object", None) + pickled_object(payload)]
-    kind = "tuple" if isinstance(payload, tuple) else "array"
-    described = tuple((array.dtype, array.shape) for array in arrays)
-    octets = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-    if sum(array.size for array in octets) <= _INLINE_BYTES:
-        inline = b"".join(array.tobytes() for array in octets)
-        return [_headed(kind, (described, True)) + inline]
-    return [_headed(kind, (described, False)), *(array for array in octets if array.size)]
-
-
-@lru_cache(maxsize=256)  # the same shapes come again and again
-def _headed(kind: str, description: Any) -> bytes:
-    header = pickle.dumps((kind, description))
-    return _LENGTH.pack(len(header)) + header
-
-
-@lru_cache(maxsize=256)
-def _read_header(header: bytes) -> Any:
-    return pickle.loads(header)
 
 
 def _moments(seconds: float) -> Iterator[None]:

@@ -38,6 +38,7 @@ from daskpart.collectives.communicator import Communicator, Pending, PerRank, Re
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.exchange import Exchange, PendingValues
 from daskpart.collectives.prepared import PreparedRound
+from daskpart.collectives.swapping import SwapSteps
 from daskpart.errors import InputError, WorkerLostError
 
 from . import spmd_host as host
@@ -53,14 +54,17 @@ _UNKNOWN = object()
 
 
 class Held:
-    """A value by its number; the ranks hold it."""
+    """A value by its number; the ranks hold it until nobody here does."""
 
-    __slots__ = ("lost", "number", "value")
+    __slots__ = ("dropped", "lost", "number", "value")
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, dropped: deque[int]) -> None:
+        self.number, self.dropped = number, dropped
         self.value: Any = _UNKNOWN  # of a replicated value, when it is known here
         self.lost = False
+
+    def __del__(self) -> None:
+        self.dropped.append(self.number)
 
 
 class SpmdCommunicator(Communicator):
@@ -202,7 +206,7 @@ class SpmdCommunicator(Communicator):
 
     def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> int:
         inputs = [values, prepared_round.messages]
-        return self._write("post", inputs, pack, {}, (*addressed(prepared_round), None))
+        return self._write("post", inputs, pack, None, (*addressed(prepared_round), None))
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
@@ -214,7 +218,7 @@ class SpmdCommunicator(Communicator):
         self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
     ) -> tuple[int, str]:
         detail = (exchange.destinations, label, index)
-        return self._write("post_values", [values], pack, {}, detail), label
+        return self._write("post_values", [values], pack, None, detail), label
 
     def _collect_values(
         self,
@@ -229,17 +233,12 @@ class SpmdCommunicator(Communicator):
         return self._record(PerRank, "collect_values", (state, *values), combine, static, detail)
 
     def _swap(
-        self,
-        exchanges: Sequence[Exchange],
-        state: PerRank,
-        pack: Callable,
-        combine: Callable,
-        label: str,
+        self, exchanges: Sequence[Exchange], values: PerRank, steps: SwapSteps, label: str,
         static: dict,
-    ) -> PerRank:
+    ) -> PerRank:  # fmt: skip
         """One call, whose rounds the ranks do among themselves."""
-        detail = (tuple(exchanges), pack, label)
-        handle = self._record(PerRank, "swap", [state], combine, static, detail)
+        detail = (exchanges, steps, label)
+        handle = self._record(PerRank, "swap", [values], None, static, detail)
         self._step += len(exchanges)  # each round has a step of its own
         return handle
 
@@ -259,10 +258,9 @@ class SpmdCommunicator(Communicator):
         detail: Any = None,
     ) -> Any:
         """Write a call down and give the handle of what it makes."""
-        number = self._write(command, values, function, static or {}, detail)
-        handle = kind(self, Held(number))
+        number = self._write(command, values, function, static, detail)
+        handle = kind(self, Held(number, self._dropped))
         self._made[number] = weakref.ref(handle)
-        weakref.finalize(handle, self._dropped.append, number).atexit = False
         return handle
 
     def _write(
@@ -270,7 +268,7 @@ class SpmdCommunicator(Communicator):
         kind: str,
         values: Sequence[Any],
         function: Callable | None,
-        static: dict,
+        static: dict | None,
         detail: Any,
     ) -> int:
         """Write a call down; its step."""
@@ -283,7 +281,7 @@ class SpmdCommunicator(Communicator):
             self._commands.append(Command("record", self._step))
             self._told_to_record = True
         self._step += 1
-        inputs = tuple(value.content.number for value in values)
+        inputs = tuple([value.content.number for value in values])
         self._commands.append(Command(kind, self._step, inputs, function, static, detail))
         return self._step
 
@@ -293,11 +291,12 @@ class SpmdCommunicator(Communicator):
     def _require_whole(self, values: Sequence[PerRank | Replicated]) -> None:
         if self._broken is not None:
             raise WorkerLostError(f"This run is over: {self._broken} Make a new communicator.")
-        if any(value.content.lost for value in values):
-            raise InputError(
-                "This value was lost when a step of its batch failed; make it again, or settle "
-                "what must outlive a failure."
-            )
+        for value in values:
+            if value.content.lost:
+                raise InputError(
+                    "This value was lost when a step of its batch failed; make it again, or settle "
+                    "what must outlive a failure."
+                )
 
     # -- running ---
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.prepared import PreparedRound
@@ -19,8 +17,7 @@ from daskpart.collectives.timeline import Span, Timeline
 HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """One communicator call.
 
     Attributes
@@ -32,30 +29,29 @@ class Command:
     inputs : tuple of int
         Numbers of the values it takes; of an "update" or "collect" the first is overwritten.
     function : callable or None
-    static : dict
+    static : dict or None
     detail : object
         For messages ``(number of the messages, slot, label, index, step of the post)``, where None
         is this very step; for values ``(destinations of each rank, label, index)`` and ``(sources
-        of each rank, label, step of the post)``; for a swap ``(exchanges, pack, label)``, whose
-        messages have this step and those after it; for a fold its label;
-        for "fetch_value" the keys of the ranks' values on their workers; for "hold" a plain value.
+        of each rank, label, step of the post)``; for a swap ``(exchanges, steps, label)``, whose
+        messages have this step and those after it; for a fold its label; for "fetch_value" the keys
+        of the ranks' values on their workers; for "hold" a plain value.
     """
 
     kind: str
     step: int
     inputs: tuple[int, ...] = ()
     function: Callable[..., Any] | None = None
-    static: dict[str, Any] = field(default_factory=dict)
+    static: dict[str, Any] | None = None
     detail: Any = None
 
 
-@dataclass(frozen=True)
-class RoundShare:
+class RoundShare(NamedTuple):
     """What one rank sent in one round."""
 
     step: int
     label: str
-    index: int
+    round_index: int
     destinations: list[int]
     rows: list[int]
     nbytes: list[int]
@@ -102,7 +98,7 @@ def count_answers(
             for span in answer.spans:
                 timeline.add(Span(answer.rank, *span))
         for share in answer.rounds:
-            shares[share.step, share.index].append((answer.rank, share))
+            shares[share.step, share.round_index].append((answer.rank, share))
     for key in sorted(shares):
         if len(shares[key]) == counters.n_ranks:  # posted on every rank
             _count_round(counters, shares[key])
@@ -110,13 +106,11 @@ def count_answers(
 
 def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
     first = shares[0][1]
-    source = [rank for rank, share in shares for _ in share.destinations]
-    destination = [other for _, share in shares for other in share.destinations]
     counters.record_round(
         first.label,
-        first.index,
-        np.array(source, np.int64),
-        np.array(destination, np.int64),
+        first.round_index,
+        [rank for rank, share in shares for _ in share.destinations],
+        [other for _, share in shares for other in share.destinations],
         [rows for _, share in shares for rows in share.rows],
         [nbytes for _, share in shares for nbytes in share.nbytes],
     )

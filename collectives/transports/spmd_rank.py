@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,14 +46,23 @@ class Endpoint(Protocol):
     def connect(self) -> None:
         """Do what all ranks must do together, where there is something."""
 
-    def send(self, step: int, destination: int, payload: Any) -> None:
+    def lends(self, destination: int) -> bool:
+        """Whether what goes there may be sent with `lent`."""
+
+    def send(self, step: int, destination: int, payload: Any, lent: bool = False) -> None:
         """Send an array, a tuple of arrays or a small object without waiting.
 
-        Nobody changes it any more.
+        Nobody changes it any more, or, if it is lent, not before `give_back`.
         """
 
-    def receive(self, step: int, source: int) -> Any:
-        """Wait for a message, at most until the deadline."""
+    def receive(self, step: int, source: int, room: Callable[[], Any] | None = None) -> Any:
+        """Wait for a message, at most until the deadline.
+
+        `room` gives arrays that it may be received into, see `SwapSteps`.
+        """
+
+    def give_back(self) -> None:
+        """Wait until nothing that was lent is needed any more."""
 
     def flush(self) -> None:
         """Wait until nothing that was sent needs this process any more."""
@@ -142,13 +152,10 @@ class Rank:
 
     def _map(self, command: Command, own: dict[int, Any]) -> None:
         values = [self._values[number] for number in command.inputs]
-        with self._computing(command.function):
-            self._values[command.step] = _called(command, *values)
+        self._values[command.step] = self._called(command, *values)
 
     def _update(self, command: Command, own: dict[int, Any]) -> None:
-        state, *values = self._state_and_values(command)
-        with self._computing(command.function):
-            self._values[command.step] = _called(command, state, *values)
+        self._values[command.step] = self._called(command, *self._state_and_values(command))
 
     def _post(self, command: Command, own: dict[int, Any]) -> None:
         numbered, slot, label, index, _ = command.detail
@@ -160,8 +167,9 @@ class Rank:
         for destination, positions in zip(
             messages.destinations, messages.out_positions, strict=True
         ):
-            with self._computing():
-                payload = pack_message(value, positions, command.function, self.rank, destination)
+            packing = now()
+            payload = pack_message(value, positions, command.function, self.rank, destination)
+            self._answer.seconds_computing += now() - packing
             share.rows.append(len(payload))
             share.nbytes.append(payload.nbytes)
             self._endpoint.send(command.step, destination, payload)
@@ -174,8 +182,7 @@ class Rank:
         payloads = [self._receive(step, source, label) for source in messages.sources]
         inbox = open_inbox(messages, payloads)
         state, *values = self._state_and_values(command)
-        with self._computing(command.function):
-            self._values[command.step] = _called(command, state, inbox, *values)
+        self._values[command.step] = self._called(command, state, inbox, *values)
 
     def _post_values(self, command: Command, own: dict[int, Any]) -> None:
         destinations, label, index = command.detail
@@ -188,38 +195,53 @@ class Rank:
         sources, label, step = command.detail
         inbox = self._received_values(sources[self.rank], step, label)
         state, *values = self._state_and_values(command)
-        with self._computing(command.function):
-            self._values[command.step] = _called(command, state, inbox, *values)
+        self._values[command.step] = self._called(command, state, inbox, *values)
 
     def _swap(self, command: Command, own: dict[int, Any]) -> None:
-        exchanges, pack, label = command.detail
-        (state,) = self._state_and_values(command)
+        exchanges, steps, label = command.detail
+        value, static = self._values[command.inputs[0]], command.static or {}
+        state = self._timed(steps.begin, value)
         for index, exchange in enumerate(exchanges):
-            step = command.step + index
-            self._send_values(state, pack, exchange.destinations[self.rank], (step, label, index))
-            inbox = self._received_values(exchange.sources[self.rank], step, label)
-            with self._computing(command.function):
-                state = _called(command, state, inbox)
-        self._values[command.step] = state
+            place = (command.step + index, label, index)
+            self._send_values(state, steps.pack, exchange.destinations[self.rank], place, True)
+            room = None if steps.room is None else partial(steps.room, state, self.rank)
+            inbox = self._received_values(exchange.sources[self.rank], place[0], label, room)
+            state = self._timed(steps.combine, state, inbox, **static)
+        begin = now()
+        self._endpoint.give_back()
+        self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
+        self._values[command.step] = self._timed(steps.end, state, value)
 
     def _send_values(
-        self, value: Any, pack: Callable, destinations: list[int], place: tuple[int, str, int]
+        self,
+        value: Any,
+        pack: Callable,
+        destinations: list[int],
+        place: tuple[int, str, int],
+        lending: bool = False,
     ) -> None:
         """Messages of any size; `place` is their step, label and index."""
         share = RoundShare(*place, destinations, [], [])
         begin = now()
         for destination in destinations:
-            with self._computing():
-                payload = make_payload(value, pack, self.rank, destination)
+            lent = lending and self._endpoint.lends(destination)
+            packing = now()
+            payload = make_payload(value, pack, self.rank, destination, lent)
+            self._answer.seconds_computing += now() - packing
             rows, nbytes = payload_size(payload)
             share.rows.append(rows)
             share.nbytes.append(nbytes)
-            self._endpoint.send(share.step, destination, payload)
+            self._endpoint.send(share.step, destination, payload, lent)
         self._answer.rounds.append(share)
         self._note(SENDING, share.label, begin, sum(share.nbytes))
 
-    def _received_values(self, sources: list[int], step: int, label: str) -> ValueInbox:
-        payloads = [self._receive(step, source, label) for source in sources]
+    def _received_values(
+        self, sources: list[int], step: int, label: str, room: Callable[[int], Any] | None = None
+    ) -> ValueInbox:
+        payloads = [
+            self._receive(step, source, label, None if room is None else partial(room, source))
+            for source in sources
+        ]
         for array in itertools.chain.from_iterable(payloads):
             array.flags.writeable = False  # as it was packed
         return ValueInbox(self.rank, sources, payloads)
@@ -231,7 +253,8 @@ class Rank:
         back: tuple[list[int], list[int]] = ([], [])
         if self.rank == 0:
             values = [value, *(self._receive(step, source, label) for source in others)]
-            result = _called(command, values)
+            assert command.function is not None
+            result = command.function(values, **(command.static or {}))
             for destination in others:
                 self._endpoint.send(step, destination, result)
             back = (list(others), [value_bytes(result)] * len(others))
@@ -258,10 +281,12 @@ class Rank:
 
     # -- what they share ---
 
-    def _receive(self, step: int, source: int, label: str) -> Any:
+    def _receive(
+        self, step: int, source: int, label: str, room: Callable[[], Any] | None = None
+    ) -> Any:
         begin = now()
         try:
-            return self._endpoint.receive(step, source)
+            return self._endpoint.receive(step, source, room)
         finally:
             self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
 
@@ -274,15 +299,16 @@ class Rank:
             state = duplicate(state)
         return [state, *values]
 
-    @contextmanager
-    def _computing(self, function: Callable | None = None) -> Iterator[None]:
+    def _called(self, command: Command, *arguments: Any) -> Any:
+        assert command.function is not None
+        return self._timed(command.function, *arguments, **(command.static or {}))
+
+    def _timed(self, function: Callable, *arguments: Any, **static: Any) -> Any:
         begin = now()
         try:
-            yield
+            return function(*arguments, **static)
         finally:
-            self._answer.seconds_computing += now() - begin
-            if function is not None:
-                self._note(COMPUTING, function, begin)
+            self._answer.seconds_computing += self._note(COMPUTING, function, begin)
 
     def _note(self, kind: int, name: str | Callable, begin: float, nbytes: int = 0) -> float:
         """What the rank did since `begin`, for the timeline; how long it was."""
@@ -291,11 +317,6 @@ class Rank:
             words = name if isinstance(name, str) else name_of(name)
             self._answer.spans.append((kind, words, begin, end, nbytes))
         return end - begin
-
-
-def _called(command: Command, *arguments: Any) -> Any:
-    assert command.function is not None
-    return command.function(*arguments, **command.static)
 
 
 def pickled_object(value: Any) -> bytes:

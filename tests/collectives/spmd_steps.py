@@ -90,11 +90,11 @@ def slow_on_rank_1(value, *, seconds):
 
 def assert_deadline_names_both(make):
     """A wait ends at the deadline, on the rank that waits and at the client; the run goes on."""
-    with make(3, deadline=0.2) as communicator:
-        late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]), seconds=1.0)
+    with make(2, deadline=0.2) as communicator:  # of three, rank 2 might lose patience first
+        late = communicator.map(slow_on_rank_1, communicator.values([0, 1]), seconds=1.0)
         with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for .*rank 1"):
             allreduce(communicator, late).result()
-        assert allreduce(communicator, communicator.values([1, 1, 1])).result() == 3
+        assert allreduce(communicator, communicator.values([1, 1])).result() == 2
 
 
 def assert_cancelled_run_ends(make, client):

@@ -118,6 +118,36 @@ def test_halving_gives_the_bits_of_doubling_and_sends_less(make_communicator, n_
     assert counted["bytes_sent"].sum() == 8 * values_sent + 16 * core * n_bits
 
 
+def overwritten(total, given):
+    """The result belongs to its rank alone, which may do with it what it likes."""
+    total -= given
+    return total
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4, 5, 8])
+def test_long_arrays_are_halved_again_and_again(make_communicator, n_ranks):
+    """So long that over MPI the halves arrive in the result itself."""
+    communicator = make_communicator(n_ranks)
+    given = [unequal(rank, (3, 7001)) for rank in range(n_ranks)]
+    values, expected = communicator.values(given), list(given)
+    for reduction in (SUM, Reduction("halves", halves_of, 0)):
+        total = in_order_of_the_cube(expected, reduction.combine)
+        expected = [total - own for own in expected]
+        found = hypercube_allreduce(communicator, values, reduction, halving=True)
+        values = communicator.update(overwritten, found, values)
+    for one, other in zip(expected, communicator.gather(values), strict=True):
+        assert one.tobytes() == other.tobytes()
+    columns = [np.zeros((7001 + rank // 2, 3)) for rank in range(n_ranks)]
+    if n_ranks > 2:
+        with pytest.raises(InputError, match=r"Ranks \d and \d disagree.*\(700\d, 3\)"):
+            wrong = hypercube_allreduce(communicator, communicator.values(columns), halving=True)
+            communicator.gather(wrong)
+
+
+def halves_of(low, high):
+    return 0.5 * low + 0.25 * high
+
+
 def test_ranks_that_disagree():
     with LocalCommunicator(5) as communicator:
         shapes = communicator.values([np.zeros(2)] * 4 + [np.zeros(3)])

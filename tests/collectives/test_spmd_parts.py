@@ -13,7 +13,7 @@ from daskpart.collectives.transports import mailbox as boxes
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
 from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
-from daskpart.collectives.transports.mpi import _buffers
+from daskpart.collectives.transports.mpi_messages import Message, buffers_of, octets_of
 from daskpart.collectives.transports.spmd_batch import Command
 from daskpart.collectives.transports.spmd_cluster import places_by_threads
 from daskpart.collectives.transports.spmd_rank import Rank
@@ -123,14 +123,46 @@ def test_messages_over_dask_come_whole(payload):
         np.testing.assert_array_equal(one, other)
 
 
-def test_large_arrays_are_their_own_buffers():
+def test_large_arrays_are_their_ownbuffers_of():
     """Nothing of a large array is pickled or copied for MPI."""
     large, empty = np.zeros((100, 50)), np.zeros((0, 3))
-    header, buffer = _buffers((large, empty))
+    header, buffer = buffers_of((large, empty))
     assert np.shares_memory(buffer, large)
     assert len(header) < 400
-    (inline,) = _buffers(np.zeros(4))
+    (inline,) = buffers_of(np.zeros(4))
     assert isinstance(inline, bytes)
+
+
+def over_mpi(payload, room=None):
+    """What `buffers_of` a message become at the other end."""
+    first, *others = buffers_of(payload)
+    message = Message(bytearray(first))
+    message.offer(room)
+    for array, buffer in zip(message.large, others, strict=True):
+        octets_of(array)[:] = buffer
+    return message
+
+
+def test_messages_over_mpi_come_whole_and_aligned():
+    given = (*message_arrays(), np.zeros((100, 50)), np.zeros(3, np.int8), np.ones(5))
+    message = over_mpi(given)
+    assert message.kind == "tuple" and len(message.large) == 3
+    for one, other in zip(given, message.arrays, strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(one, other)
+        assert other.flags.aligned and other.flags.writeable and other.flags.c_contiguous
+    assert over_mpi(np.arange(3)).kind == "array"
+
+
+def test_large_arrays_arrive_where_there_is_room_for_them():
+    given = (np.arange(5000.0), np.arange(4), np.arange(6000.0))
+    rooms = (np.zeros(5000), np.zeros(4, int), np.zeros(6000, np.float32))
+    found = over_mpi(given, rooms).arrays
+    assert found[0] is rooms[0] and rooms[0][-1] == 4999.0
+    assert found[1] is not rooms[1] and found[2] is not rooms[2]  # small; of another dtype
+    for one, other in zip(given, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert over_mpi(given, (np.zeros(5000),)).arrays[0].sum() == given[0].sum()
 
 
 def test_places_never_exceed_threads():
@@ -180,7 +212,7 @@ def test_a_rank_answers_for_what_it_did():
     assert answer.error.__notes__ == ["on rank 0"]
     assert answer.gathered[2].tolist() == answer.gathered[3].tolist() == [1.0, 1.0]
     assert scattered.tolist() == [0.0, 0.0]  # others hold it too
-    assert [(r.label, r.index, r.destinations) for r in answer.rounds] == [
+    assert [(r.label, r.round_index, r.destinations) for r in answer.rounds] == [
         ("allreduce", 0, []),
         ("allreduce", 1, []),
     ]
