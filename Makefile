@@ -59,7 +59,7 @@ $(FOR_DEMO): pyproject.toml | $(MADE)
 	@touch $@
 
 $(FOR_TEST): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable '.[all,docs,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[all,docs,test,peers]'
 	@touch $@
 
 # Debian's python3 without python3-venv cannot put pip into a new environment; the pip outside can.

@@ -21,7 +21,7 @@ WAYS: dict[str, dict] = {
 
 
 @cache
-def graph(name: str) -> Bipartite:
+def bipartite(name: str) -> Bipartite:
     """Rows as data, columns as parameters."""
     rows, columns, values = ratings(name)
     return Bipartite.from_matrix(scipy.sparse.coo_array((values, (rows, columns))))
@@ -36,7 +36,7 @@ class Placing:
 
     def setup(self, data: str, way: str) -> None:
         """The graph, and compiled kernels."""
-        self.graph, self.how = graph(data), WAYS[way]
+        self.graph, self.how = bipartite(data), WAYS[way]
         daskpart.parsa(self.graph.hypergraph(), 2, **self.how)
 
     def time_parsa(self, *case: object) -> None:

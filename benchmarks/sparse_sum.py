@@ -25,7 +25,7 @@ class SparseSum:
     """Two vectors of `n_entries` float32 values among `size` indices."""
 
     params = (
-        [(10**8, 5_000_000), (2_000_000, 1_000_000), (10**7, 100_000)],
+        [(10**7, 100_000), (2_000_000, 1_000_000), (10**8, 5_000_000)],
         ["merge", "merge_many", "scatter", "dense", "stream", "copy", "scipy", "pydata-sparse"],
     )
     param_names = ("size_entries", "how")
