@@ -38,7 +38,9 @@ from .output import Origin, markdown_table, out_option, write_numbers, write_sec
 
 ALLREDUCE, EXPAND = "allreduce", "expand"
 SIZES = (8, 80_000, 8_000_000)
-MOST_CALLS = {"local": 100, "graph": 3, "dask": 60, "mpi": 200}
+MOST_CALLS = {"local": 400, "graph": 3, "dask": 200, "mpi": 2000}
+TRIAL_CALLS = {"local": 10, "graph": 1, "dask": 5, "mpi": 20}
+TURN_SECONDS = 0.7  # about so long does a turn take, so the first calls say how many there are
 HALVING_BYTES = 32_000  # from here on the allreduce halves its arrays
 BYTES_A_RUN = 100_000_000  # of a rank; large arrays need fewer calls
 TURNS = 3
@@ -67,7 +69,6 @@ def transport_seconds(client: Any, transport: str, n_ranks: int, sizes: list[int
 def _measured(
     communicator: Communicator, transport: str, what: str, n_bytes: int
 ) -> tuple[float, float]:
-    n_calls = max(1, min(MOST_CALLS[transport], BYTES_A_RUN // n_bytes))
     n_rows = 1 if what == ALLREDUCE else len(held_items(0, communicator.n_ranks))
     state = communicator.values([np.zeros((n_rows, n_bytes // 8))] * communicator.n_ranks)
     halving = n_bytes >= HALVING_BYTES
@@ -83,6 +84,11 @@ def _measured(
         communicator.settle(values)
 
     run(1)
+    n_trial = TRIAL_CALLS[transport]
+    begin = perf_counter()
+    run(n_trial)
+    n_calls = int(TURN_SECONDS * n_trial / (perf_counter() - begin))
+    n_calls = max(1, min(n_calls, MOST_CALLS[transport], BYTES_A_RUN // n_bytes))
     return _least(partial(run, n_calls)) / n_calls, _least(partial(run, 1))
 
 
@@ -130,7 +136,7 @@ def _peer_seconds(world: Any, what: str, n_bytes: int) -> float:
         requests += [world.Isend(sent, (rank + s) % n_ranks) for s in steps]
         MPI.Request.Waitall(requests)
 
-    n_calls = max(1, min(10 * MOST_CALLS["mpi"], BYTES_A_RUN // n_bytes))
+    n_calls = max(1, min(MOST_CALLS["mpi"], BYTES_A_RUN // n_bytes))
 
     def run() -> None:
         world.Barrier()
@@ -156,12 +162,14 @@ def lines(n_ranks: int, transports: list[str], sizes: list[int]) -> list[list]:
     found: dict[str, list[list]] = {}
     peer: dict[tuple[str, int], float] = {}
     if has_mpiexec() and "mpi" in transports:
+        click.echo(f"{n_ranks} ranks: mpi4py, then mpi …")
         peer = {(what, b): s for what, b, s in on_mpi_ranks(mpi4py_seconds, n_ranks, sizes)}
         found["mpi"] = in_mpi_job(transport_seconds, n_ranks, "mpi", n_ranks, sizes)
     if "local" in transports:
         found["local"] = transport_seconds(None, "local", n_ranks, sizes)
     for transport in ("graph", "dask"):
         if transport in transports:
+            click.echo(f"{n_ranks} ranks: {transport} …")
             found[transport] = on_dask_workers(
                 transport_seconds, n_ranks, transport, n_ranks, sizes
             )
@@ -190,8 +198,9 @@ def main(
     origin = Origin.here()
     rows = []
     for n_ranks in ranks:
-        rows += lines(n_ranks, list(transports), list(sizes))
-        for line in rows[-len(rows) // len(ranks) :]:
+        found = lines(n_ranks, list(transports), list(sizes))
+        rows += found
+        for line in found:
             click.echo(line)
     body = (
         f"One hypercube allreduce (float64, max; halving from {HALVING_BYTES:,} bytes on), and one "
