@@ -155,6 +155,7 @@ STUDIES = {
     "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
+    "cp_memory": ["--tensor", "few", "--ranks", "2", "--rank", "3"],
     "latency": ["--ranks", "2", "--transport", "local", "--bytes", "8", "--bytes", "40000"],
     "sparse_allreduce": [
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",

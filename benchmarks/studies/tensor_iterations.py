@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from benchmarks import data
+from daskpart.errors import BalanceWarning
 from daskpart.models import CPDecomposition
+from daskpart.models.cp_parts import nonzero_parts
 
 from .clusters import has_mpiexec, in_mpi_job, on_dask_workers
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
-METHODS = ("p2p", "emb-naive", "emb")
+METHODS = {"p2p": "medium-grain", "emb-naive": "hypercube", "emb": "hypercube"}
 COMPONENTS = 16
-ITERATIONS = 8
-MOST_WORKERS = 8
+ITERATIONS = 6
+N_WORKERS = 4
+TRANSPORTS = ("local", "graph", "dask", "mpi")
 COLUMNS = (
     "tensor", "K", "transport", "method", "messages a rank", "volume", "ms an iteration",
     "ms computing", "fit",
 )  # fmt: skip
 
 
-def transport_lines(client: Any, transport: str, n_ranks: int, name: str) -> list[list]:
-    """One line a method; seconds are the least of the iterations after the first."""
-    if client is None:
-        return [_line(name, n_ranks, transport, method) for method in METHODS]
-    with client.as_current():
-        return [_line(name, n_ranks, transport, method) for method in METHODS]
+@cache
+def parts(name: str, n_ranks: int, cut: str) -> np.ndarray:
+    """The rank of each nonzero: the same for all transports."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BalanceWarning)  # some slices weigh more than a part
+        return nonzero_parts(
+            data.tensor(name), n_ranks, cut, epsilon=0.03, engine="multilevel",
+            n_components=COMPONENTS, random_state=0,
+        )  # fmt: skip
 
 
-def _line(name: str, n_ranks: int, transport: str, method: str) -> list:
+def lines_of(client: Any, transports: list[str], ranks: list[int], names: list[str]) -> list[list]:
+    """One line a tensor, K, transport and method, on one set of workers or in this process."""
+    rows = []
+    with client.as_current() if client else nullcontext():
+        for name, n_ranks, transport in product(names, ranks, transports):
+            rows += [line(name, n_ranks, transport, method) for method in METHODS]
+    return rows
+
+
+def line(name: str, n_ranks: int, transport: str, method: str) -> list:
+    """Of the iterations after the first the least seconds."""
     model = CPDecomposition(
-        COMPONENTS, n_ranks=n_ranks, method=method, transport=transport, n_iter=ITERATIONS, tol=0
-    )
-    model.fit(data.tensor(name).to_coo())
+        COMPONENTS, n_ranks=n_ranks, method=method, transport=transport, n_iter=ITERATIONS, tol=0,
+        partitioner=parts(name, n_ranks, METHODS[method]),
+    )  # fmt: skip
+    model.fit(data.tensor(name))
     assert model.comm_report_.matches
     history = model.history_.iloc[1:]
     return [
@@ -45,14 +68,30 @@ def _line(name: str, n_ranks: int, transport: str, method: str) -> list:
     ]  # fmt: skip
 
 
+def measured(transports: Sequence[str], ranks: Sequence[int], names: Sequence[str]) -> list[list]:
+    """All lines; workers are started once for Dask's two transports, and once for MPI."""
+    arguments = list(ranks), list(names)
+    threads = -(-max(ranks) // N_WORKERS)
+    rows = lines_of(None, ["local"], *arguments) if "local" in transports else []
+    own = [transport for transport in ("graph", "dask") if transport in transports]
+    if own:
+        rows += on_dask_workers(lines_of, N_WORKERS, own, *arguments, threads=threads)
+    if "mpi" in transports:
+        if has_mpiexec():
+            rows += in_mpi_job(lines_of, N_WORKERS, ["mpi"], *arguments, threads=threads)
+        else:
+            click.echo("no mpiexec in this environment: MPI is left out")
+    return sorted(rows, key=lambda row: (names.index(row[0]), row[1], TRANSPORTS.index(row[2])))
+
+
 @click.command()
 @click.option(
     "--tensor", "names", multiple=True, default=("fb15k-237.train", "math-tags"), show_default=True
 )
 @click.option("--ranks", multiple=True, type=int, default=(4, 8, 16), show_default=True)
 @click.option(
-    "--transport", "transports", multiple=True, default=("local", "graph", "dask", "mpi"),
-    type=click.Choice(["local", "graph", "dask", "mpi"]), show_default=True,
+    "--transport", "transports", multiple=True, default=TRANSPORTS, show_default=True,
+    type=click.Choice(TRANSPORTS),
 )  # fmt: skip
 @out_option
 def main(
@@ -60,27 +99,12 @@ def main(
 ) -> None:
     """Write the table."""
     origin = Origin.here()
-    rows: list[list] = []
-    for transport in transports if has_mpiexec() else set(transports) - {"mpi"}:
-        for n_ranks in ranks:
-            n_workers = min(n_ranks, MOST_WORKERS)
-            threads = -(-n_ranks // n_workers)
-            for name in names:
-                arguments = (transport, n_ranks, name)
-                if transport == "local":
-                    found = transport_lines(None, *arguments)
-                else:
-                    run = in_mpi_job if transport == "mpi" else on_dask_workers
-                    found = run(transport_lines, n_workers, *arguments, threads=threads)
-                rows += found
-                for line in found:
-                    click.echo(line)
-    rows.sort(key=lambda line: (names.index(line[0]), line[1], transports.index(line[2])))
+    rows = measured(transports, ranks, names)
     body = (
         f"R = {COMPONENTS}, float32 or float64 as the tensor's values, P2P on a medium-grain cut, "
-        "EMB on a hypercube mapping, owners packed; messages and volume (rows) as counted. At most "
-        f"{MOST_WORKERS} worker processes, which hold several ranks where K is more; all share the "
-        "cores named below, so computing does not scale here. The least of "
+        "EMB on a hypercube mapping, owners packed; messages and volume (rows) as counted. Dask "
+        f"and MPI have {N_WORKERS} worker processes, which hold several ranks each where K is "
+        "more; all share the cores named below, so computing does not scale here. The least of "
         f"{ITERATIONS - 1} iterations.\n\n{markdown_table(COLUMNS, rows)}"
     )
     write_numbers(out, "tensor_iterations", COLUMNS, rows, origin)

@@ -1,0 +1,131 @@
+"""Lay out and fit one tensor, and print what its ranks held: a step of the study of memory.
+
+    python -m benchmarks.studies.cp_memory_run TENSOR.npz TYPE K CUT R           ──▶ one line JSON
+
+A process of its own: what others freed before would hide a part of its peak.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskpart.collectives import LocalCommunicator
+from daskpart.models.cp_als import Update
+from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
+from daskpart.models.cp_planning import MethodPlan, PlanSettings, plan_fit
+from daskpart.models.cp_ranks import RankNonzeros, RankRows, arrange, rows_of_ranks, split_nonzeros
+from daskpart.models.cp_state import CPState
+from daskpart.models.tensor_layout import MEMORY
+from daskpart.tensors import LabelledTensor
+
+TURNS = 5
+FEW = 2000
+
+
+def loaded(path: str, dtype: str) -> LabelledTensor:
+    """The tensor that `saved` wrote, with values of a type."""
+    with np.load(path) as held:
+        shape = tuple(held["shape"].tolist())
+        dims = tuple(f"mode_{mode}" for mode in range(len(shape)))
+        return LabelledTensor(held["coordinates"], held["values"].astype(dtype), shape, dims)
+
+
+def saved(tensor: LabelledTensor, path: Path) -> Path:
+    """Write a tensor for another process, which need not read it as text again."""
+    arrays = {"coordinates": tensor.coordinates, "values": tensor.values}
+    np.savez(path, **arrays, shape=np.array(tensor.shape))
+    return path
+
+
+def planned(tensor: LabelledTensor, n_ranks: int, cut: str, n_components: int) -> MethodPlan:
+    """Algorithm 2 on nonzeros dealt out by a partitioner."""
+    settings = PlanSettings(
+        n_ranks=n_ranks, method="emb", partitioner=cut, owners="packed", epsilon=0.03,
+        engine="multilevel", random_state=0, n_components=n_components,
+        itemsize=tensor.values.itemsize,
+    )  # fmt: skip
+    return plan_fit(tensor, settings)[0]
+
+
+def held_by(
+    piece: RankNonzeros, rows: RankRows, memory: str, n_components: int
+) -> dict[str, float]:
+    """What one rank holds over its nonzeros: at most while building, afterwards, and factors."""
+    dtype = piece.values.dtype
+    own = piece.coordinates.nbytes + piece.values.nbytes
+    tracemalloc.start()
+    given = RankNonzeros(piece.rank, piece.coordinates.copy(), piece.values.copy())
+    tensor = arrange(given, rows, dtype=str(dtype), n_components=n_components, memory=memory)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    factors = [np.ones((len(held), n_components), dtype) for held in rows.rows]
+    for mode in range(len(factors)):
+        tensor.layout.mttkrp(mode, factors)  # keeps sums
+    return {
+        "layout": tensor.layout.nbytes / own,
+        "peak": peak / own,
+        "factors": sum(factor.nbytes for factor in factors) / own,
+    }
+
+
+def fitted(
+    tensor: LabelledTensor, plan: MethodPlan, memory: str, n_components: int
+) -> tuple[float, float]:
+    """Bytes that all ranks together held at most, and least seconds of an iteration."""
+    n_ranks, dtype = plan.settings.n_ranks, str(tensor.values.dtype)
+    generator = np.random.default_rng(0)
+    start = [generator.random((extent, n_components)).astype(dtype) for extent in tensor.shape]
+    trainer = CPTrainer(
+        [plan],
+        lambda plan: split_nonzeros(tensor, plan.parts, n_ranks),
+        TrainingSettings(Update(), dtype, memory),
+        lambda after_loss: LocalCommunicator(n_ranks),
+        CPState(np.ones(n_components), start, tensor.dims),
+    )
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
+    before = _status_bytes("VmRSS")
+    rows = [trainer.run(turn) for turn in range(1, TURNS + 1)]
+    trainer.close()
+    return _status_bytes("VmHWM") - before, min(row["seconds"] for row in rows[1:])
+
+
+def _status_bytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def measured(
+    tensor: LabelledTensor, plan: MethodPlan, memory: str, n_components: int
+) -> dict[str, Any]:
+    """Ratios of the worst rank, and of the whole process while it fits."""
+    pieces = split_nonzeros(tensor, plan.parts, plan.settings.n_ranks)
+    rows = rows_of_ranks(plan.numberings(), tensor.shape)
+    ranks = [held_by(*pair, memory, n_components) for pair in zip(pieces, rows, strict=True)]
+    del pieces
+    process, seconds = fitted(tensor, plan, memory, n_components)
+    own = tensor.coordinates.nbytes + tensor.values.nbytes
+    worst = max(ranks, key=lambda held: held["peak"] - held["factors"])
+    return {**worst, "process": process / own, "bytes": own, "ms": 1e3 * seconds}
+
+
+def main(path: str, dtype: str, n_ranks: int, cut: str, n_components: int) -> dict[str, Any]:
+    """What was measured with each layout, on one plan."""
+    tensor = loaded(path, dtype)
+    few = LabelledTensor(
+        np.ascontiguousarray(tensor.coordinates[:, :FEW]), tensor.values[:FEW], tensor.shape,
+        tensor.dims,
+    )  # fmt: skip
+    fitted(few, planned(few, 2, "random", n_components), "fast", n_components)  # compiles
+    plan = planned(tensor, n_ranks, cut, n_components)
+    return {memory: measured(tensor, plan, memory, n_components) for memory in MEMORY}
+
+
+if __name__ == "__main__":
+    file, dtype, n_ranks, cut, n_components = sys.argv[1:]
+    print(json.dumps(main(file, dtype, int(n_ranks), cut, int(n_components))))
