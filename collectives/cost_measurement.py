@@ -36,6 +36,7 @@ _LARGE_BYTES = 16_000_000  # of all ranks together
 _ENTRIES = 1 << 15
 _INDICES = 1 << 20
 _REPEATS = 24  # of a kernel, on all ranks together
+_SCATTERS = 16
 
 _DECIDE = ("placement", "scheduler", "n_threads", "sequential")
 _known: dict[tuple[Any, ...], CostModel] = {}  # for the life of the process
@@ -139,13 +140,14 @@ def _tiny_stream(rank: int) -> Stream:
 
 
 def _pack_stream(stream: Stream, source: int, destination: int) -> Payload:
-    assert stream.indices is not None
-    return stream.values, stream.indices
+    part = stream.of_range(0, stream.size - 1)  # cut out, as a split does
+    assert part.indices is not None
+    return part.values, part.indices
 
 
 def _combine_streams(stream: Stream, inbox: ValueInbox) -> Stream:
-    others = [stream.replaced(x, i, 0, stream.size) for x, i in inbox.payloads]
-    combined([stream, *others], SUM, 1.0)
+    own = stream.of_range(0, stream.size - 1)
+    combined([own, *(own.replaced(x, i, 0, own.upper) for x, i in inbox.payloads)], SUM, 1.0)
     return stream
 
 
@@ -178,8 +180,8 @@ def _kernel_constants(communicator: Communicator) -> tuple[float, ...]:
     )
     repeats = max(1, _REPEATS // n_ranks)
     idle = seconds_of(communicator, partial(communicator.map, _repeat, held, work=None, repeats=1))
-    units = {_merge: 2 * _ENTRIES, _gather: 4 * _ENTRIES, _scatter: _ENTRIES, _add: _INDICES,
-             _copy: 4 * _INDICES}  # fmt: skip
+    units = {_merge: 2 * _ENTRIES, _gather: 4 * _ENTRIES, _scatter: _SCATTERS * _ENTRIES,
+             _add: _INDICES, _copy: 4 * _INDICES}  # fmt: skip
     found = []
     for work, n_units in units.items():
         text = partial(communicator.map, _repeat, held, work=work, repeats=repeats)
@@ -199,10 +201,11 @@ def _vectors(rank: int) -> list[NDArray[Any]]:
 
 
 def _repeat(vectors: list[NDArray[Any]], *, work: Callable | None, repeats: int) -> int:
+    result = None
     for _ in range(repeats if work is not None else 0):
         assert work is not None
-        work(vectors)
-    return repeats
+        result = work(vectors)  # the one before lives until then, as in a step of an algorithm
+    return repeats if result is not None else 0
 
 
 def _merge(vectors: list[NDArray[Any]]) -> None:
@@ -220,15 +223,18 @@ def _gather(vectors: list[NDArray[Any]]) -> None:
 
 
 def _scatter(vectors: list[NDArray[Any]]) -> None:
-    sparse_kernels(np.add).scatter(np.zeros(_INDICES, np.float32), 0, vectors[0], vectors[1])
+    dense = np.zeros(_INDICES, np.float32)  # its own price is that of dense elements
+    for turn in range(_SCATTERS):
+        place = 2 * (turn % 4)
+        sparse_kernels(np.add).scatter(dense, 0, vectors[place], vectors[place + 1])
 
 
-def _add(vectors: list[NDArray[Any]]) -> None:
-    np.add(vectors[8], vectors[9])
+def _add(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.add(vectors[8], vectors[9])
 
 
-def _copy(vectors: list[NDArray[Any]]) -> None:
-    vectors[8].copy()
+def _copy(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    return vectors[8].copy()
 
 
 def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
