@@ -95,7 +95,8 @@ class CPDecomposition(CallbackSupportMixin, CPModel, BaseEstimator):
     dtype : {None, "float32", "float64"}, default=None
         Of the factors; None: that of the tensor.
     memory : {"fast", "small"}, default="fast"
-        Layout of the nonzeros on a rank; "small" takes less memory and more time.
+        Layout of the nonzeros on a rank: at most twice their bytes (int32 coordinates and values),
+        or at most these bytes and more time. Both take at most twice while it is made.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
         How ranks send; see `MatrixFactorization`.
     alpha_beta : (float, float) or None, default=None

@@ -30,7 +30,7 @@ from .kernels.lanes import aligned_rows
 from .tensor_sorting import Nonzeros, fibre_length
 from .tensor_structures import FibreProducts, Fibres, SortedNonzeros
 
-MEMORY = ("fast", "small")
+MEMORY = {"fast": 2, "small": 1}  # most bytes, sums included, over those of the nonzeros
 # mean nonzeros of a fibre from which gathering them pays (docs/benchmarks/cp_kernel.md)
 LONG_FIBRE = 4.0
 _INDEX_BYTES = 4
@@ -50,13 +50,16 @@ class TensorLayout:
         For each mode, which of the structures its MTTKRP reads.
     products : FibreProducts
         Sums over the first structure's fibres, kept from one mode's MTTKRP to the next where they
-        fit: layout and sums together never take more than twice the bytes of the nonzeros.
+        fit.
+    most : int
+        Layout and sums together never take more than so many times the bytes of the nonzeros.
     """
 
     shape: tuple[int, ...]
     structures: tuple[Fibres | SortedNonzeros, ...]
     serving: tuple[int, ...]
     products: FibreProducts = field(default_factory=FibreProducts)
+    most: int = MEMORY["fast"]
 
     @classmethod
     def build(
@@ -79,7 +82,8 @@ class TensorLayout:
         shape : sequence of int
             Indices of each mode, at least two modes.
         memory : {"fast", "small"}
-            Room for a second structure where it pays, or one for all modes, at half the bytes.
+            Room for a second structure where it pays, at most twice the bytes of the nonzeros; or
+            one for all modes, at most these bytes. Sums that are kept count.
         rank : int, optional
             Components that the factors will have, where known; the layout does not depend on it.
 
@@ -115,7 +119,7 @@ class TensorLayout:
             structures, alone = _fibre_structures(nonzeros, shape, memory, lengths)
         last = len(structures) - 1
         serving = tuple(last if mode == alone else 0 for mode in range(n_modes))
-        return cls(shape, structures, serving)
+        return cls(shape, structures, serving, most=MEMORY[memory])
 
     @property
     def n_modes(self) -> int:
@@ -212,7 +216,7 @@ class TensorLayout:
     ) -> None:
         """With kept sums, where they are of use, have room, and no other thread has them."""
         sums = fibres.n_fibres * out.shape[1] * out.itemsize
-        too_many = self._fixed_bytes + sums > 2 * self.coordinate_bytes
+        too_many = self._fixed_bytes + sums > self.most * self.coordinate_bytes
         if mode == fibres.leaf or fibres is not self.structures[0] or too_many:
             fibres.add(mode, factors, out)
             return

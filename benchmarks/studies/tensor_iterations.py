@@ -23,7 +23,7 @@ from .output import Origin, markdown_table, out_option, write_numbers, write_sec
 
 METHODS = {"p2p": "medium-grain", "emb-naive": "hypercube", "emb": "hypercube"}
 COMPONENTS = 16
-ITERATIONS = 6
+ITERATIONS = 5
 N_WORKERS = 4
 TRANSPORTS = ("local", "graph", "dask", "mpi")
 COLUMNS = (
