@@ -174,8 +174,8 @@ def main(
     losses = [line[6] for line in summary]
     body = (
         "float32 vectors with entries spread evenly, index type uint32; the least of "
-        f"{TURNS} turns, all algorithms in turn, those far behind once. *auto / best* is the time of the algorithm that "
-        "the model chose over that of the fastest: "
+        f"{TURNS} turns, all algorithms in turn, those far behind once. *auto / best* is the time "
+        "of the algorithm that the model chose over that of the fastest: "
         f"at most {max(losses):.2f}, {sum(loss <= 1.15 for loss in losses)} of {len(losses)} "
         "within 1.15. *best dense / auto* is the speed-up over the fastest dense allreduce.\n\n"
         f"{markdown_table(SUMMARY, summary)}\n\n"
