@@ -60,6 +60,7 @@ from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from .sparse_simulator import expected_allreduces, random_vectors, simulate_sparse_allreduce
 from .stream import Stream
 from .stream_inputs import stream_of
+from .swapping import SwapSteps
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
 from .transports import communicator_for
@@ -106,6 +107,7 @@ __all__ = [
     "ServerReport",
     "Simulation",
     "Stream",
+    "SwapSteps",
     "Timeline",
     "TopK",
     "UpdateRule",
