@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks import data
 from daskpart._jit import kernel
 from daskpart.models.tensor_layout import LONG_FIBRE, TensorLayout
+from daskpart.models.tensor_sorting import Nonzeros
 from daskpart.models.tensor_structures import Fibres
 
 from .cp_switch import SWITCH_COLUMNS, switch_point
@@ -108,15 +109,16 @@ def peak_while_building(name: str, dtype: str) -> float | None:
     None where the tensor is so small that a build fits into memory that was freed before.
     """
     tensor = data.tensor(name)
-    coordinates, values = tensor.coordinates.copy(), tensor.values.astype(dtype)
-    own = coordinates.nbytes + values.nbytes
+    given = Nonzeros(tensor.coordinates.copy(), tensor.values.astype(dtype), given_away=True)
+    own = given.coordinates.nbytes + given.values.nbytes
     if own < SEEN_IN_RESIDENT_BYTES:
         return None
-    TensorLayout.build(coordinates[:, :1000].copy(), values[:1000], tensor.shape)  # compiles
+    few = given.coordinates[:, :1000].copy(), given.values[:1000].copy()
+    TensorLayout.build(*few, tensor.shape)  # compiles
     try:
         Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
         before = _status_bytes("VmRSS")
-        TensorLayout.build(coordinates, values, tensor.shape)
+        TensorLayout.of(given, tensor.shape)
         return 1 + (_status_bytes("VmHWM") - before) / own
     except OSError:
         return None
