@@ -32,7 +32,7 @@ from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
 from .simple import block_parts, random_parts
 
-V_CYCLES = 2  # after the polish: together some 4 % of Σλ², for a third of the time of all
+V_CYCLES = 2  # after the polish: together some 4 % of Σλ², for up to half of the time of all
 
 
 @dataclass(frozen=True)

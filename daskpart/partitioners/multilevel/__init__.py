@@ -1,8 +1,8 @@
 """Our own multilevel hypergraph partitioning engine, in numba.
 
-    heap ── two_way ── bipartition ──┐
-    level ── coarsen ────────────────┼── direct ── MultilevelEngine
-             k_way ── search ────────┴── v_cycle
+    heap ── two_way ── bipartition ────────────┐
+    level ── coarsen, community ───────────────┼── direct ── MultilevelEngine
+             k_way ── search ── improvement ───┴── v_cycle
 
 Deterministic (one seed, one result), single-threaded, the GIL is released in every kernel.
 Karypis et al. 1999 and Çatalyürek and Aykanat 1999 are the method; Schlag et al. 2016 and
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MultilevelEngine", "v_cycle"]
 
+SPARSE = 6  # pins a vertex below which a V-cycle always pays: netlists, meshes
 EFFORTS = {"default": DEFAULT_EFFORT, "high": HIGH_EFFORT}
 
 
@@ -43,7 +44,7 @@ class MultilevelEngine:
     ----------
     effort : {"default", "high"}
         "high" keeps the best of 4 to 24 partitions (the fewer, the more pins), each with three
-        V-cycles, and bipartitions get up to three V-cycles: ten to a hundred times the time.
+        K-way V-cycles, and bipartitions get up to three V-cycles: ten to a hundred times the time.
 
     Raises
     ------
@@ -74,6 +75,8 @@ class MultilevelEngine:
         limits = side_limits(targets, epsilon)
         rng = np.random.default_rng(random_state)
         cycles = EFFORTS[self.effort].two_way_cycles
+        if level.pins.size < SPARSE * level.weights.size:
+            cycles = max(cycles, 1)
         side = bipartition_level(level, targets, limits, fixed, rng, cycles)
         weights = np.array([level.weights[side == which].sum() for which in (0, 1)])
         warn_if_unbalanced(weights, targets, epsilon)

@@ -22,7 +22,6 @@ COARSEST = 160  # vertices at which coarsening stops
 CLUSTERS = 160  # no cluster weighs more than this share of the total
 STARTS = 8  # starts on the coarsest level, fewer where it has many pins
 START_PINS = 400_000  # pins that all starts together may walk over
-SPARSE = 6  # pins a vertex below which a V-cycle always pays: netlists, meshes
 MIDDLE = 3000  # vertices of the level that is solved several times
 RUNS = 4  # solutions of that level, fewer where it has many pins
 RUN_PINS = 150_000  # pins of that level over all its solutions
@@ -104,7 +103,6 @@ def _solve_middle(
     targets: np.ndarray,
     limits: np.ndarray,
     rng: np.random.Generator,
-    even: bool,
 ) -> np.ndarray:
     """Return the best of several solutions of a level, each by a coarsening of its own."""
     n = level.weights.size
@@ -113,7 +111,7 @@ def _solve_middle(
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for _ in range(n_runs):
-        steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng, even)
+        steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng)
         side = _start(coarsest, (below - 1).astype(np.int8), targets, limits, rng)
         side = _rise(steps, side, limits)
         score = _score(level, side, limits)
@@ -131,7 +129,6 @@ def bipartition_level(
     fixed: np.ndarray,
     rng: np.random.Generator,
     cycles: int = 0,
-    even: bool = False,
 ) -> np.ndarray:
     """Cut a level in two.
 
@@ -144,9 +141,7 @@ def bipartition_level(
         -1 free, 0 or 1: the side where the vertex must be.
     rng : numpy.random.Generator
     cycles : int
-        V-cycles at most; they end with the first that brings nothing. Sparse levels get one anyway.
-    even : bool
-        See `coarsen`.
+        V-cycles at most; they end with the first that brings nothing.
 
     Returns
     -------
@@ -154,11 +149,9 @@ def bipartition_level(
         Side of each vertex. Heavier than its limit only where no refinement found a way.
     """
     cap = max(int(level.weights.sum()) // CLUSTERS, 1)
-    steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng, even)
-    side = _solve_middle(middle, community, cap, targets, limits, rng, even)
+    steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng)
+    side = _solve_middle(middle, community, cap, targets, limits, rng)
     side = _rise(steps, side, limits)
-    if level.pins.size < SPARSE * level.weights.size:
-        cycles = max(cycles, 1)
     for _ in range(cycles):
         better = _cycle(level, side, limits, fixed, cap, rng)
         if _score(level, better, limits) >= _score(level, side, limits):

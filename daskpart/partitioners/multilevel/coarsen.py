@@ -10,8 +10,9 @@ A vertex whose favourite cluster is full (the hub of a star) joins another one i
 whoever shares a hub is kin enough, and without this coarsening stalls where degrees follow a power
 law (the two-hop matching of Karypis' METIS 5).
 
-A vertex looks at its nets by rising size until it has seen `RATING_PINS` pins: nets of
-thousands of pins say little about who belongs together and would make the rating quadratic.
+A vertex looks at its nets by rising size until it has seen some hundred pins: large nets say little
+about who belongs together (with them a bundle adjustment costs twice as much) and would make the
+rating quadratic.
 Communities keep apart what must stay apart: fixed vertices, or the parts of a given partition
 (then the partition survives coarsening, which is what a V-cycle needs).
 Rating: heavy-edge rating of Karypis et al. 1999; agglomeration within a level as in
@@ -28,7 +29,7 @@ from daskpart._jit import kernel
 
 from .level import Level, contract
 
-RATING_PINS = 1500  # pins a vertex looks at when it rates its neighbours
+RATING = (400, 200)  # pins that a vertex looks at; of wider nets only its first, if at all
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
 LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 
@@ -42,13 +43,14 @@ class Step(NamedTuple):
 
 
 @kernel
-def _rate(level, leader, vertex, pins_left, score, touched):
+def _rate(level, leader, vertex, rating, score, touched):
     """Add up the rating of every cluster near `vertex`; returns how many were touched."""
+    pins_left, widest = rating
     n_touched = 0
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         net = level.nets[i]
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
-        if end - begin > pins_left and n_touched > 0:
+        if end - begin > min(pins_left, widest) and n_touched > 0:
             break
         end = min(end, begin + pins_left)
         pins_left -= end - begin
@@ -98,7 +100,7 @@ def _wait(waiting, place, vertex, weight, cap):
 
 
 @kernel
-def _cluster(level, order, community, cap, fewest, rating_pins, even):
+def _cluster(level, order, community, cap, fewest, rating, even):
     """Return (coarse vertex of each vertex, number of coarse vertices)."""
     n = order.size
     leader = np.arange(n).astype(np.int32)
@@ -118,7 +120,7 @@ def _cluster(level, order, community, cap, fewest, rating_pins, even):
         if level.vertex_pointer[vertex] == level.vertex_pointer[vertex + 1]:
             best = _wait(netless, np.int64(community[vertex]), vertex, weight, cap)
         else:
-            n_touched = _rate(level, leader, vertex, rating_pins, score, touched)
+            n_touched = _rate(level, leader, vertex, rating, score, touched)
             best, favourite = _join_best(
                 vertex, n_touched, touched, score, weight, community, cap, even
             )
@@ -184,7 +186,7 @@ def coarsen(
         n = level.weights.size
         order = rng.permutation(n).astype(np.int32)
         goal = max(fewest, int(n / SHRINK))
-        target, n_coarse = _cluster(level, order, community, cap, goal, RATING_PINS, even)
+        target, n_coarse = _cluster(level, order, community, cap, goal, RATING, even)
         if n_coarse > LEAST_SHRINK * n:
             break
         steps.append(Step(level, community, target))

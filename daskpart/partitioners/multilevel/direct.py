@@ -1,16 +1,15 @@
-"""Direct K-way partitioning: recursive bipartitioning, then local search over all K parts at once.
+"""Direct K-way partitioning: coarsen once, cut there by recursion, then search on every level.
 
-    recursion      1 -> 2 -> 4 -> ... -> K parts; nets are split, their costs unchanged, so that
-                   what the bipartitions pay adds up to connectivity - 1
-    K-way search   on the whole hypergraph: a bipartition never takes back what one above it did
-    V-cycle        ●●●●●●●●●●●●                  search     coarsen inside the parts (so that the
-                      ●●●●●●●●                search        partition survives), then search on
-                         ●●●●●  --------->  search          every level: whole clusters move
-    core           few vertices with most of the nets, and leaves that hang on them: parts filled
-                   one after another by falling degree beat the recursion, which halves the core
+    ●●●●●●●●●●●●                 ●●●●●●●●●●●●  search      coarsen inside communities;
+       ●●●●●●●●      ────▶          ●●●●●●●●   search      recursion 1 -> 2 -> 4 -> … -> K on the
+          ●●●●  ──recursion──▶        ●●●●     search      coarsest level; local search over all K
+                                                           parts, whole clusters first
+    core     few vertices with most of the nets, and leaves that hang on them: parts filled one
+             after another by falling degree beat the recursion, which halves the core
 
-The imbalance that a bipartition may use is what is left of (1 + ε) on the path from the root
-(Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
+In the recursion nets are split, their costs unchanged, so that what the bipartitions pay adds up to
+connectivity - 1. The imbalance that a bipartition may use is what is left of (1 + ε) on the path
+from the root (Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
 """
 
 from __future__ import annotations
@@ -19,31 +18,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskpart._jit import kernel
-
 from .bipartition import bipartition_level, side_limits
 from .coarsen import coarsen
-from .k_way import Parts, parts_of
+from .community import communities
+from .improvement import CLUSTER_SHARE, Bounds, cycle, improve, rise, score
 from .level import DROPPED, Level, contract
-from .search import propagate, rebalance, search
 
-COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
-CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
-TABLE_ENTRIES = 1 << 25  # entries of the bond table (8 bytes each) up to which it is kept
-PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
-WIDEST = 300  # larger nets do not bring their pins into a search
-SEARCH_ROUNDS = 3
-PROPAGATION_ROUNDS = 4
+COARSEST = 3000  # vertices of the level that the recursion cuts, at least
+COARSEST_ROOT = 640  # and at least so many times the root of K: 80 a part for K = 64
 LIGHTEST = 2.0  # no move takes a part below 1 - 2 ε of the mean (1 - ε costs 1 % of the cut)
 CORE_SHARE = 8  # of so many parts one is filled with what has most nets
 CORE_WORTH = 0.8  # the core is taken below this share of the recursion's cost: it improves less
-
-
-class Bounds(NamedTuple):
-    """What the parts may weigh while vertices move."""
-
-    least: int
-    most: np.ndarray  # int64[n_parts]
 
 
 class Effort(NamedTuple):
@@ -52,10 +37,11 @@ class Effort(NamedTuple):
     solves: int  # partitions at most, of which the best is kept
     cycles: int  # K-way V-cycles of each
     two_way_cycles: int  # V-cycles of each bipartition, at most
-    even: bool = False  # how vertices are rated, see `coarsen`; every other solve does it so
+    even: bool = True  # how vertices are rated, see `coarsen`
+    inside: bool = True  # whether coarsening stays inside communities
 
 
-DEFAULT_EFFORT = Effort(1, 1, 0)
+DEFAULT_EFFORT = Effort(1, 0, 0)
 HIGH_EFFORT = Effort(24, 3, 3)
 SOLVE_PINS = 3_000_000  # pins over all partitions of one hypergraph
 
@@ -89,7 +75,7 @@ def _recurse(
     targets = np.array([left, total - left], np.int64)
     free = np.full(vertices.size, -1, np.int8)
     limits, cycles = side_limits(targets, slack), effort.two_way_cycles
-    side = bipartition_level(level, targets, limits, free, rng, cycles, effort.even)
+    side = bipartition_level(level, targets, limits, free, rng, cycles)
     middle = parts[0] + n_left
     for which, span in ((0, (parts[0], middle)), (1, (middle, parts[1]))):
         members = np.flatnonzero(side == which)
@@ -100,64 +86,6 @@ def _recurse(
         else:
             below = contract(level, target, members.size)
             _recurse(below, vertices[members], span, limit, rng, out, effort)
-
-
-def improve(
-    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Rebalance and search on one level; returns the new part of each vertex.
-
-    Parameters
-    ----------
-    level : Level
-    part : int32[n_vertices]
-        Changed in place.
-    bounds : Bounds
-    held : bool[n_vertices]
-        Vertices that stay where they are.
-    rng : numpy.random.Generator
-    """
-    n, n_parts = part.size, bounds.most.size
-    with_bonds = n * n_parts <= TABLE_ENTRIES
-    parts: Parts = parts_of(level, part, n_parts, with_bonds, held, bounds.least)
-    order = rng.permutation(n).astype(np.int32)
-    if np.any(parts.weight > bounds.most):
-        rebalance(level, parts, bounds.most)
-    propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
-    if with_bonds:
-        patience = int(np.clip(n // 20, *PATIENCE))
-        search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
-    return parts.part
-
-
-def cycle(
-    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """One V-cycle: coarsen inside the parts, then search on every level, whole clusters first."""
-    fewest = COARSEST_PER_PART * bounds.most.size
-    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
-    community = (2 * part + held).astype(np.int32)  # a fixed vertex merges with fixed ones only
-    steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
-    part = improve(coarsest, community // 2, bounds, community % 2 == 1, rng)
-    for step in reversed(steps):
-        part = improve(step.level, part[step.target], bounds, step.community % 2 == 1, rng)
-    return part
-
-
-@kernel
-def _connectivity_minus_one(level, part, n_parts):
-    """Return Σ cost · (λ - 1)."""
-    seen = np.full(n_parts, -1, np.int64)
-    total = 0
-    for net in range(level.net_costs.size):
-        touched = -1
-        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-            here = part[level.pins[i]]
-            if seen[here] != net:
-                seen[here] = net
-                touched += 1
-        total += level.net_costs[net] * touched
-    return total
 
 
 def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
@@ -181,15 +109,20 @@ def _solve(
     level: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
 ) -> np.ndarray:
     """One partition: the better of the recursion and the core, then V-cycles."""
+    fewest = max(COARSEST, int(COARSEST_ROOT * n_parts**0.5))
+    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
+    community = 2 * communities(level) if effort.inside else np.zeros(level.weights.size, np.int32)
+    steps, coarsest, _ = coarsen(level, community, cap, fewest, rng, effort.even)
+    part = np.zeros(coarsest.weights.size, np.int32)
     limit = int(bounds.most[0])
-    part = np.zeros(level.weights.size, np.int32)
-    _recurse(level, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
+    _recurse(coarsest, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
     core = _core_first(level, n_parts, limit)
-    recursive_cost = _connectivity_minus_one(level, part, n_parts)
-    if _connectivity_minus_one(level, core, n_parts) < CORE_WORTH * recursive_cost:
-        part = core
-    free = np.zeros(part.size, np.bool_)
-    part = improve(level, part, bounds, free, rng)
+    free = np.zeros(level.weights.size, np.bool_)
+    if score(level, core, bounds.most)[1] < CORE_WORTH * score(coarsest, part, bounds.most)[1]:
+        part = improve(level, core, bounds, free, rng)
+    else:
+        part = improve(coarsest, part, bounds, np.zeros(part.size, np.bool_), rng)
+        part = rise(steps, part, bounds, rng)
     for _ in range(effort.cycles):
         part = cycle(level, part, bounds, free, rng)
     return part
@@ -228,12 +161,9 @@ def partition_level(
     best_part = np.zeros(0, np.int32)
     affordable = max(SOLVE_PINS // max(level.pins.size, 1), min(4, effort.solves))
     for turn in range(min(effort.solves, affordable)):
-        trial = effort._replace(even=turn % 2 == 1)
+        trial = effort._replace(even=turn % 2 == 0, inside=turn % 4 < 2)  # one of them fits
         part = _solve(level, n_parts, bounds, rng, trial)
-        weights = np.zeros(n_parts, np.int64)
-        np.add.at(weights, part, level.weights)
-        excess = int(np.maximum(weights - most, 0).sum())
-        score = (excess, int(_connectivity_minus_one(level, part, n_parts)))
-        if best is None or score < best:
-            best, best_part = score, part
+        told = score(level, part, most)
+        if best is None or told < best:
+            best, best_part = told, part
     return best_part

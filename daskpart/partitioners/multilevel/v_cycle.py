@@ -21,7 +21,7 @@ import numpy as np
 from daskpart._jit import kernel
 from daskpart.errors import InputError
 
-from .direct import Bounds, cycle
+from .improvement import Bounds, cycle
 from .level import level_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine, direct
+from daskpart.partitioners.multilevel import MultilevelEngine, improvement
 from daskpart.partitioners.multilevel.bipartition import side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.level import level_of
@@ -142,7 +142,7 @@ def test_net_sizes_of_every_kind_together():
 
 def test_without_room_for_the_bond_table(monkeypatch):
     """Many parts of many vertices: label propagation alone, as balanced and nearly as good."""
-    monkeypatch.setattr(direct, "TABLE_ENTRIES", 0)
+    monkeypatch.setattr(improvement, "TABLE_ENTRIES", 0)
     part = ENGINE.partition(grid(40), 4, 0.03, 1)
     assert np.bincount(part).max() <= 1.03 * 400
     assert connectivity_minus_one(grid(40), part) <= 1.5 * 80

@@ -1,0 +1,136 @@
+"""K-way local search on one level, and over the levels of a hierarchy.
+
+    one level   rebalance ─▶ label propagation ─▶ search within the limits
+                then with limits that are loose by 20, 10, 5 and 2 %: what was stuck for want of
+                room moves, the parts are brought back under their limits and searched again, and
+                the better partition is kept
+    V-cycle     ●●●●●●●●●●●●                  search     coarsen inside the parts (so that the
+                   ●●●●●●●●                search        partition survives), then search on
+                      ●●●●●  --------->  search          every level: whole clusters move
+
+Loose limits: the unconstrained local search of Maas, Gottesbüren and Seemaier 2024, without their
+penalties.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from daskpart._jit import kernel
+
+from .coarsen import Step, coarsen
+from .k_way import Parts, parts_of
+from .level import Level
+from .search import propagate, rebalance, search
+
+COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
+CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
+TABLE_ENTRIES = 1 << 25  # entries of the bond table (8 bytes each) up to which it is kept
+PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
+WIDEST = 300  # larger nets do not bring their pins into a search
+SEARCH_ROUNDS = 3
+PROPAGATION_ROUNDS = 4
+LOOSE = (0.2, 0.1, 0.05, 0.02)  # how far beyond its limit a part may go for a while
+
+
+class Bounds(NamedTuple):
+    """What the parts may weigh while vertices move."""
+
+    least: int
+    most: np.ndarray  # int64[n_parts]
+
+
+@kernel
+def _connectivity_minus_one(level, part, n_parts):
+    """Return Σ cost · (λ - 1)."""
+    seen = np.full(n_parts, -1, np.int64)
+    total = 0
+    for net in range(level.net_costs.size):
+        touched = -1
+        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
+            here = part[level.pins[i]]
+            if seen[here] != net:
+                seen[here] = net
+                touched += 1
+        total += level.net_costs[net] * touched
+    return total
+
+
+def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
+    """Weight beyond the limits, then Σ cost · (λ - 1): what is smaller is better."""
+    weights = np.zeros(most.size, np.int64)
+    np.add.at(weights, part, level.weights)
+    excess = int(np.maximum(weights - most, 0).sum())
+    return excess, int(_connectivity_minus_one(level, part, most.size))
+
+
+def improve(
+    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Rebalance and search on one level; returns the new part of each vertex.
+
+    Parameters
+    ----------
+    level : Level
+    part : int32[n_vertices]
+        Changed in place.
+    bounds : Bounds
+    held : bool[n_vertices]
+        Vertices that stay where they are.
+    rng : numpy.random.Generator
+    """
+    n, n_parts = part.size, bounds.most.size
+    with_bonds = n * n_parts <= TABLE_ENTRIES
+    parts: Parts = parts_of(level, part, n_parts, with_bonds, held, bounds.least)
+    order = rng.permutation(n).astype(np.int32)
+    if np.any(parts.weight > bounds.most):
+        rebalance(level, parts, bounds.most)
+    propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
+    if not with_bonds:
+        return parts.part
+    patience = int(np.clip(n // 20, *PATIENCE))
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+    best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
+    for share in LOOSE:
+        _search_loosely(level, parts, bounds, share, patience)
+        new_score = score(level, parts.part, bounds.most)
+        if new_score >= best_score:
+            break
+        best, best_score = parts.part.copy(), new_score
+    return best
+
+
+def _search_loosely(
+    level: Level, parts: Parts, bounds: Bounds, share: float, patience: int
+) -> None:
+    """Search with limits so much looser, take the parts back under theirs, and search again."""
+    loose = (bounds.most * (1 + share)).astype(np.int64)
+    search(level, parts, loose, patience, WIDEST, 1)
+    rebalance(level, parts, bounds.most)
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+
+
+def rise(
+    steps: list[Step], part: np.ndarray, bounds: Bounds, rng: np.random.Generator
+) -> np.ndarray:
+    """Carry the parts of the coarsest level up through `steps`, searching on each level.
+
+    Vertices of odd community are held.
+    """
+    for step in reversed(steps):
+        part = improve(step.level, part[step.target], bounds, step.community % 2 == 1, rng)
+    return part
+
+
+def cycle(
+    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """One V-cycle: coarsen inside the parts, then search on every level, whole clusters first."""
+    fewest = COARSEST_PER_PART * bounds.most.size
+    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
+    community = (2 * part + held).astype(np.int32)  # a fixed vertex merges with fixed ones only
+    steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
+    part = improve(coarsest, community // 2, bounds, community % 2 == 1, rng)
+    return rise(steps, part, bounds, rng)
