@@ -3,6 +3,9 @@
     longest mode   │ rank 0's rows │ rank 1's rows │    nonzeros cut by it, so its MTTKRP is local
     other modes      partial products of each rank      added up, each rank some of the rows
 
+The rows of the longest mode are dealt out in turn: often they stand by falling number of nonzeros,
+and cut as they stand one rank would get half the nonzeros and nearly all rows to solve for.
+
 What a rank of a real fit computes, with memory shared instead of reduces and expands.
 """
 
@@ -35,12 +38,16 @@ class ThreadedCP:
     def __init__(self, tensor: LabelledTensor, start: Sequence[np.ndarray], n_ranks: int) -> None:
         self.pool, self.n_ranks = ThreadPoolExecutor(n_ranks), n_ranks
         self.split = int(np.argmax(tensor.shape))
-        index = tensor.coordinates[self.split]
+        dealt = np.argsort(np.arange(tensor.shape[self.split]) % n_ranks, kind="stable")
+        place = np.empty(dealt.size, np.int32)
+        place[dealt] = np.arange(dealt.size)
+        index = place[tensor.coordinates[self.split]]
         counts = np.cumsum(np.bincount(index, minlength=tensor.shape[self.split]))
         shares = tensor.nnz * np.arange(n_ranks + 1) // n_ranks
         self.cuts = np.searchsorted(counts, shares, side="right")
         self.cuts[[0, -1]] = 0, tensor.shape[self.split]
         self.factors = [_copy(factor) for factor in start]
+        self.factors[self.split][place] = start[self.split]
         self.layouts = [self._layout(tensor, index, rank) for rank in range(n_ranks)]
         self.partial = [
             [_copy(factor) for factor in self._of_rank(self.factors, rank)]
@@ -66,7 +73,7 @@ class ThreadedCP:
     def _layout(self, tensor: LabelledTensor, index: np.ndarray, rank: int) -> TensorLayout:
         mine = (index >= self.cuts[rank]) & (index < self.cuts[rank + 1])
         local = tensor.coordinates[:, mine]
-        local[self.split] -= self.cuts[rank]
+        local[self.split] = index[mine] - self.cuts[rank]
         shape = [len(factor) for factor in self._of_rank(self.factors, rank)]
         return TensorLayout.build(local, tensor.values[mine].astype(self.factors[0].dtype), shape)
 

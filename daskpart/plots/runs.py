@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from daskpart.errors import InputError
 
@@ -107,6 +108,10 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
+    for axis in (ax.xaxis, ax.yaxis):  # few labels: in a small picture they would overlap
+        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("measured (seconds)")
     ax.set_ylabel("predicted (seconds)")
     quiet_frame(ax, "both")
