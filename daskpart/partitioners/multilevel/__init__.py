@@ -43,8 +43,9 @@ class MultilevelEngine:
     Parameters
     ----------
     effort : {"default", "high"}
-        "high" keeps the best of 4 to 24 partitions (the fewer, the more pins), each with three
-        K-way V-cycles, and bipartitions get up to three V-cycles: ten to a hundred times the time.
+        "high" makes 4 to 24 partitions (the fewer, the more pins), each from the best of four cuts
+        of the coarsest level and with a V-cycle, and combines the best eight: some thirty to a
+        hundred times the time.
 
     Raises
     ------

@@ -21,7 +21,7 @@ import numpy as np
 from .bipartition import bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
-from .improvement import CLUSTER_SHARE, Bounds, cycle, improve, rise, score
+from .improvement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
 from .level import DROPPED, Level, contract
 
 COARSEST = 3000  # vertices of the level that the recursion cuts, at least
@@ -35,14 +35,15 @@ class Effort(NamedTuple):
     """How much to try."""
 
     solves: int  # partitions at most, of which the best is kept
+    tries: int  # recursions on the coarsest level of each
     cycles: int  # K-way V-cycles of each
     two_way_cycles: int  # V-cycles of each bipartition, at most
     even: bool = True  # how vertices are rated, see `coarsen`
-    inside: bool = True  # whether coarsening stays inside communities
 
 
-DEFAULT_EFFORT = Effort(1, 0, 0)
-HIGH_EFFORT = Effort(24, 3, 3)
+DEFAULT_EFFORT = Effort(1, 1, 0, 0)
+HIGH_EFFORT = Effort(24, 4, 1, 1)
+PARENTS = 8  # of the best partitions are combined
 SOLVE_PINS = 3_000_000  # pins over all partitions of one hypergraph
 
 
@@ -105,27 +106,60 @@ def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
     return part
 
 
+def _cut_coarsest(
+    coarsest: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+) -> np.ndarray:
+    """The best of several recursions on the coarsest level, each searched over all parts."""
+    tries = []
+    free = np.zeros(coarsest.weights.size, np.bool_)
+    for _ in range(effort.tries):
+        part = np.zeros(coarsest.weights.size, np.int32)
+        limit = int(bounds.most[0])
+        _recurse(coarsest, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
+        tries.append(improve(coarsest, part, bounds, free, rng))
+    return min(tries, key=lambda part: score(coarsest, part, bounds.most))
+
+
 def _solve(
-    level: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+    level: Level,
+    groups: np.ndarray,
+    n_parts: int,
+    bounds: Bounds,
+    rng: np.random.Generator,
+    effort: Effort,
 ) -> np.ndarray:
     """One partition: the better of the recursion and the core, then V-cycles."""
     fewest = max(COARSEST, int(COARSEST_ROOT * n_parts**0.5))
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
-    community = 2 * communities(level) if effort.inside else np.zeros(level.weights.size, np.int32)
-    steps, coarsest, _ = coarsen(level, community, cap, fewest, rng, effort.even)
-    part = np.zeros(coarsest.weights.size, np.int32)
-    limit = int(bounds.most[0])
-    _recurse(coarsest, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
-    core = _core_first(level, n_parts, limit)
+    steps, coarsest, _ = coarsen(level, 2 * groups, cap, fewest, rng, effort.even)
+    part = _cut_coarsest(coarsest, n_parts, bounds, rng, effort)
+    core = _core_first(level, n_parts, int(bounds.most[0]))
     free = np.zeros(level.weights.size, np.bool_)
     if score(level, core, bounds.most)[1] < CORE_WORTH * score(coarsest, part, bounds.most)[1]:
         part = improve(level, core, bounds, free, rng)
     else:
-        part = improve(coarsest, part, bounds, np.zeros(part.size, np.bool_), rng)
         part = rise(steps, part, bounds, rng)
     for _ in range(effort.cycles):
         part = cycle(level, part, bounds, free, rng)
     return part
+
+
+def _best_of(
+    level: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+) -> np.ndarray:
+    """Solve as often as the effort and the pins allow, and combine the best partitions."""
+    apart = communities(level)
+    found = []
+    affordable = max(SOLVE_PINS // max(level.pins.size, 1), min(4, effort.solves))
+    for turn in range(min(effort.solves, affordable)):
+        trial = effort._replace(even=turn % 2 == 0)
+        groups = apart if turn % 4 < 2 else np.zeros_like(apart)  # now the one fits, now the other
+        found.append(_solve(level, groups, n_parts, bounds, rng, trial))
+    found.sort(key=lambda part: score(level, part, bounds.most))
+    best = found[0]
+    for other in found[1:PARENTS]:
+        best = combine(level, best, other, bounds, rng)
+    return best
 
 
 def partition_level(
@@ -157,13 +191,4 @@ def partition_level(
     total = int(level.weights.sum())
     most = part_limits(total, n_parts, epsilon)
     bounds = Bounds(max(int((1.0 - LIGHTEST * epsilon) * total / n_parts), 0), most)
-    best: tuple[int, int] | None = None
-    best_part = np.zeros(0, np.int32)
-    affordable = max(SOLVE_PINS // max(level.pins.size, 1), min(4, effort.solves))
-    for turn in range(min(effort.solves, affordable)):
-        trial = effort._replace(even=turn % 2 == 0, inside=turn % 4 < 2)  # one of them fits
-        part = _solve(level, n_parts, bounds, rng, trial)
-        told = score(level, part, most)
-        if best is None or told < best:
-            best, best_part = told, part
-    return best_part
+    return _best_of(level, n_parts, bounds, rng, effort)

@@ -7,6 +7,7 @@
     V-cycle     ●●●●●●●●●●●●                  search     coarsen inside the parts (so that the
                    ●●●●●●●●                search        partition survives), then search on
                       ●●●●●  --------->  search          every level: whole clusters move
+    combine     the same inside the pieces on which two partitions agree
 
 Loose limits: the unconstrained local search of Maas, Gottesbüren and Seemaier 2024, without their
 penalties.
@@ -134,3 +135,21 @@ def cycle(
     steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
     part = improve(coarsest, community // 2, bounds, community % 2 == 1, rng)
     return rise(steps, part, bounds, rng)
+
+
+def combine(
+    level: Level, part: np.ndarray, other: np.ndarray, bounds: Bounds, rng: np.random.Generator
+) -> np.ndarray:
+    """Better `part` by moves of whole pieces on which it and another partition agree.
+
+    Coarsening stays inside the pieces, so both are partitions of the coarsest level too: what
+    either cuts stays in doubt, the rest moves as a whole (Andre, Schlag and Schulz 2018).
+    """
+    n_parts = bounds.most.size
+    pieces, piece = np.unique(part.astype(np.int64) * n_parts + other, return_inverse=True)
+    steps, coarsest, community = coarsen(
+        level, 2 * piece.astype(np.int32), int(bounds.most[0]), 4 * n_parts, rng
+    )
+    start = (pieces // n_parts).astype(np.int32)[community // 2]
+    held = np.zeros(start.size, np.bool_)
+    return rise(steps, improve(coarsest, start, bounds, held, rng), bounds, rng)

@@ -16,6 +16,7 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import MultilevelEngine, improvement
 from daskpart.partitioners.multilevel.bipartition import side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
+from daskpart.partitioners.multilevel.community import communities
 from daskpart.partitioners.multilevel.level import level_of
 
 ENGINE = MultilevelEngine()
@@ -201,3 +202,33 @@ def test_other_threads_run_while_it_solves():
         stalls.append(time.perf_counter() - before)
     assert len(stalls) > 5
     assert max(stalls) < 0.5
+
+
+def test_communities_stay_within_what_hangs_together():
+    """Ten blocks of 40 vertices, 30 nets of eight in each, and five nets between blocks."""
+    rng = np.random.default_rng(0)
+    inside = [
+        40 * block + rng.choice(40, 8, replace=False) for block in range(10) for _ in range(30)
+    ]
+    between = [rng.choice(400, 2, replace=False) for _ in range(5)]
+    pins = np.concatenate(inside + between)
+    sizes = [net.size for net in inside + between]
+    hypergraph = Hypergraph.from_nets(np.concatenate([[0], np.cumsum(sizes)]), pins, 400)
+    found = communities(level_of(hypergraph))
+    usual = [np.bincount(block).argmax() for block in found.reshape(10, 40)]
+    assert len(set(usual)) == 10
+    assert np.mean(found == np.repeat(usual, 40)) > 0.9
+
+
+@given(seed=st.integers(0, 10_000), n_parts=st.integers(2, 5))
+def test_combining_two_partitions_is_never_worse(seed: int, n_parts: int) -> None:
+    rng = np.random.default_rng(seed)
+    level = level_of(grid(12))
+    first, other = rng.permuted(np.tile(np.arange(144, dtype=np.int32) % n_parts, (2, 1)), axis=1)
+    bounds = improvement.Bounds(0, np.full(n_parts, 144 // n_parts + 3))
+    before = improvement.score(level, first, bounds.most)
+    better = improvement.combine(level, first.copy(), other, bounds, rng)
+    assert improvement.score(level, better, bounds.most) <= before
+    assert np.bincount(better, minlength=n_parts).max() <= bounds.most[0]
+    same = improvement.combine(level, first.copy(), first, bounds, np.random.default_rng(0))
+    assert improvement.score(level, same, bounds.most) <= before
