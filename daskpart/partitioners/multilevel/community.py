@@ -31,7 +31,10 @@ class _Graph(NamedTuple):
 
     pointer: np.ndarray  # int64[n_nodes + 1]
     neighbours: np.ndarray  # int32[n_listed]
-    weights: np.ndarray  # float64[n_listed]
+    weights: (
+        np.ndarray
+    )  # float64[n_listed]; empty in the star expansion, where nets have the weight
+    costs: np.ndarray  # int64[n_nets]
     inner: np.ndarray  # float64[n_nodes]: weight inside a node, twice
 
 
@@ -43,15 +46,19 @@ def _star_expansion(level):
     pointer[:n] = level.vertex_pointer[:n]
     pointer[n:] = n_pins + level.net_pointer
     neighbours = np.empty(2 * n_pins, np.int32)
-    weights = np.empty(2 * n_pins, np.float64)
     for i in range(n_pins):
         neighbours[i] = n + level.nets[i]
-        weights[i] = level.net_costs[level.nets[i]]
-    for net in range(n_nets):
-        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-            neighbours[n_pins + i] = level.pins[i]
-            weights[n_pins + i] = level.net_costs[net]
-    return pointer, neighbours, weights, np.zeros(n + n_nets, np.float64)
+        neighbours[n_pins + i] = level.pins[i]
+    return pointer, neighbours, np.zeros(n + n_nets, np.float64)
+
+
+@kernel
+def _weight(graph, node, i):
+    """Return the weight of the i-th listed edge, which is one of `node`."""
+    if graph.weights.size > 0:
+        return graph.weights[i]
+    net = max(node, np.int64(graph.neighbours[i])) + graph.costs.size - graph.inner.size
+    return np.float64(graph.costs[net])
 
 
 @kernel
@@ -60,7 +67,7 @@ def _volumes(graph):
     volume = graph.inner.copy()
     for node in range(volume.size):
         for i in range(graph.pointer[node], graph.pointer[node + 1]):
-            volume[node] += graph.weights[i]
+            volume[node] += _weight(graph, node, i)
     return volume
 
 
@@ -73,7 +80,7 @@ def _join_best(graph, node, community, volume, total, bond, touched):
         if bond[other] == 0.0:
             touched[n_touched] = other
             n_touched += 1
-        bond[other] += graph.weights[i]
+        bond[other] += _weight(graph, node, i)
     here = community[node]
     own = volume[node]
     total[here] -= own
@@ -139,18 +146,19 @@ def _merge(graph, name, n_names):
     for community in range(n_names):
         start = fill
         for j in range(begin[community], begin[community + 1]):
-            node = members[j]
+            node = np.int64(members[j])
             inner[community] += graph.inner[node]
             for i in range(graph.pointer[node], graph.pointer[node + 1]):
                 other = name[graph.neighbours[i]]
+                weight = _weight(graph, node, i)
                 if other == community:
-                    inner[community] += graph.weights[i]
+                    inner[community] += weight
                 elif place[other] >= start:
-                    weights[place[other]] += graph.weights[i]
+                    weights[place[other]] += weight
                 else:
                     place[other] = fill
                     neighbours[fill] = other
-                    weights[fill] = graph.weights[i]
+                    weights[fill] = weight
                     fill += 1
         pointer[community + 1] = fill
     return pointer, neighbours[:fill].copy(), weights[:fill].copy(), inner
@@ -158,7 +166,8 @@ def _merge(graph, name, n_names):
 
 def communities(level: Level) -> np.ndarray:
     """Return int32[n_vertices], the community of each vertex: 0, 1, …"""
-    graph = _Graph(*_star_expansion(level))
+    pointer, neighbours, inner = _star_expansion(level)
+    graph = _Graph(pointer, neighbours, np.empty(0), level.net_costs, inner)
     label = np.arange(graph.inner.size)
     while True:
         community, n_moved = _rounds(graph, ROUNDS, FEW)
@@ -167,7 +176,8 @@ def communities(level: Level) -> np.ndarray:
         n_before = graph.inner.size
         names, name = np.unique(community, return_inverse=True)
         label = name[label]
-        graph = _Graph(*_merge(graph, name.astype(np.int32), names.size))
+        pointer, neighbours, weights, inner = _merge(graph, name.astype(np.int32), names.size)
+        graph = graph._replace(pointer=pointer, neighbours=neighbours, weights=weights, inner=inner)
         if names.size > LEAST_SHRINK * n_before:
             break
     return np.unique(label[: level.weights.size], return_inverse=True)[1].astype(np.int32)
