@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from daskpart.errors import InputError
 
@@ -90,6 +89,8 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     InputError
         If there is nothing to draw.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     rows = getattr(comparison, "rows", comparison)
     if not rows:
         raise InputError("nothing was compared: there is no point to draw")
