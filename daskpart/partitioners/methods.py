@@ -24,7 +24,7 @@ from .checks import checked_answer
 from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
-from .multilevel import v_cycle
+from .multilevel import lightened, v_cycle
 from .objectives import CutNet, Objective
 from .parsa import parsa
 from .polish import polish as polish_parts
@@ -170,12 +170,13 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
 
 
 def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
-    """No part empty, then moves of vertices and of clusters that lower the objective, if asked."""
+    """No part empty or too heavy, then moves that lower the objective, if asked."""
     hypergraph, n_parts = task.hypergraph, task.n_parts
     tolls = task.goal.tolls(n_parts)
     assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
+    assignment = lightened(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
     wishes: dict[str, Any] = {"random_state": task.random_state, "fixed": task.fixed}
     assignment = polish_parts(hypergraph, assignment, tolls, _bounds(task), **wishes)
     # where every part of a net costs the same, the engine's own V-cycle has done this already

@@ -26,12 +26,12 @@ from daskpart.partitioners.engine import (
 from .bipartition import bipartition_level, side_limits
 from .direct import DEFAULT_EFFORT, HIGH_EFFORT, partition_level
 from .level import level_of
-from .v_cycle import v_cycle
+from .v_cycle import lightened, v_cycle
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
 
-__all__ = ["MultilevelEngine", "v_cycle"]
+__all__ = ["MultilevelEngine", "lightened", "v_cycle"]
 
 SPARSE = 6  # pins a vertex below which a V-cycle always pays: netlists, meshes
 EFFORTS = {"default": DEFAULT_EFFORT, "high": HIGH_EFFORT}

@@ -22,7 +22,9 @@ from daskpart._jit import kernel
 from daskpart.errors import InputError
 
 from .improvement import Bounds, cycle
+from .k_way import parts_of
 from .level import level_of
+from .search import rebalance
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
@@ -40,6 +42,28 @@ def _connectivities(net_pointer, pins, assignment, n_parts):
                 seen[part] = net
                 found[net] += 1
     return found
+
+
+def lightened(
+    hypergraph: Hypergraph,
+    assignment: np.ndarray,
+    n_parts: int,
+    most: int,
+    fixed: np.ndarray | None = None,
+) -> np.ndarray:
+    """Move vertices out of parts heavier than `most`, at the least connectivity - 1, if any.
+
+    Recursion leaves such parts where a vertex weighs a good part of one.
+    """
+    weights = np.zeros(n_parts, np.int64)
+    np.add.at(weights, assignment, hypergraph.vertex_weights)
+    if np.all(weights <= most):
+        return assignment
+    held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
+    level = level_of(hypergraph)
+    parts = parts_of(level, np.array(assignment, np.int32), n_parts, False, held, 0)
+    rebalance(level, parts, np.full(n_parts, most, np.int64))
+    return parts.part
 
 
 def v_cycle(

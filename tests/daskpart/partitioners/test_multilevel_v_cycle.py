@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import methods, partition
-from daskpart.partitioners.multilevel import MultilevelEngine, v_cycle
+from daskpart.partitioners.multilevel import MultilevelEngine, lightened, v_cycle
 from daskpart.partitioners.objectives import PowerConnectivity
 
 
@@ -117,3 +117,17 @@ def test_partition_ends_with_v_cycles_where_tolls_are_not_even(monkeypatch):
     calls.clear()
     partition(hypergraph, 6, "connectivity")
     assert not calls
+
+
+@given(seed=st.integers(0, 10_000))
+def test_too_heavy_parts_are_lightened(seed: int) -> None:
+    """Unit weights always can be balanced; fixed vertices stay, and fitting parts as they are."""
+    rng = np.random.default_rng(seed)
+    pins = rng.integers(0, 60, 150)
+    hypergraph = Hypergraph.from_nets(np.arange(0, 151, 3), pins, 60)
+    start = rng.integers(0, 2, 60).astype(np.int32)
+    fixed = np.where(rng.random(60) < 0.1, start, -1).astype(np.int32)
+    found = lightened(hypergraph, start, 4, 16, fixed)
+    assert np.bincount(found, minlength=4).max() <= 16
+    assert np.array_equal(found[fixed >= 0], start[fixed >= 0])
+    assert lightened(hypergraph, found, 4, 16) is found
