@@ -1,4 +1,4 @@
-"""Dask tasks that belong to a rank: how they are written down, and the worker they are pinned to.
+"""Dask tasks that belong to a rank: how they are written down, and the workers they are pinned to.
 
     key (name, rank)  ──RankPlacement──►  address of the rank's worker
 
@@ -9,10 +9,11 @@ house, so every folder may import it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dask.task_spec import DataNode, List, Task, TaskRef
 
-__all__ = ["DataNode", "List", "PinnedTask", "RankPlacement", "Task", "TaskRef"]
+__all__ = ["DataNode", "List", "PinnedTask", "RankPlacement", "Task", "TaskRef", "known_workers"]
 
 
 class PinnedTask(Task):
@@ -34,3 +35,12 @@ class RankPlacement:
 
     def __call__(self, key: tuple) -> list[str]:
         return [self.addresses[key[1]]]
+
+
+def known_workers(client: Any) -> dict[str, dict[str, Any]]:
+    """What the scheduler knows of each worker, by its address; asked for now.
+
+    Not `Client.scheduler_info`: it answers from an attribute that a periodic call of the client
+    overwrites with an answer without workers, so once in a while there are none in it.
+    """
+    return client.sync(client.scheduler.identity, n_workers=-1)["workers"]

@@ -17,7 +17,7 @@ from dask.base import DaskMethodsMixin, get_scheduler, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from ._rank_tasks import DataNode, RankPlacement, Task, TaskRef
+from ._rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
 from ._shard import Numbering, Shard, number_columns
 from ._shard_views import BorderOrder, border_order, shards_table
 from .connectivity import Connectivity
@@ -261,7 +261,7 @@ class Shards(DaskMethodsMixin):
                 f"a placement of {len(addresses)} workers was given for {self.n_parts} parts; "
                 "give one address a part (addresses may repeat)"
             )
-        there = client.scheduler_info(n_workers=-1)["workers"]
+        there = known_workers(client)
         missing = sorted(set(addresses) - set(there))
         if missing:
             raise InputError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
@@ -24,6 +24,7 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
+from daskpart._rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
 _POLL_SECONDS = 0.5
@@ -241,7 +242,7 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
     """
     with suppress(TimeoutError):
         client.wait_for_workers(1, timeout=_FIRST_WORKER_SECONDS)
-    ordered = order_of_workers(client)
+    ordered = order_of_workers(known_workers(client))
     if not ordered:
         raise InputError(
             f"The cluster has no workers, and none came in {_FIRST_WORKER_SECONDS:.0f} s; "
@@ -258,7 +259,7 @@ def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None
         )
     if placement is None:
         return place_ranks(client, n_ranks)
-    known = client.scheduler_info()["workers"]
+    known = known_workers(client)
     unknown = sorted({str(address) for address in placement if address not in known})
     if len(placement) != n_ranks or unknown:
         raise InputError(
@@ -268,9 +269,8 @@ def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None
     return placement
 
 
-def order_of_workers(client: Client) -> list[str]:
+def order_of_workers(workers: Mapping[str, Mapping]) -> list[str]:
     """Addresses of the workers that take tasks, in order of their names."""
-    workers = client.scheduler_info()["workers"]
     running = [name for name, worker in workers.items() if worker.get("status") == "running"]
     return sorted(
         running or workers, key=lambda address: _name_order(workers[address]["name"], address)

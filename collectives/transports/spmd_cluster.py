@@ -10,6 +10,7 @@ from typing import Any
 
 from distributed import Client, Future
 
+from daskpart._rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
 from . import spmd_host as host
@@ -115,7 +116,7 @@ class RankCluster(Cluster):
 def has_threads_for(client: Client, n_ranks: int) -> bool:
     """Whether the workers that are there now have a thread for every rank."""
     synchronous = not getattr(client, "asynchronous", False)
-    return synchronous and n_ranks <= sum(dict(client.nthreads()).values())
+    return synchronous and n_ranks <= sum(_threads_by_worker(client).values())
 
 
 def places_by_threads(
@@ -128,7 +129,7 @@ def places_by_threads(
     InputError
         If the ranks, or the ranks placed on one worker, exceed the threads.
     """
-    threads = dict(client.nthreads())
+    threads = _threads_by_worker(client)
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
     if n_ranks > sum(threads.values()):
         raise InputError(
@@ -146,8 +147,13 @@ def places_by_threads(
             )
         return list(placement)
     places: list[str] = []
-    ordered = order_of_workers(client)
     while len(places) < n_ranks:
-        free = [a for a in ordered if places.count(a) < threads.get(a, 0)]
+        free = [a for a, n in threads.items() if places.count(a) < n]
         places.extend(free[: n_ranks - len(places)])
     return places
+
+
+def _threads_by_worker(client: Client) -> dict[str, int]:
+    """Threads of the workers that take tasks, in order of their names."""
+    workers = known_workers(client)
+    return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}

@@ -17,6 +17,7 @@ from exchange_text import (
     run_exchange,
 )
 
+from daskpart._rank_tasks import known_workers
 from daskpart.collectives import GraphCommunicator, LocalCommunicator
 
 
@@ -26,10 +27,7 @@ def main() -> None:
 
     with Client() as client:
         client.wait_for_workers(4, timeout=60)
-        names = {
-            address: worker["name"]
-            for address, worker in client.scheduler_info()["workers"].items()
-        }
+        names = {address: worker["name"] for address, worker in known_workers(client).items()}
         for n_ranks in RANK_COUNTS:
             connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
             with LocalCommunicator(n_ranks, sequential=True) as local:

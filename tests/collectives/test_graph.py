@@ -193,7 +193,15 @@ def test_workers_in_order_of_their_names():
             if n_workers > len(self.names):
                 raise TimeoutError
 
-        def scheduler_info(self):
+        def sync(self, function, n_workers):
+            return function(n_workers=n_workers)
+
+        @property
+        def scheduler(self):
+            return SimpleNamespace(identity=self.identity)
+
+        def identity(self, n_workers):
+            assert n_workers == -1  # all of them
             return {"workers": {f"tcp://{i}": {"name": n} for i, n in enumerate(self.names)}}
 
     assert place_ranks(Client([10, 2, 3]), 4) == ["tcp://1", "tcp://2", "tcp://0", "tcp://1"]

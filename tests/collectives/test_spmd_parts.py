@@ -167,11 +167,17 @@ def test_large_arrays_arrive_where_there_is_room_for_them():
 
 def test_places_never_exceed_threads():
     class Client:
-        def nthreads(self):
-            return {"tcp://0": 1, "tcp://1": 3, "tcp://2": 2}
+        scheduler = SimpleNamespace(identity=None)
 
-        def scheduler_info(self):
-            return {"workers": {f"tcp://{i}": {"name": i} for i in range(3)}}
+        def sync(self, function, n_workers):
+            threads = [1, 3, 2, 9]
+            states = ["running", "running", "running", "paused"]  # a paused one takes no tasks
+            return {
+                "workers": {
+                    f"tcp://{i}": {"name": i, "nthreads": threads[i], "status": states[i]}
+                    for i in range(4)
+                }
+            }
 
     places = [int(place[-1]) for place in places_by_threads(Client(), 6)]
     assert places == [0, 1, 2, 1, 2, 1]

@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daskpart._rank_tasks import known_workers
 from daskpart.connectivity import Connectivity
 from daskpart.containers import as_coo
 from daskpart.errors import InputError
@@ -268,7 +269,7 @@ def test_shards_lie_where_they_were_placed(client, lazily):
     partition = random_partition(8, 20, 4)
     here = shard(matrix, partition)
     data = da.from_array(matrix, chunks=(7, 12)) if lazily else matrix
-    workers = list(client.scheduler_info()["workers"])
+    workers = list(known_workers(client))
     placement = [workers[rank % 2] for rank in (0, 1, 1, 0)]
     there = shard(data, partition).persist(client, placement)
     assert there.is_lazy
