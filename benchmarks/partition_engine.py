@@ -39,17 +39,17 @@ def instance(data: str) -> Hypergraph:
     return Hypergraph.column_net(adjacency + scipy.sparse.eye_array(n))
 
 
-def _cpu_seconds() -> float:
-    """Of this process and of the children that ended."""
+def cpu_seconds() -> float:
+    """CPU seconds of this process and of the children that ended."""
     child = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + child.ru_utime + child.ru_stime
 
 
 def solve(hypergraph: Hypergraph, n_parts: int, engine: Engine) -> tuple[int, float, float]:
     """(connectivity - 1, CPU seconds, imbalance) of one engine."""
-    begin = _cpu_seconds()
+    begin = cpu_seconds()
     part = engine.partition(hypergraph, n_parts, EPSILON, SEED)
-    seconds = _cpu_seconds() - begin
+    seconds = cpu_seconds() - begin
     partition = Partition(part, n_parts, hypergraph.vertex_weights)
     found = Connectivity.from_partition(hypergraph, partition)
     return found.connectivity_minus_one(), seconds, partition.imbalance
@@ -94,7 +94,7 @@ class Engines:
         """Ours over theirs; the aim is 1.10 at most."""
         return self.ours[0] / self.theirs[0]
 
-    def track_cpu_seconds(self, *case: object) -> float:
+    def trackcpu_seconds(self, *case: object) -> float:
         """Of our engine."""
         return self.ours[1]
 

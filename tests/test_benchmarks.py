@@ -88,8 +88,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cuts = importlib.import_module("benchmarks.studies.reference_cuts")
     monkeypatch.setattr(cuts, "references", lambda folder: {("few", 2, 2): {"KaHyPar": 50}})
     monkeypatch.setattr(cuts, "netlist", few_pins)
-    engines = importlib.import_module("benchmarks.studies.partition_engine")
-    monkeypatch.setattr(engines, "hypergraph_of", few_pins)
+    for name in ("partition_engine", "power_cycles"):
+        engines = importlib.import_module(f"benchmarks.studies.{name}")
+        monkeypatch.setattr(engines, "hypergraph_of", few_pins)
     monkeypatch.setattr(importlib.import_module("benchmarks.data"), "data_folder", Path)
     peer = importlib.import_module("benchmarks.libmf_peer")
     monkeypatch.setattr(peer, "load", lambda: Peer)
@@ -170,6 +171,7 @@ STUDIES = {
         "--tensor", "few", "--ranks", "2", "--ranks", "4", "--transport", "local",
     ],
     "partition_engine": ["--data", "ibm01", "--parts", "8"],
+    "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
     "sparse_sum": ["--case", "1000", "100"],
     "tensor_messages": ["--tensor", "few", "--ranks", "4", "--ranks", "8"],

@@ -74,7 +74,9 @@ def geometric_means(rows: list[list]) -> str:
         for n_parts in sorted({row[3] for row in rows})
     }
     groups["all"] = rows
-    groups[f"all but {' and '.join(HARDEST)}"] = [row for row in rows if row[0] not in HARDEST]
+    others = [row for row in rows if row[0] not in HARDEST]
+    if others:
+        groups[f"all but {' and '.join(HARDEST)}"] = others
     lines = []
     for label, mine in groups.items():
         cost, seconds = (np.exp(np.mean(np.log([row[at] for row in mine]))) for at in (6, 9))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import math
-import resource
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import numpy as np
 
 import daskpart
 from benchmarks import data
+from benchmarks.partition_engine import cpu_seconds
 from daskpart.connectivity import Connectivity
 from daskpart.partitioners.engine import Engine
 from daskpart.partitioners.mtkahypar import MtKaHyParEngine
@@ -45,23 +44,18 @@ def references(folder: Path) -> dict[tuple[str, int, int], dict[str, int]]:
     return found
 
 
-def _cpu_seconds() -> float:
-    child = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + child.ru_utime + child.ru_stime
-
-
 def solved(
     hypergraph: daskpart.Hypergraph, n_parts: int, bound: int, engine: Engine, seeds: range
 ) -> tuple[int, float, float]:
     """(cut, heaviest part over the mean, CPU seconds) of the best over the seeds."""
-    begin = _cpu_seconds()
+    begin = cpu_seconds()
     best = (math.inf, math.inf)
     for seed in seeds:
         part = engine.partition(hypergraph, n_parts, n_parts * bound / 100, seed)
         partition = Partition(part, n_parts, hypergraph.vertex_weights)
         cut = Connectivity.from_partition(hypergraph, partition).cut_net()
         best = min(best, (cut, 1 + partition.imbalance))
-    return int(best[0]), round(best[1], 4), round(_cpu_seconds() - begin, 1)
+    return int(best[0]), round(best[1], 4), round(cpu_seconds() - begin, 1)
 
 
 def netlist(folder: Path, instance: str) -> daskpart.Hypergraph:
