@@ -5,6 +5,8 @@
     fibres along mode a, the longest    ─► serves all modes but a; their sums over fibres are kept
     fibres along b, or sorted nonzeros  ─► serves mode a          ("small": mode a scatters instead)
 
+    long fibres are cut so that rows of factors come from caches (`tensor_blocks`)
+
     no mode has long fibres:
     nonzeros sorted by the longest mode first      ─► serves all modes
 
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .kernels.lanes import aligned_rows
+from .tensor_blocks import popularity_pays
 from .tensor_sorting import Nonzeros, fibre_length
 from .tensor_structures import FibreProducts, Fibres, SortedNonzeros
 
@@ -270,10 +273,11 @@ def _fibre_structures(
 ) -> tuple[tuple[Fibres | SortedNonzeros, ...], int]:
     """Fibres along the mode where they are longest, and a structure for that mode itself."""
     leaf, second = np.argsort(-np.asarray(lengths), kind="stable")[:2].tolist()
-    fibres = Fibres.build(nonzeros.take(), shape, leaf)
+    in_pieces = popularity_pays(lengths[leaf], shape[leaf])
+    fibres = Fibres.build(nonzeros.take(), shape, leaf, in_pieces=in_pieces)
     if memory == "small":
         return (fibres,), leaf
     if lengths[second] >= LONG_FIBRE:
-        return (fibres, Fibres.build(fibres, shape, second)), leaf
+        return (fibres, Fibres.build(fibres, shape, second, in_blocks=True)), leaf
     others = sorted((k for k in range(len(shape)) if k != leaf), key=lambda mode: -shape[mode])
     return (fibres, SortedNonzeros.build(fibres, shape, (leaf, *others))), leaf

@@ -6,7 +6,7 @@
 
 Bytes held for each of the nonzeros, C = 4·modes + value (int32 coordinates and value as given):
 
-    to sort           C + 4 + 4 (positions, twice)
+    to sort           C + 4 + 4 (positions, twice), and 4 (keys of `tensor_blocks`)
     first structure   C + 4 + its own; coordinates that stay as wide are put in order in place
     second structure  first + 4 + its own: the given ones are gone, their indices are read from it
 
@@ -69,8 +69,13 @@ class Nonzeros:
         return taken
 
 
-def sorted_positions(source: Source, shape: Sequence[int], order: Sequence[int]) -> NDArray:
-    """Nonzeros by the modes of `order`, the first one first; ties in their old order."""
+def sorted_positions(
+    source: Source, shape: Sequence[int], order: Sequence[int], keys: NDArray | None = None
+) -> NDArray:
+    """Nonzeros by the modes of `order`, the first one first; ties in their old order.
+
+    `keys`, where given, are uint32, one a nonzero: then by these before all modes.
+    """
     nnz = source.values.size
     dtype = np.uint32 if nnz <= np.iinfo(np.uint32).max else np.uint64
     sequence: NDArray = np.arange(nnz, dtype=dtype)
@@ -78,6 +83,9 @@ def sorted_positions(source: Source, shape: Sequence[int], order: Sequence[int])
     for mode in reversed(order):
         _order_by(source.index(mode), np.zeros(shape[mode] + 1, np.int64), sequence, ordered)
         sequence, ordered = ordered, sequence
+    if keys is not None:
+        _order_by(keys, np.zeros(int(keys.max(initial=0)) + 2, np.int64), sequence, ordered)
+        sequence = ordered
     return sequence
 
 

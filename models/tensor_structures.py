@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from daskpart._jit import kernel
 
 from .kernels.lanes import aligned_rows, is_spread, panels
-from .kernels.mttkrp import add_fibres, add_nonzeros, add_products, add_to_leaves
+from .kernels.mttkrp import add_fibres, add_nonzeros, add_pieces, add_products, add_to_leaves
+from .tensor_blocks import block_keys, popularity_keys
 from .tensor_sorting import Nonzeros, Source, changes, gather, sorted_positions
 
 NONZEROS_AHEAD = 16
@@ -55,10 +56,10 @@ class FibreProducts:
         return FibreProducts, ()
 
     @contextmanager
-    def of_one_thread(self) -> Iterator[FibreProducts | None]:
-        """Give these products, or None while another thread works on them."""
+    def of_one_thread(self) -> Iterator[FibreProducts]:
+        """Give these products, or new ones while another thread works on them."""
         if not self._in_use.acquire(blocking=False):
-            yield None
+            yield FibreProducts()
             return
         try:
             yield self
@@ -70,7 +71,7 @@ class FibreProducts:
         fingerprint = fingerprint_of(factor)
         shape = (n_fibres, factor.shape[1])
         if self.sums.shape != shape or self.sums.dtype != factor.dtype:
-            self.sums = np.empty(shape, factor.dtype)
+            self.sums = aligned_rows(*shape, factor.dtype)
         elif fingerprint == self._fingerprint:
             return True
         self._fingerprint = fingerprint
@@ -139,19 +140,29 @@ class SortedNonzeros:
 class Fibres:
     """Nonzeros gathered into fibres along one mode, the leaf.
 
+    Long fibres are better read in pieces, each within a group of the leaf's indices, group after
+    group (`tensor_blocks`): rows of its factor then come from the nearest caches.
+
+        group 0, the 64 most popular     1, the next 64     2, the next 128 …
+        fibre 0 ▒▒▒▒▒▒▒                  fibre 0 ▒▒▒▒       fibre 0 ▒▒▒
+        fibre 1 ▒▒▒▒▒                    fibre 1 ▒▒         fibre 1 ▒▒
+        fibre 2 ▒▒▒▒▒▒▒                                     fibre 2 ▒▒▒▒
+
     Attributes
     ----------
     leaf : int
         The mode along which fibres run.
     modes : tuple of int
         All others, in order.
-    begin : ndarray of unsigned integers of shape (n_fibres + 1,)
-        First nonzero of each fibre.
+    begin : ndarray of unsigned integers of shape (n_pieces + 1,)
+        First nonzero of each piece, or of each fibre where these are whole.
     coordinates : ndarray of uint32 of shape (n_modes - 1, n_fibres)
         A row for each of `modes`.
     leaves : ndarray of unsigned integers of shape (nnz,)
         Index of each nonzero along the leaf.
     values : ndarray of shape (nnz,)
+    pieces : ndarray of uint32 of shape (n_pieces,), optional
+        Fibre of each piece; None where fibres are whole.
     """
 
     leaf: int
@@ -160,13 +171,31 @@ class Fibres:
     coordinates: NDArray[np.uint32]
     leaves: NDArray
     values: NDArray
+    pieces: NDArray[np.uint32] | None = None
 
     @classmethod
-    def build(cls, source: Source, shape: Sequence[int], leaf: int) -> Fibres:
-        """Sort by all modes but `leaf`, the longest first, and cut into fibres."""
+    def build(
+        cls,
+        source: Source,
+        shape: Sequence[int],
+        leaf: int,
+        *,
+        in_pieces: bool = False,
+        in_blocks: bool = False,
+    ) -> Fibres:
+        """Sort by all modes but `leaf`, the longest first, and cut into fibres.
+
+        Or into pieces by popularity; or by blocks, whose parts count as fibres by themselves.
+        """
         modes = tuple(mode for mode in range(len(shape)) if mode != leaf)
         longest_first = sorted(modes, key=lambda mode: -shape[mode])
-        sequence = sorted_positions(source, shape, (*longest_first, leaf))
+        keys = None
+        if in_pieces:
+            keys = popularity_keys(source, leaf, shape[leaf])
+        elif in_blocks:
+            keys = block_keys(source, shape, longest_first[0], leaf)
+        sequence = sorted_positions(source, shape, (*longest_first, leaf), keys)
+        del keys
         nnz = sequence.size
         first = np.flatnonzero(changes(source, sequence, modes))
         begin: NDArray = np.append(first, nnz).astype(_smallest_type(nnz + 1, least=np.uint32))
@@ -177,24 +206,36 @@ class Fibres:
         leaves: NDArray = np.empty(nnz, _smallest_type(shape[leaf]))
         gather(source.index(leaf), sequence, leaves)
         values = gather(source.values, sequence, np.empty_like(source.values))
-        return cls(leaf, modes, begin, columns, leaves, values)
+        del sequence
+        if not in_pieces:
+            return cls(leaf, modes, begin, columns, leaves, values)
+        by_fibre = np.array([columns[modes.index(mode)] for mode in longest_first])
+        fibres, pieces = np.unique(by_fibre, axis=1, return_inverse=True)
+        columns = np.array([fibres[longest_first.index(mode)] for mode in modes])
+        return cls(
+            leaf, modes, begin, columns, leaves, values, pieces.reshape(-1).astype(np.uint32)
+        )
 
     def index(self, mode: int) -> NDArray[np.uint32]:
         """Index of each nonzero along a mode."""
         if mode == self.leaf:
             return self.leaves.astype(np.uint32, copy=False)
-        return np.repeat(self.coordinates[self.modes.index(mode)], np.diff(self.begin))
+        return np.repeat(self._of_pieces()[self.modes.index(mode)], np.diff(self.begin))
+
+    def _of_pieces(self) -> NDArray[np.uint32]:
+        """`coordinates` with a column a piece."""
+        return self.coordinates if self.pieces is None else self.coordinates[:, self.pieces]
 
     @property
     def n_fibres(self) -> int:
-        """Fibres that hold a nonzero."""
-        return self.begin.size - 1
+        """Fibres that hold a nonzero; where cut by blocks, their parts."""
+        return self.coordinates.shape[1]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        arrays = (self.begin, self.coordinates, self.leaves, self.values)
-        return sum(array.nbytes for array in arrays)
+        arrays = (self.begin, self.coordinates, self.leaves, self.values, self.pieces)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     def add(
         self,
@@ -206,13 +247,17 @@ class Fibres:
         """Add the MTTKRP along `mode` to `out`; read `products`, or fill them where they differ."""
         known = products is not None and products.are_of(factors[self.leaf], self.n_fibres)
         leaf_rows = factors[self.leaf] if known or mode == self.leaf else self._leaf_rows(factors)
+        if self.pieces is not None and products is not None and not known:
+            self._sum_pieces(leaf_rows, products)
+            known = True
+        coordinates = self.coordinates if known else self._of_pieces()
         others = tuple(row for row, k in enumerate(self.modes) if k != mode)
         for template, count, offset in panels(out):
             addresses = tuple(factors[self.modes[row]].ctypes.data + offset for row in others)
             to, step = out.ctypes.data + offset, out.strides[0]
             if mode == self.leaf:
                 add_to_leaves(
-                    template, count, self.begin, self.leaves, self.values, self.coordinates,
+                    template, count, self.begin, self.leaves, self.values, coordinates,
                     others, addresses, to, step,
                 )  # fmt: skip
                 continue
@@ -220,14 +265,24 @@ class Fibres:
             target = self.modes.index(mode)
             if known:
                 add_products(
-                    template, count, kept, self.coordinates, others, addresses, target, to, step
+                    template, count, kept, coordinates, others, addresses, target, to, step
                 )
             else:
                 add_fibres(
                     template, count, self.begin, self.leaves, self.values,
-                    leaf_rows.ctypes.data + offset, self.coordinates, others, addresses,
+                    leaf_rows.ctypes.data + offset, coordinates, others, addresses,
                     target, to, step, kept,
                 )  # fmt: skip
+
+    def _sum_pieces(self, leaf_rows: NDArray, products: FibreProducts) -> None:
+        """Fill `products` with the sums over fibres, piece by piece."""
+        sums = products.sums
+        sums[:] = 0
+        for template, count, offset in panels(sums):
+            add_pieces(
+                template, count, self.begin, self.pieces, self.leaves, self.values,
+                leaf_rows.ctypes.data + offset, sums.ctypes.data + offset, sums.strides[0],
+            )  # fmt: skip
 
     def _leaf_rows(self, factors: Sequence[NDArray]) -> NDArray:
         """The leaf's factor; copied to begin with a cache line where it is read often enough."""

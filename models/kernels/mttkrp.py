@@ -2,11 +2,12 @@
 
     out[i_m, :] += Σ x · Π_{k ≠ m} U_k[i_k, :]        over the nonzeros x at (i_0, …, i_{M-1})
 
-Nonzeros that differ in one mode only, the leaf, form a fibre. Three ways to take them:
+Nonzeros that differ in one mode only, the leaf, form a fibre. The ways to take them:
 
     add_nonzeros    x · U_a · U_b                  ─►  row of out      short fibres: each by itself
     add_fibres      (Σ x · U_leaf) · U_a           ─►  row of out      long fibres: other factors
                      └ product, may be kept                            are read once a fibre
+    add_pieces      Σ x · U_leaf                   ─►  product         very long ones: in pieces
     add_products    product · U_a                  ─►  row of out      the sums as kept
     add_to_leaves   x · (U_a · U_b)                ─►  rows of out     out is the leaf's own matrix
 
@@ -123,8 +124,25 @@ def add_fibres(
 
 
 @kernel
+def add_pieces(template, count, begin, pieces, leaves, values, leaf_address, products, row_bytes):
+    """The sums of `add_fibres`, added to `products` piece by piece.
+
+    Piece p is of fibre pieces[p] and has the nonzeros begin[p]:begin[p + 1]. Other parameters as in
+    `add_fibres`.
+    """
+    zero = zeros(template)
+    for p in range(np.uint64(pieces.size)):
+        address = products + np.int64(pieces[p]) * row_bytes
+        fibre = load(zero, address, count)
+        for n in range(np.uint64(begin[p]), np.uint64(begin[p + np.uint64(1)])):
+            row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
+            fibre = add_scaled(fibre, values[n], row)
+        store(address, fibre, count)
+
+
+@kernel
 def add_products(template, count, products, coordinates, others, addresses, target, out, row_bytes):
-    """The products that `add_fibres` kept, for another mode: the same bits as from the nonzeros."""
+    """The sums over fibres as kept, for any mode: the same bits as from the nonzeros."""
     zero = zeros(template)
     total = zero
     current = coordinates[target, np.uint64(0)]

@@ -1,7 +1,8 @@
 """Products of a factor's rows with R × R matrices, and of the rows with themselves, in registers.
 
     multiply_rows     out[i] = products[i] @ V⁻¹       four rows at a time share each row of V⁻¹
-    gram_of_rows      Σ_i rows[i]ᵀ rows[i]             four components at a time share each row
+    gram_of_rows      Σ_i rows[i]ᵀ rows[i]             four components at a time share each row, and
+                                                       what lies beyond the diagonal is mirrored
 
 Not BLAS: its sums depend on how many threads it has, which differs between a notebook and a worker
 process, and every transport must give the same bits. A row's product is the same whichever rows
@@ -18,7 +19,9 @@ from daskpart.errors import InputError
 
 from .lanes import add_row, add_scaled, aligned_rows, load, panels, store, zeros
 
+_GRAM_WIDTH = 16  # with four components at a time in registers; narrow ones mirror more
 _ROWS_IN_CACHE = 64  # of 32 components in float64: half the first-level cache
+_ROWS_CONVERTED = 8 * _ROWS_IN_CACHE  # at a time: an eighth of the second-level one
 
 
 def multiply_rows(products: NDArray, matrix: NDArray[np.float64], out: NDArray) -> None:
@@ -54,12 +57,16 @@ def gram_of_rows(rows: NDArray) -> NDArray[np.float64]:
     """AᵀA of rows of shape (n, R), float32 or float64; added up in float64, of shape (R, R)."""
     n_components = rows.shape[1]
     gram = np.zeros((n_components, n_components))
-    block = aligned_rows(_ROWS_IN_CACHE, n_components, np.float64)
-    for template, count, offset in panels(gram):
-        _add_gram_panel(
-            template, count, rows, offset, block, gram.ctypes.data + offset, gram.strides[0]
-        )
-    return gram
+    template = (0.0,) * _GRAM_WIDTH
+    if rows.dtype == np.float64 and rows.flags.c_contiguous:
+        _add_gram(template, rows, rows.ctypes.data, gram, gram.ctypes.data)
+    else:
+        room = aligned_rows(min(len(rows), _ROWS_CONVERTED), n_components, np.float64)
+        for start in range(0, len(rows), _ROWS_CONVERTED):
+            some = room[: len(rows) - start]
+            some[:] = rows[start : start + _ROWS_CONVERTED]
+            _add_gram(template, some, some.ctypes.data, gram, gram.ctypes.data)
+    return np.triu(gram) + np.triu(gram, 1).T
 
 
 @kernel
@@ -89,22 +96,24 @@ def _multiply_panel(template, count, products, matrix, matrix_step, out, out_ste
 
 
 @kernel
-def _add_gram_panel(template, count, rows, offset, block, gram, gram_step):
-    """`block` is room for some rows in float64, `offset` the panel's first byte in a row of it."""
+def _add_gram(template, rows, address, gram, gram_address):
+    """Of each block of rows some columns at a time, and these only down to the diagonal."""
     n_rows, n_components = rows.shape
-    step = n_components * block.itemsize
-    address = block.ctypes.data + offset
-    for start in range(0, n_rows, block.shape[0]):
-        stop = min(start + block.shape[0], n_rows)
-        for i in range(start, stop):
-            for r in range(n_components):
-                block[i - start, r] = rows[i, r]
-        for r in range(0, n_components, 4):
-            _add_four_rows(template, count, block, stop - start, address, step, r, gram, gram_step)
+    step = n_components * rows.itemsize
+    for start in range(0, n_rows, _ROWS_IN_CACHE):
+        block = rows[start : start + _ROWS_IN_CACHE]
+        for column in range(0, n_components, len(template)):
+            count = min(len(template), n_components - column)
+            offset = column * rows.itemsize
+            for r in range(0, column + count, 4):
+                _add_four_rows(
+                    template, count, block, address + start * step + offset, step, r,
+                    gram_address + offset, step,
+                )  # fmt: skip
 
 
 @kernel
-def _add_four_rows(template, count, block, n_rows, address, step, r, gram, gram_step):
+def _add_four_rows(template, count, block, address, step, r, gram, gram_step):
     """Components r … r + 3 of the Gram; beyond the last they are computed, not written."""
     zero = zeros(template)
     last = np.uint64(block.shape[1] - 1)
@@ -113,7 +122,7 @@ def _add_four_rows(template, count, block, n_rows, address, step, r, gram, gram_
     third = min(first + np.uint64(2), last)
     fourth = min(first + np.uint64(3), last)
     a, b, c, d = zero, zero, zero, zero
-    for row in range(n_rows):
+    for row in range(block.shape[0]):
         i = np.uint64(row)
         lanes = load(zero, address + row * step, count)
         a = add_scaled(a, block[i, first], lanes)
