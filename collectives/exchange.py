@@ -125,7 +125,10 @@ def make_payload(
 
 def payload_size(payload: Payload) -> tuple[int, int]:
     """Rows (the length of the first array) and bytes of a payload, as they are counted."""
-    return len(payload[0]), sum(array.nbytes for array in payload)
+    nbytes = payload[0].nbytes
+    for array in payload[1:]:
+        nbytes += array.nbytes
+    return len(payload[0]), nbytes
 
 
 def _safe_array(array: Any, source: int, destination: int, lent: bool) -> NDArray[Any]:

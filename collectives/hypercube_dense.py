@@ -17,6 +17,7 @@ recursive doubling and Rabenseifner's algorithm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -75,26 +76,57 @@ def hypercube_allreduce(
 def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[Exchange, ...], SwapSteps]:
     """Who sends to whom in every round, and what a rank does."""
     swaps = [Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks)]
-    if n_ranks == 1:
-        return (), _steps_of((), halving)
-    folds, fold_in, fold_out = [], swaps[:0], swaps[:0]
-    if n_ranks & (n_ranks - 1):
-        folds, fold_in, fold_out, swaps = ["fold"], swaps[:1], swaps[-1:], swaps[1:-1]
-    kinds, ways = ["swap"] * len(swaps), swaps
-    if halving:
-        kinds, ways = ["down"] * len(swaps) + ["up"] * len(swaps), swaps + swaps[::-1]
-    unfolds = ["unfold"] * len(folds)
-    return (*fold_in, *ways, *fold_out), _steps_of((*folds, *kinds, *unfolds), halving)
+    n_corners = 1 << (n_ranks.bit_length() - 1)
+    if not halving:
+        merge = partial(_merge, n_corners=n_corners)
+        combine = partial(_combine_whole, merge=merge)
+        return tuple(swaps), SwapSteps(np.array, _pack_whole, combine, _given, merge)
+    fold = n_corners < n_ranks  # a round before and one after
+    inner = swaps[1:-1] if fold else swaps
+    kinds = ["fold"] * fold + ["down"] * len(inner) + ["up"] * len(inner) + ["unfold"] * fold
+    rounds = (*swaps[:fold], *inner, *inner[::-1], *swaps[len(swaps) - fold :])
+    begin = partial(_begin, kinds=tuple(kinds))
+    return rounds, SwapSteps(begin, _pack, _combine, _end, room=_room)
 
 
-def _steps_of(kinds: tuple[str, ...], halving: bool) -> SwapSteps:
-    begin = partial(_begin, kinds=kinds)
-    return SwapSteps(begin, _pack, _combine, _end, _room if halving else None)
+# -- doubling: between two rounds a rank has one array, the value so far ---
+
+
+def _pack_whole(array: NDArray[Any], source: int, destination: int) -> Payload:
+    array.flags.writeable = False  # so that messages take it uncopied
+    return (array[None],)
+
+
+def _combine_whole(
+    array: NDArray[Any], inbox: ValueInbox, *, merge: Callable, reduction: Reduction
+) -> NDArray[Any]:
+    if not inbox.sources:
+        return array
+    other = inbox.payloads[0][0][0]
+    return merge(array, other, inbox.rank, inbox.sources[0], reduction=reduction)
+
+
+def _merge(
+    array: NDArray[Any],
+    other: NDArray[Any],
+    rank: int,
+    source: int,
+    *,
+    reduction: Reduction,
+    n_corners: int,
+) -> NDArray[Any]:
+    if rank >= n_corners:  # folded onto a partner, which tells the result
+        return np.array(other)
+    ranks = rank, source
+    return _combined(array, other, ranks, reduction, (array.shape, other.shape))
+
+
+# -- halving ---
 
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """What a rank has between two rounds.
+    """What a rank has between two rounds of halving.
 
     Attributes
     ----------
@@ -105,9 +137,9 @@ class _Held:
     kinds : tuple of str
         The rounds still to come.
     pieces : tuple of 1-d arrays
-        Of halving: neighbouring pieces of the value, in order, never changed.
+        Neighbouring pieces of the value, in order, never changed.
     bounds : tuple of (int, int)
-        Of halving: where they begin and end in the value, now and before each half was given away.
+        Where they begin and end in the value, now and before each half was given away.
     whole : 1-d array or None
         Where messages arrive in place: the value to be. It holds the pieces, then there is one.
     """
@@ -140,9 +172,8 @@ class _Held:
 
 
 def _begin(value: Any, *, kinds: tuple[str, ...]) -> _Held:
-    if "down" not in kinds:  # a copy, as a message may leave after the text has changed its value
-        array = _frozen(np.array(value))
-        return _Held(array.shape, array, kinds)
+    if "down" not in kinds:  # of one rank: its own value
+        return _Held(np.shape(value), np.array(value), kinds)
     # the neighbour answers a message only when it has it, so none is on its way when this is over
     array = _frozen(np.asarray(value).view())
     held = _Held(array.shape, array, kinds)
@@ -191,7 +222,8 @@ def _combine(held: _Held, inbox: ValueInbox, *, reduction: Reduction) -> _Held:
         else:
             other = payload[0][0]
             shapes = held.shape, other.shape
-            held.array = _combined(held.array, other, inbox, reduction, shapes)
+            ranks = inbox.rank, inbox.sources[0]
+            held.array = _combined(held.array, other, ranks, reduction, shapes)
             if held.kinds[:1] == ("down",):
                 held.split(held.array)
     if kind == "up" and held.kinds[:1] != ("up",) and held.pieces:
@@ -206,9 +238,10 @@ def _halve(held: _Held, payload: Payload, inbox: ValueInbox, reduction: Reductio
     """Keep one half of what is held, combined with the neighbour's."""
     upper = inbox.sources[0] < inbox.rank
     own, shapes = _half(held.pieces[0], upper), (held.shape, tuple(payload[1].tolist()))
+    ranks = inbox.rank, inbox.sources[0]
     held.bounds += (held.half(upper),)
     out = None if held.whole is None else held.whole[slice(*held.bounds[-1])]
-    held.pieces = (_frozen(_combined(own, payload[0], inbox, reduction, shapes, out)),)
+    held.pieces = (_frozen(_combined(own, payload[0], ranks, reduction, shapes, out)),)
 
 
 def _join(held: _Held, payload: Payload, above: bool) -> None:
@@ -227,13 +260,13 @@ def _join(held: _Held, payload: Payload, above: bool) -> None:
 def _combined(
     own: NDArray[Any],
     other: NDArray[Any],
-    inbox: ValueInbox,
+    ranks: tuple[int, int],
     reduction: Reduction,
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """The lower rank's values first, in the dtype that both have."""
-    source, rank = inbox.sources[0], inbox.rank
+    """The lower rank's values first, in the dtype that both have; `ranks` are own and other."""
+    rank, source = ranks
     if shapes[0] != shapes[1] or own.dtype != other.dtype:
         sides = sorted([(rank, shapes[0], own.dtype), (source, shapes[1], other.dtype)])
         raise InputError(
@@ -261,7 +294,12 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _end(held: _Held, given: Any) -> Any:
+    return _given(held.array, given)
+
+
+def _given(array: NDArray[Any], given: Any) -> Any:
+    """The result in the form in which the value was given."""
     if not isinstance(given, np.ndarray):
-        return held.array.item()
+        return array.item()
     # what arrived, or was sent, belongs to another rank too
-    return held.array if held.array.flags.writeable else held.array.copy()
+    return array if array.flags.writeable else array.copy()

@@ -34,6 +34,10 @@ class SwapSteps:
         ``combine(state, inbox, **static)`` may overwrite its state and gives it back.
     end : callable
         ``end(state, value)`` gives the result, which shares memory with no other rank.
+    merge : callable, optional
+        Where a state is an array that goes whole, as its only row, to at most one rank a round, and
+        as much comes from one: ``merge(array, other, rank, source, **static)`` gives a fresh array,
+        as `combine` would. A transport may then do without `pack` and `combine`.
     room : callable, optional
         ``room(state, rank, source)`` gives arrays for the next message of `source`, None in place
         of those that shall come as they are; or None altogether. Where shapes and dtypes are those
@@ -44,4 +48,5 @@ class SwapSteps:
     pack: Callable[[Any, int, int], tuple[NDArray[Any], ...]]
     combine: Callable[..., Any]
     end: Callable[[Any, Any], Any]
+    merge: Callable[..., NDArray[Any]] | None = None
     room: Room | None = None

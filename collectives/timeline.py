@@ -42,7 +42,12 @@ _recordings: ContextVar[list[Timeline] | None] = ContextVar("daskpart_timelines"
 
 def now() -> float:
     """Seconds since 1970 by this process, never going back."""
-    return _OFFSET + perf_counter()
+    return time_of(perf_counter())
+
+
+def time_of(counted: float) -> float:
+    """The same, of what `perf_counter` showed in this process."""
+    return _OFFSET + counted
 
 
 class Span(NamedTuple):

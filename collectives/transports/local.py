@@ -31,11 +31,14 @@ from daskpart.collectives.exchange import (
     payload_size,
 )
 from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
+from daskpart.collectives.swapping import SwapSteps
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
 
 from .from_dask import computed_values
 from .rank_pool import RankPool
+
+_LARGE = 16_384  # bytes from which on threads pay
 
 
 class LocalCommunicator(Communicator):
@@ -66,6 +69,7 @@ class LocalCommunicator(Communicator):
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._counters = Counters(n_ranks)
         self._clock = np.zeros(n_ranks)
+        self._alone = False  # whether steps are too short for threads
 
     @property
     def n_threads(self) -> int:
@@ -195,6 +199,16 @@ class LocalCommunicator(Communicator):
 
         return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
+    def _swap(
+        self, exchanges: Sequence[Exchange], values: PerRank, steps: SwapSteps, label: str,
+        static: dict,
+    ) -> PerRank:  # fmt: skip
+        self._alone = all(map(_is_small, values.content))
+        try:
+            return super()._swap(exchanges, values, steps, label, static)
+        finally:
+            self._alone = False
+
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         result = function(values.content, **static)
         others = np.arange(1, self.n_ranks)
@@ -231,7 +245,7 @@ class LocalCommunicator(Communicator):
         bytes_of: Callable[[Any], int] | None = None,
     ) -> list[Any]:
         """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
-        results = self._pool.run(step)
+        results = self._pool.run(step, self._alone)
         ends = self._clock + self._pool.seconds
         self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
         self._counters.seconds_computing += self._pool.seconds
@@ -266,6 +280,11 @@ class LocalCommunicator(Communicator):
         for rank in np.flatnonzero(ends > self._clock).tolist():
             times = (float(self._clock[rank]), float(ends[rank]))
             self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
+
+
+def _is_small(value: Any) -> bool:
+    """Whether it is a number or a short array."""
+    return isinstance(value, int | float | complex) or getattr(value, "nbytes", _LARGE) < _LARGE
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:

@@ -15,92 +15,27 @@ import asyncio
 import os
 import pickle
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
 from distributed import Client
+from numpy.typing import NDArray
 
+from daskpart.collectives.exchange import Exchange
 from daskpart.errors import InputError
 
 from . import spmd_host as host
-from .mpi_messages import Message, buffers_of, octets_of
+from .mpi_group import Lane, WorkerGroup
+from .mpi_messages import Message, Outgoing, octets_of
+from .mpi_short import ShortSwap
 from .spmd import SpmdCommunicator
 from .spmd_cluster import places_by_threads
 
-_GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
 _BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
-_SWEEP_SECONDS = 2.0
-
-
-class WorkerGroup:
-    """The MPI side of one worker process, for the worker processes of a run.
-
-    Parameters
-    ----------
-    members : tuple of int
-        Ranks of the worker processes in MPI.COMM_WORLD, rising.
-    run_id : str
-        Hexadecimal.
-    """
-
-    def __init__(self, members: tuple[int, ...], run_id: str) -> None:
-        from mpi4py import MPI
-
-        if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
-            raise InputError(
-                "MPI was started without THREAD_MULTIPLE, but ranks are threads of a worker; "
-                "start the job without mpi4py.rc.threads = False."
-            )
-        self.mpi = MPI
-        group = MPI.COMM_WORLD.Get_group().Incl(members)
-        bound = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-        assert isinstance(bound, int)  # MPI always sets it
-        self.tags = bound + 1
-        # two runs may begin at once between the same workers: their tags differ
-        self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
-        group.Free()
-        self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
-        self._lock = threading.Lock()
-
-    def start_send(self, buffer: Any, process: int, tag: int) -> Any:
-        """Begin to send; the buffer is kept until it is sent. The request."""
-        kind = [buffer, self.mpi.BYTE]
-        with self._lock:
-            request = self.comm.Isend(kind, process, tag)
-            self._sent.append((request, buffer))
-            while self._sent and self._sent[0][0].Test():  # else a long batch keeps all its buffers
-                self._sent.popleft()
-        return request
-
-    def are_sent(self, requests: list[Any]) -> bool:
-        """Whether these are sent; makes progress. Two threads must not test one request at once."""
-        with self._lock:
-            return all([request.Test() for request in requests])
-
-    def all_sent(self) -> bool:
-        """Whether nothing waits to be sent any more; makes progress."""
-        with self._lock:
-            self._sent = deque(entry for entry in self._sent if not entry[0].Test())
-            return not self._sent
-
-    def sweep(self) -> None:
-        """Take in and drop what nobody waits for any more, and let go of what is not sent."""
-        limit, quiet = monotonic() + _SWEEP_SECONDS, 0
-        while monotonic() < limit and quiet < 3:
-            status = self.mpi.Status()
-            message = self.comm.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)
-            if message is None:
-                quiet = quiet + 1 if self.all_sent() else 0
-                sleep(1e-3)
-                continue
-            quiet = 0
-            taken = message.Irecv([bytearray(status.Get_count(self.mpi.BYTE)), self.mpi.BYTE])
-            while not taken.Test() and monotonic() < limit:
-                self.all_sent()
+_FIRST_TESTS = 3  # before the processor is given away
 
 
 _groups: dict[str, WorkerGroup] = {}
@@ -140,14 +75,14 @@ class MpiEndpoint:
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
+        self._lanes: dict[int, Lane] = {}  # to each rank of another worker
+        self._early: dict[tuple[int, int], Message] = {}  # by step and source
         self._lent: list[tuple[int, Any]] = []  # step and request
         self._group: WorkerGroup
-        self._status: Any
 
     def connect(self) -> None:
         """Join the group of the run's workers; collective."""
         self._group = worker_group(self._members, self._session.spec.run_id)
-        self._status = self._group.mpi.Status()
 
     def lends(self, destination: int) -> bool:
         """MPI tells when an array was taken; a rank of this worker gets the array itself."""
@@ -158,11 +93,12 @@ class MpiEndpoint:
         if destination in self._session.mailboxes:
             self._session.mailboxes[destination].put(step, self._rank, payload)
             return
-        process = self._process_of[destination]
-        tag = self._tag(step, self._rank, destination)
-        first, *others = buffers_of(payload)
-        self._group.start_send(first, process, tag)  # a copy: bytes of its own
-        for buffer in others:
+        message = Outgoing(payload)
+        self.lane(destination).send(step, message)
+        if not message.large:
+            return
+        process, tag = self._process_of[destination], self._tag(step, self._rank, destination)
+        for buffer in message.large:
             request = self._group.start_send(buffer, process, tag)
             if lent:
                 self._lent.append((step, request))
@@ -171,18 +107,58 @@ class MpiEndpoint:
         """Wait for a message."""
         if source in self._session.mailboxes:
             return self._mailbox.take(step, source)
-        process = self._process_of[source]
-        tag = self._tag(step, source, self._rank)
-        message = Message(self._take(process, tag, source))
+        message = self._early.pop((step, source), None) or self._next(step, source)
+        if message.kind == "beside":
+            message = Message(self._take(step, source, message.beside()))
         if message.kind == "object":
             return pickle.loads(message.rest)
-        if room is not None and message.large:
+        if message.large:
+            self._take_large(message, step, source, room)
+        return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
+
+    def short_swap(self, exchanges: Sequence[Exchange], array: NDArray[Any]) -> ShortSwap | None:
+        """A swap of arrays like this, made ready; None where it is no short one."""
+        return ShortSwap.ready(self, self._rank, exchanges, array)
+
+    def has_lanes(self, others: Sequence[int]) -> bool:
+        """Whether all of these are on other workers."""
+        return not any([other in self._session.mailboxes for other in others])
+
+    def lane(self, other: int) -> Lane:
+        """The lane to a rank of another worker."""
+        if other not in self._lanes:
+            tags = self._tag(None, self._rank, other), self._tag(None, other, self._rank)
+            self._lanes[other] = self._group.lane(self._process_of[other], *tags)
+        return self._lanes[other]
+
+    def wait_for(self, lane: Lane, step: int, source: int) -> bool:
+        """Wait until the next message is on a lane; False if that of this step came before."""
+        if (step, source) in self._early:
+            return False
+        return lane.has_come() or self._until(lane.has_come, f"a message of rank {source}")
+
+    def _next(self, step: int, source: int) -> Message:
+        """The first message of a step; those of later steps are put aside."""
+        lane = self.lane(source)
+        while True:
+            lane.expect()
+            message = self._until(lane.poll, f"a message of rank {source}")
+            if message.step == step:
+                return message
+            first_step = self._mailbox.first_step  # what is older was for a batch that failed
+            self._early = {key: m for key, m in self._early.items() if key[0] >= first_step}
+            if message.step >= first_step:
+                self._early[message.step, source] = message
+
+    def _take_large(
+        self, message: Message, step: int, source: int, room: Callable[[], Any] | None
+    ) -> None:
+        if room is not None:
             message.offer(room())
-        for array in message.large:
+        for array in [message.arrays[place] for place in message.large]:
             if array.base is not None:  # offered: it may hold what was lent in a round before
                 self.give_back(before=step)
-            self._take(process, tag, source, octets_of(array))
-        return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
+            self._take(step, source, octets_of(array))
 
     def give_back(self, before: int | None = None) -> None:
         """Wait until what was lent, in steps before one or at all, has been taken."""
@@ -193,32 +169,35 @@ class MpiEndpoint:
 
     def flush(self) -> None:
         """Go on until all messages are sent: large ones need this process for it."""
-        self._until(self._group.all_sent, "its messages to be taken")
+        self._until(self._all_sent, "its messages to be taken")
+
+    def _all_sent(self) -> bool:
+        return all([lane.is_sent() for lane in self._lanes.values()]) and self._group.all_sent()
 
     def close(self, whole: bool) -> None:
-        """Of the last rank on this worker: free the group.
-
-        Not where the run was broken off: what others may still send would meet a later group.
-        """
+        """Of the last rank on this worker: free the group."""
         group = _groups.pop(self._session.spec.run_id, None)
         _joining.pop(self._session.spec.run_id, None)
-        if group is not None and whole and group.all_sent():
-            group.comm.Free()
+        if group is not None:
+            group.close(whole)
 
-    def _take(self, process: int, tag: int, source: int, into: Any = None) -> Any:
-        comm, status, byte = self._group.comm, self._status, self._group.mpi.BYTE
-        # what has come already needs no waiting
-        message = comm.Improbe(process, tag, status) or self._until(
-            lambda: comm.Improbe(process, tag, status), f"a message of rank {source}"
-        )
-        buffer = bytearray(status.Get_count(byte)) if into is None else into
-        request = message.Irecv([buffer, byte])
-        if not request.Test():
+    def _take(self, step: int, source: int, into: Any) -> Any:
+        """Wait for what comes beside a first message."""
+        process, tag = self._process_of[source], self._tag(step, source, self._rank)
+        request = self._group.comm.Irecv([into, self._group.mpi.BYTE], process, tag)
+        try:
             self._until(request.Test, f"a message of rank {source}")
-        return buffer
+        except BaseException:
+            self._group.give_up(request, into)
+            raise
+        return into
 
     def _until(self, attempt: Callable[[], Any], what: str) -> Any:
         """Repeat until it gives something; at most until the deadline."""
+        for _ in range(_FIRST_TESTS):
+            result = attempt()
+            if result:
+                return result
         for _ in _moments(self._mailbox.deadline):
             result = attempt()
             if result:
@@ -229,10 +208,12 @@ class MpiEndpoint:
             "this run. If that rank computes for so long, raise the deadline."
         )
 
-    def _tag(self, step: int, source: int, destination: int) -> int:
+    def _tag(self, step: int | None, source: int, destination: int) -> int:
+        """Of what a step sends beside first messages; of first messages where no step is given."""
         pair = self._place[source] * self._width + self._place[destination]
-        steps = self._group.tags // self._width**2
-        return (step % steps) * self._width**2 + pair
+        steps = self._group.tags // self._width**2 - 1
+        turn = 0 if step is None else 1 + step % steps
+        return turn * self._width**2 + pair
 
 
 class MakeEndpoint:

@@ -1,10 +1,11 @@
 """What a message between MPI ranks looks like.
 
-    length │ header │ small arrays      one message of bytes
-    large array, large array, …         beside it the arrays themselves, not copied, not pickled
+    step │ lengths │ header │ small arrays      one message of bytes, the first
+    large array, large array, …                 beside it the arrays themselves, uncopied, unpickled
 
 The header says kind, dtypes and shapes. It is filled up so that arrays begin where a processor
-likes to read them, and kernels need no second version for arrays that don't.
+likes to read them, and kernels need no second version for arrays that don't. What does not fit into
+`FIRST_BYTES` goes beside, and the first message says so.
 """
 
 from __future__ import annotations
@@ -19,30 +20,69 @@ from numpy.typing import NDArray
 
 from .spmd_rank import pickled_object
 
+FIRST_BYTES = 20_480
 _INLINE_BYTES = 16_384  # of all small arrays together
-_LENGTH = struct.Struct("<q")
+_LENGTHS = struct.Struct("<qqq")  # step, header with this, all
+_STEP = struct.Struct("<q")
 _ALIGNED = 16
 
 Described = tuple[tuple[np.dtype[Any], tuple[int, ...], bool], ...]  # dtype, shape, inline
 
 
-def buffers_of(payload: Any) -> list[Any]:
-    """A message as the buffers that are sent; the first is always bytes of its own."""
-    arrays = payload if isinstance(payload, tuple) else (payload,)
-    if not all([isinstance(a, np.ndarray) and not a.dtype.hasobject for a in arrays]):
-        return [_headed("object", ()) + pickled_object(payload)]
-    room, described, inline, large = _INLINE_BYTES, [], [], []
-    for array in arrays:
-        small = array.nbytes <= room
-        described.append((array.dtype, array.shape, small))
-        if small:
-            room -= array.nbytes
-            inline.append(array.tobytes())
-            inline.append(bytes(-array.nbytes % _ALIGNED))
+class Outgoing:
+    """A message to be sent.
+
+    Attributes
+    ----------
+    header : bytes
+        The same for all messages of one kind, dtypes and shapes; lengths are not filled in.
+    nbytes : int
+        Of the first buffer, which `write` fills.
+    large : list of buffers
+        What is sent beside it.
+    """
+
+    __slots__ = ("_inline", "header", "large", "nbytes")
+
+    def __init__(self, payload: Any) -> None:
+        arrays = payload if isinstance(payload, tuple) else (payload,)
+        self.large: list[Any] = []
+        if all([isinstance(a, np.ndarray) and not a.dtype.hasobject for a in arrays]):
+            self._outline(arrays, "tuple" if isinstance(payload, tuple) else "array")
         else:
-            large.append(octets_of(np.ascontiguousarray(array)))
-    header = _headed("tuple" if isinstance(payload, tuple) else "array", tuple(described))
-    return [b"".join((header, *inline)), *large]
+            self._set("object", (), [pickled_object(payload)])
+        if self.nbytes > FIRST_BYTES:
+            whole = bytearray(self.nbytes)
+            self.write(whole, 0)
+            self.large.insert(0, whole)
+            self._set("beside", (), [_STEP.pack(len(whole))])
+
+    def _outline(self, arrays: tuple[NDArray[Any], ...], kind: str) -> None:
+        room, described, inline = _INLINE_BYTES, [], []
+        for array in arrays:
+            small = array.nbytes <= room
+            described.append((array.dtype, array.shape, small))
+            if small:
+                room -= array.nbytes
+                inline.append(array.tobytes())
+            else:
+                self.large.append(octets_of(np.ascontiguousarray(array)))
+        self._set(kind, tuple(described), inline)
+
+    def _set(self, kind: str, described: Described, inline: list[bytes]) -> None:
+        self.header, self._inline = _headed(kind, described), inline
+        self.nbytes = len(self.header)
+        for piece in inline:
+            self.nbytes += _filled_up(len(piece))
+
+    def write(self, buffer: bytearray, step: int) -> None:
+        """Put the first message into a buffer of `nbytes` or more."""
+        place = len(self.header)
+        buffer[:place] = self.header
+        _LENGTHS.pack_into(buffer, 0, step, place, self.nbytes)
+        for piece in self._inline:
+            buffer[place : place + len(piece)] = piece
+            place += _filled_up(len(piece))
 
 
 def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -50,66 +90,90 @@ def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
+def step_in(buffer: bytearray) -> NDArray[np.int64]:
+    """Where a first message says its step."""
+    return np.ndarray(1, np.int64, buffer)
+
+
+def array_in(buffer: bytearray, header: bytes, like: NDArray[Any]) -> NDArray[Any]:
+    """Where a first message with this header has its only array."""
+    return np.ndarray(like.shape, like.dtype, buffer, len(header))
+
+
+def form_of(message: Outgoing) -> bytes:
+    """What a first message says after its step and before its arrays."""
+    buffer = bytearray(message.nbytes)
+    message.write(buffer, 0)
+    return bytes(buffer[_STEP.size : len(message.header)])
+
+
+def has_form(buffer: bytearray, form: bytes) -> bool:
+    """Whether a first message says this after its step."""
+    return buffer.startswith(form, _STEP.size)
+
+
 class Message:
     """A message whose first buffer has come.
 
     Parameters
     ----------
-    first : bytearray
-        Its small arrays are parts of this.
+    buffer : bytearray
+        Begins with the first message; is copied.
 
     Attributes
     ----------
-    kind : {"object", "array", "tuple"}
+    step : int
+    kind : {"object", "array", "tuple", "beside"}
     rest : memoryview
         What follows the header.
     arrays : list of ndarray
         Of the large ones nothing has come yet.
+    large : list of int
+        Places of those that come in buffers of their own, in order.
     """
 
-    def __init__(self, first: bytearray) -> None:
-        (length,) = _LENGTH.unpack_from(first)
-        self.kind, self._described = _read_header(bytes(first[8:length]))
-        self.rest = memoryview(first)[length:]
+    __slots__ = ("_described", "arrays", "kind", "large", "rest", "step")
+
+    def __init__(self, buffer: bytearray) -> None:
+        self.step, place, nbytes = _LENGTHS.unpack_from(buffer)
+        first = buffer[:nbytes]
+        self.rest = memoryview(first)[place:]
+        self.kind, self._described, self.large = _read_header(bytes(first[_LENGTHS.size : place]))
         self.arrays: list[NDArray[Any]] = []
-        if self.kind == "object":
-            return
-        place = length
         for dtype, shape, small in self._described:
             if small:
                 array: NDArray[Any] = np.ndarray(shape, dtype, first, place)
-                place += array.nbytes + -array.nbytes % _ALIGNED
+                place += _filled_up(array.nbytes)
             else:
                 array = np.empty(shape, dtype)
             self.arrays.append(array)
-
-    @property
-    def large(self) -> list[NDArray[Any]]:
-        """Arrays that come in buffers of their own, in order."""
-        pairs = zip(self.arrays, self._described, strict=True)
-        return [array for array, (_, _, small) in pairs if not small]
 
     def offer(self, room: tuple[NDArray[Any] | None, ...] | None) -> None:
         """Take these arrays for the large ones, where they are alike."""
         if room is None or len(room) != len(self.arrays):
             return
-        for place, (dtype, shape, small) in enumerate(self._described):
-            offered = room[place]
-            if (
-                offered is not None
-                and not small
-                and (offered.dtype, offered.shape) == (dtype, shape)
-            ):
+        for place in self.large:
+            offered, (dtype, shape, _) = room[place], self._described[place]
+            if offered is not None and (offered.dtype, offered.shape) == (dtype, shape):
                 self.arrays[place] = offered
+
+    def beside(self) -> bytearray:
+        """A buffer for the message that did not fit."""
+        return bytearray(_STEP.unpack_from(self.rest)[0])
 
 
 @lru_cache(maxsize=256)  # the same shapes come again and again
 def _headed(kind: str, described: Described) -> bytes:
     header = pickle.dumps((kind, described))
-    length = -(-(8 + len(header)) // _ALIGNED) * _ALIGNED
-    return _LENGTH.pack(length) + header.ljust(length - 8, b"\0")
+    length = _filled_up(_LENGTHS.size + len(header))
+    return bytes(_LENGTHS.size) + header.ljust(length - _LENGTHS.size, b"\0")
 
 
 @lru_cache(maxsize=256)
-def _read_header(header: bytes) -> tuple[str, Described]:
-    return pickle.loads(header)
+def _read_header(header: bytes) -> tuple[str, Described, list[int]]:
+    kind, described = pickle.loads(header)
+    return kind, described, [place for place, (_, _, small) in enumerate(described) if not small]
+
+
+def _filled_up(nbytes: int) -> int:
+    return nbytes + -nbytes % _ALIGNED

@@ -273,20 +273,15 @@ class SpmdCommunicator(Communicator):
     ) -> int:
         """Write a call down; its step."""
         self._require_whole(values)
-        if self._dropped:
-            self._step += 1
-            self._commands.append(Command("drop", self._step, self._take_dropped()))
         if self.timeline is not None and not self._told_to_record:
             self._step += 1
             self._commands.append(Command("record", self._step))
             self._told_to_record = True
         self._step += 1
         inputs = tuple([value.content.number for value in values])
-        self._commands.append(Command(kind, self._step, inputs, function, static, detail))
+        dropped = tuple([self._dropped.popleft() for _ in range(len(self._dropped))])
+        self._commands.append(Command(kind, self._step, inputs, function, static, detail, dropped))
         return self._step
-
-    def _take_dropped(self) -> tuple[int, ...]:
-        return tuple(self._dropped.popleft() for _ in range(len(self._dropped)))
 
     def _require_whole(self, values: Sequence[PerRank | Replicated]) -> None:
         if self._broken is not None:

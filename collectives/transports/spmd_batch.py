@@ -5,16 +5,19 @@ driver ──[Command, Command, …]──▶ every rank ──Answer──▶ c
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from daskpart.collectives.counters import Counters
+from daskpart.collectives.counters import Counters, RawRound
 from daskpart.collectives.prepared import PreparedRound
 from daskpart.collectives.timeline import Span, Timeline
 
 HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
+KINDS = (
+    *HANDED_OUT, "connect", "record", "map", "update", "post", "collect", "post_values",
+    "collect_values", "swap", "fold", "agreed", "gather",
+)  # fmt: skip
 
 
 class Command(NamedTuple):
@@ -22,7 +25,7 @@ class Command(NamedTuple):
 
     Attributes
     ----------
-    kind : {"connect", "hold", "fetch_value", "drop", "map", "update", "post", "collect", …}
+    kind : one of KINDS
         Name of the method of `Rank` that executes it.
     step : int
         Number of the call, and of the value that it makes; rises through the whole run.
@@ -36,6 +39,8 @@ class Command(NamedTuple):
         of each rank, label, step of the post)``; for a swap ``(exchanges, steps, label)``, whose
         messages have this step and those after it; for a fold its label; for "fetch_value" the keys
         of the ranks' values on their workers; for "hold" a plain value.
+    dropped : tuple of int
+        Numbers of values that nobody needs any more; they go before the command is executed.
     """
 
     kind: str
@@ -44,17 +49,17 @@ class Command(NamedTuple):
     function: Callable[..., Any] | None = None
     static: dict[str, Any] | None = None
     detail: Any = None
+    dropped: tuple[int, ...] = ()
 
 
 class RoundShare(NamedTuple):
-    """What one rank sent in one round."""
+    """What one rank sent in one round, to each destination."""
 
-    step: int
     label: str
     round_index: int
-    destinations: list[int]
-    rows: list[int]
-    nbytes: list[int]
+    destinations: tuple[int, ...]
+    rows: tuple[int, ...]
+    nbytes: tuple[int, ...]
 
 
 @dataclass
@@ -68,16 +73,24 @@ class Answer:
     error : Exception or None
     gathered : dict from value number to value
         What was asked for; on rank 0 also what the folds gave.
+    rounds : list of int
+        One a round that was posted: its share's number in `shares`. All ranks execute the same
+        calls, so place i is the same round on every rank.
     """
 
     rank: int
     done: int = 0
     error: Exception | None = None
     gathered: dict[int, Any] = field(default_factory=dict)
-    rounds: list[RoundShare] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    shares: dict[RoundShare, int] = field(default_factory=dict)
     seconds_computing: float = 0.0
     seconds_blocked: float = 0.0
     spans: list[tuple] = field(default_factory=list)  # kind, name, begin, end, bytes
+
+    def sent(self, share: RoundShare) -> None:
+        """Note what was sent in a round; the same things are sent again and again."""
+        self.rounds.append(self.shares.setdefault(share, len(self.shares)))
 
 
 def addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:
@@ -90,27 +103,29 @@ def count_answers(
     counters: Counters, answers: list[Answer], timeline: Timeline | None = None
 ) -> None:
     """Add up what the ranks say that they sent, and how long they took."""
-    shares: dict[tuple[int, int], list[tuple[int, RoundShare]]] = defaultdict(list)
     for answer in answers:
         counters.seconds_computing[answer.rank] += answer.seconds_computing
         counters.seconds_blocked[answer.rank] += answer.seconds_blocked
         if timeline is not None:
             for span in answer.spans:
                 timeline.add(Span(answer.rank, *span))
-        for share in answer.rounds:
-            shares[share.step, share.round_index].append((answer.rank, share))
-    for key in sorted(shares):
-        if len(shares[key]) == counters.n_ranks:  # posted on every rank
-            _count_round(counters, shares[key])
+    shares = [list(answer.shares) for answer in answers]
+    known: dict[tuple[int, ...], RawRound] = {}
+    # a failed batch has unequal lengths: what was posted on every rank counts
+    for numbers in zip(*[answer.rounds for answer in answers], strict=False):
+        if numbers not in known:
+            known[numbers] = _joined([shares[r][n] for r, n in enumerate(numbers)])
+        counters.record(known[numbers])
 
 
-def _count_round(counters: Counters, shares: list[tuple[int, RoundShare]]) -> None:
-    first = shares[0][1]
-    counters.record_round(
+def _joined(shares: list[RoundShare]) -> RawRound:
+    """A round, of what each rank sent."""
+    first = shares[0]
+    return RawRound(
         first.label,
         first.round_index,
-        [rank for rank, share in shares for _ in share.destinations],
-        [other for _, share in shares for other in share.destinations],
-        [rows for _, share in shares for rows in share.rows],
-        [nbytes for _, share in shares for nbytes in share.nbytes],
+        [rank for rank, share in enumerate(shares) for _ in share.destinations],
+        [other for share in shares for other in share.destinations],
+        [rows for share in shares for rows in share.rows],
+        [nbytes for share in shares for nbytes in share.nbytes],
     )

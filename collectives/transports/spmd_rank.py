@@ -16,28 +16,30 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 from distributed.protocol.pickle import dumps
+from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
-from daskpart.collectives.exchange import ValueInbox, make_payload, payload_size
+from daskpart.collectives.exchange import Exchange, ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import RankMessages, open_inbox, pack_message
 from daskpart.collectives.timeline import (
     BLOCKED,
     COMPUTING,
     SENDING,
     name_of,
-    now,
+    time_of,
 )
 
 from .mailbox import Mailbox, RunStopped
-from .spmd_batch import HANDED_OUT, Answer, Command, RoundShare
+from .spmd_batch import HANDED_OUT, KINDS, Answer, Command, RoundShare
 
 
 class Endpoint(Protocol):
@@ -59,6 +61,13 @@ class Endpoint(Protocol):
         """Wait for a message, at most until the deadline.
 
         `room` gives arrays that it may be received into, see `SwapSteps`.
+        """
+
+    def short_swap(self, exchanges: Sequence[Exchange], array: NDArray[Any]) -> Any:
+        """A quicker way for a swap whose steps have `merge`, with arrays like this; or None.
+
+        ``run(first_step, array, merge, static, posted, answer)`` does all rounds, notes each in
+        ``answer.rounds`` by its number in `posted`, and adds to the seconds of the answer.
         """
 
     def give_back(self) -> None:
@@ -101,6 +110,10 @@ class Rank:
         self._borrowed: set[int] = set()  # others hold these objects: copy before overwriting
         self._answer = Answer(rank)
         self._recording = False
+        self._short_swaps: dict[tuple, tuple[Any, list[int]]] = {}
+        self._methods: dict[str, Callable[[Command, dict[int, Any]], None]] = {
+            kind: getattr(self, f"_{kind}") for kind in KINDS
+        }
 
     def execute(self, commands: list[Command], own: dict[int, Any]) -> Answer:
         """Run a batch; `own` are the rank's values of its "hold" commands.
@@ -108,10 +121,13 @@ class Rank:
         Never raises what a step raised: it is in the answer.
         """
         self._answer = answer = Answer(self.rank)
+        self._short_swaps.clear()  # keys and numbers are those of one batch
         try:
             for command in commands:
                 self._mailbox.check()
-                getattr(self, f"_{command.kind}")(command, own)
+                if command.dropped:
+                    self._drop(command.dropped)
+                self._methods[command.kind](command, own)
                 answer.done += 1
             self._endpoint.flush()
         except RunStopped as error:
@@ -126,9 +142,15 @@ class Rank:
     def _keep_given(self, commands: list[Command], own: dict[int, Any]) -> None:
         """Of a batch that failed, take what was handed out: that needs nobody else."""
         for command in commands:
-            if command.kind in HANDED_OUT or command.kind == "drop":
+            self._drop(command.dropped)
+            if command.kind in HANDED_OUT:
                 with suppress(KeyError):  # what was scattered has gone with its worker
-                    getattr(self, f"_{command.kind}")(command, own)
+                    self._methods[command.kind](command, own)
+
+    def _drop(self, numbers: tuple[int, ...]) -> None:
+        for number in numbers:
+            self._values.pop(number, None)
+            self._borrowed.discard(number)
 
     # -- one method a kind of command ---
 
@@ -145,11 +167,6 @@ class Rank:
         self._values[command.step] = self._fetch(command.detail[self.rank])
         self._borrowed.add(command.step)
 
-    def _drop(self, command: Command, own: dict[int, Any]) -> None:
-        for number in command.inputs:
-            self._values.pop(number, None)
-            self._borrowed.discard(number)
-
     def _map(self, command: Command, own: dict[int, Any]) -> None:
         values = [self._values[number] for number in command.inputs]
         self._values[command.step] = self._called(command, *values)
@@ -162,19 +179,17 @@ class Rank:
         messages: RankMessages = self._values[numbered][slot]
         value = self._values[command.inputs[0]]
         assert command.function is not None
-        share = RoundShare(command.step, label, index, messages.destinations, [], [])
-        begin = now()
+        sizes: list[tuple[int, int]] = []
+        begin = perf_counter()
         for destination, positions in zip(
             messages.destinations, messages.out_positions, strict=True
         ):
-            packing = now()
+            packing = perf_counter()
             payload = pack_message(value, positions, command.function, self.rank, destination)
-            self._answer.seconds_computing += now() - packing
-            share.rows.append(len(payload))
-            share.nbytes.append(payload.nbytes)
+            self._answer.seconds_computing += perf_counter() - packing
+            sizes.append((len(payload), payload.nbytes))
             self._endpoint.send(command.step, destination, payload)
-        self._answer.rounds.append(share)
-        self._note(SENDING, label, begin, sum(share.nbytes))
+        self._sent(label, index, messages.destinations, sizes, begin)
 
     def _collect(self, command: Command, own: dict[int, Any]) -> None:
         numbered, slot, label, _, step = command.detail
@@ -201,16 +216,36 @@ class Rank:
         exchanges, steps, label = command.detail
         value, static = self._values[command.inputs[0]], command.static or {}
         state = self._timed(steps.begin, value)
+        if steps.merge is not None and not self._recording:
+            short, posted = self._short_swap(exchanges, label, state)
+            if short is not None:
+                args = command.step, state, steps.merge, static, posted, self._answer
+                self._values[command.step] = self._timed(steps.end, short.run(*args), value)
+                return
         for index, exchange in enumerate(exchanges):
             place = (command.step + index, label, index)
             self._send_values(state, steps.pack, exchange.destinations[self.rank], place, True)
             room = None if steps.room is None else partial(steps.room, state, self.rank)
             inbox = self._received_values(exchange.sources[self.rank], place[0], label, room)
             state = self._timed(steps.combine, state, inbox, **static)
-        begin = now()
+        begin = perf_counter()
         self._endpoint.give_back()
         self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
         self._values[command.step] = self._timed(steps.end, state, value)
+
+    def _short_swap(
+        self, exchanges: Sequence[Exchange], label: str, array: NDArray[Any]
+    ) -> tuple[Any, list[int]]:
+        """The quicker way, if there is one, and the numbers of what each round sends."""
+        key = id(exchanges), label, array.dtype, array.shape
+        if key not in self._short_swaps:
+            posted = []
+            for index, exchange in enumerate(exchanges):
+                to = tuple(exchange.destinations[self.rank])
+                share = RoundShare(label, index, to, (1,) * len(to), (array.nbytes,) * len(to))
+                posted.append(self._answer.shares.setdefault(share, len(self._answer.shares)))
+            self._short_swaps[key] = self._endpoint.short_swap(exchanges, array), posted
+        return self._short_swaps[key]
 
     def _send_values(
         self,
@@ -221,19 +256,30 @@ class Rank:
         lending: bool = False,
     ) -> None:
         """Messages of any size; `place` is their step, label and index."""
-        share = RoundShare(*place, destinations, [], [])
-        begin = now()
+        step, label, index = place
+        sizes: list[tuple[int, int]] = []
+        begin = perf_counter()
         for destination in destinations:
             lent = lending and self._endpoint.lends(destination)
-            packing = now()
+            packing = perf_counter()
             payload = make_payload(value, pack, self.rank, destination, lent)
-            self._answer.seconds_computing += now() - packing
-            rows, nbytes = payload_size(payload)
-            share.rows.append(rows)
-            share.nbytes.append(nbytes)
-            self._endpoint.send(share.step, destination, payload, lent)
-        self._answer.rounds.append(share)
-        self._note(SENDING, share.label, begin, sum(share.nbytes))
+            self._answer.seconds_computing += perf_counter() - packing
+            sizes.append(payload_size(payload))
+            self._endpoint.send(step, destination, payload, lent)
+        self._sent(label, index, destinations, sizes, begin)
+
+    def _sent(
+        self,
+        label: str,
+        index: int,
+        destinations: Sequence[int],
+        sizes: Sequence[tuple[int, int]],
+        begin: float,
+    ) -> None:
+        """Note a round that was sent, by rows and bytes of each message."""
+        rows, nbytes = zip(*sizes, strict=True) if sizes else ((), ())
+        self._answer.sent(RoundShare(label, index, tuple(destinations), rows, nbytes))
+        self._note(SENDING, label, begin, sum(nbytes))
 
     def _received_values(
         self, sources: list[int], step: int, label: str, room: Callable[[int], Any] | None = None
@@ -249,24 +295,25 @@ class Rank:
     def _fold(self, command: Command, own: dict[int, Any]) -> None:
         value, others = self._values[command.inputs[0]], range(1, self.n_ranks)
         step, label = command.step, command.detail
-        there: tuple[list[int], list[int]] = ([], [])  # destinations and bytes
-        back: tuple[list[int], list[int]] = ([], [])
+        there: tuple[Sequence[int], int] = ((), 0)  # destinations and bytes of each
+        back: tuple[Sequence[int], int] = ((), 0)
         if self.rank == 0:
             values = [value, *(self._receive(step, source, label) for source in others)]
             assert command.function is not None
             result = command.function(values, **(command.static or {}))
             for destination in others:
                 self._endpoint.send(step, destination, result)
-            back = (list(others), [value_bytes(result)] * len(others))
+            back = (others, value_bytes(result))
             self._answer.gathered[step] = result
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
             self._endpoint.send(step, 0, duplicate(value))
-            there = ([0], [value_bytes(value)])
+            there = ((0,), value_bytes(value))
             result = self._receive(step, 0, label)
         for index, (destinations, nbytes) in enumerate((there, back)):
-            rows = [0] * len(destinations)
-            self._answer.rounds.append(RoundShare(step, label, index, destinations, rows, nbytes))
+            n = len(destinations)
+            share = RoundShare(label, index, tuple(destinations), (0,) * n, (nbytes,) * n)
+            self._answer.sent(share)
         self._values[command.step] = result
 
     def _agreed(self, command: Command, own: dict[int, Any]) -> None:
@@ -284,7 +331,7 @@ class Rank:
     def _receive(
         self, step: int, source: int, label: str, room: Callable[[], Any] | None = None
     ) -> Any:
-        begin = now()
+        begin = perf_counter()
         try:
             return self._endpoint.receive(step, source, room)
         finally:
@@ -304,7 +351,7 @@ class Rank:
         return self._timed(command.function, *arguments, **(command.static or {}))
 
     def _timed(self, function: Callable, *arguments: Any, **static: Any) -> Any:
-        begin = now()
+        begin = perf_counter()
         try:
             return function(*arguments, **static)
         finally:
@@ -312,10 +359,10 @@ class Rank:
 
     def _note(self, kind: int, name: str | Callable, begin: float, nbytes: int = 0) -> float:
         """What the rank did since `begin`, for the timeline; how long it was."""
-        end = now()
+        end = perf_counter()
         if self._recording:
             words = name if isinstance(name, str) else name_of(name)
-            self._answer.spans.append((kind, words, begin, end, nbytes))
+            self._answer.spans.append((kind, words, time_of(begin), time_of(end), nbytes))
         return end - begin
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from daskpart.collectives.transports import mailbox as boxes
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
 from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
-from daskpart.collectives.transports.mpi_messages import Message, buffers_of, octets_of
+from daskpart.collectives.transports.mpi_messages import FIRST_BYTES, Message, Outgoing, octets_of
 from daskpart.collectives.transports.spmd_batch import Command
 from daskpart.collectives.transports.spmd_cluster import places_by_threads
 from daskpart.collectives.transports.spmd_rank import Rank
@@ -123,24 +124,44 @@ def test_messages_over_dask_come_whole(payload):
         np.testing.assert_array_equal(one, other)
 
 
-def test_large_arrays_are_their_ownbuffers_of():
+def test_large_arrays_are_their_own_buffers():
     """Nothing of a large array is pickled or copied for MPI."""
     large, empty = np.zeros((100, 50)), np.zeros((0, 3))
-    header, buffer = buffers_of((large, empty))
+    message = Outgoing((large, empty))
+    (buffer,) = message.large
     assert np.shares_memory(buffer, large)
-    assert len(header) < 400
-    (inline,) = buffers_of(np.zeros(4))
-    assert isinstance(inline, bytes)
+    assert message.nbytes < 400
+    assert Outgoing(np.zeros(4)).large == []
 
 
 def over_mpi(payload, room=None):
-    """What `buffers_of` a message become at the other end."""
-    first, *others = buffers_of(payload)
-    message = Message(bytearray(first))
+    """What a message becomes at the other end."""
+    sent = Outgoing(payload)
+    message = arrived(sent, step=7)
     message.offer(room)
-    for array, buffer in zip(message.large, others, strict=True):
-        octets_of(array)[:] = buffer
+    for place, buffer in zip(message.large, sent.large, strict=True):
+        octets_of(message.arrays[place])[:] = buffer
     return message
+
+
+def arrived(sent, step):
+    slot = bytearray(b"x" * FIRST_BYTES)  # there was another message in it before
+    sent.write(slot, step)
+    message = Message(slot)
+    slot[:] = bytes(FIRST_BYTES)  # and there will be one
+    assert message.step == step
+    return message
+
+
+def test_what_does_not_fit_goes_beside():
+    given = {"long": "x" * FIRST_BYTES}
+    sent = Outgoing(given)
+    (beside,) = sent.large
+    assert sent.nbytes < 200
+    note = arrived(sent, step=3)
+    assert note.kind == "beside" and len(note.beside()) == len(beside)
+    message = Message(beside)
+    assert message.kind == "object" and pickle.loads(message.rest) == given
 
 
 def test_messages_over_mpi_come_whole_and_aligned():
@@ -218,10 +239,12 @@ def test_a_rank_answers_for_what_it_did():
     assert answer.error.__notes__ == ["on rank 0"]
     assert answer.gathered[2].tolist() == answer.gathered[3].tolist() == [1.0, 1.0]
     assert scattered.tolist() == [0.0, 0.0]  # others hold it too
-    assert [(r.label, r.round_index, r.destinations) for r in answer.rounds] == [
-        ("allreduce", 0, []),
-        ("allreduce", 1, []),
+    assert [(r.label, r.round_index, r.destinations) for r in answer.shares] == [
+        ("allreduce", 0, ()),
+        ("allreduce", 1, ()),
     ]
+    assert answer.rounds == [0, 1]
     kept = rank.execute([Command("gather", 8, (6,)), Command("gather", 9, (7,))], {})
     assert kept.gathered == {6: "given"}  # what was handed out survives a failure, 7 was not made
-    assert rank.execute([Command("drop", 10, (2, 3)), Command("gather", 11, (2,))], {}).done == 1
+    dropped = Command("gather", 10, (6,), dropped=(2, 3))
+    assert rank.execute([dropped, Command("gather", 11, (2,))], {}).done == 1

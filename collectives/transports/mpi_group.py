@@ -1,0 +1,233 @@
+"""The MPI side of one worker process: its communicator, and lanes to other ranks.
+
+    rank 2 ══ lane ══ rank 5     first messages, in order, from and into the same few buffers
+           ── beside ──          large arrays, each with a request of its own
+
+A request that is made once and started for every message (MPI calls it persistent) costs a third of
+one that is made anew, and a receive that is started beforehand needs no probe. MPI keeps the order
+of a lane; who wants a later message first finds the step in it, and puts the others aside.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .mpi_messages import FIRST_BYTES, Message, Outgoing, array_in, step_in
+
+_GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
+_SLOT_BYTES = (256, 2048, FIRST_BYTES)
+_MOST_LETTERS = 32
+_SWEEP_SECONDS = 2.0
+
+
+class WorkerGroup:
+    """The MPI side of one worker process, for the worker processes of a run.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Ranks of the worker processes in MPI.COMM_WORLD, rising.
+    run_id : str
+        Hexadecimal.
+    """
+
+    def __init__(self, members: tuple[int, ...], run_id: str) -> None:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+            raise InputError(
+                "MPI was started without THREAD_MULTIPLE, but ranks are threads of a worker; "
+                "start the job without mpi4py.rc.threads = False."
+            )
+        self.mpi = MPI
+        group = MPI.COMM_WORLD.Get_group().Incl(members)
+        bound = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+        assert isinstance(bound, int)  # MPI always sets it
+        self.tags = bound + 1
+        # two runs may begin at once between the same workers: their tags differ
+        self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
+        group.Free()
+        self._sent: deque[tuple[Any, Any]] = (
+            deque()
+        )  # requests and their buffers, some of receives given up
+        self._lanes: list[Lane] = []
+        self._lock = threading.Lock()
+
+    def lane(self, process: int, send_tag: int, receive_tag: int) -> Lane:
+        """A new lane; it ends with the group."""
+        lane = Lane(self, process, send_tag, receive_tag)
+        with self._lock:
+            self._lanes.append(lane)
+        return lane
+
+    def start_send(self, buffer: Any, process: int, tag: int) -> Any:
+        """Begin to send; the buffer is kept until it is sent. The request."""
+        kind = [buffer, self.mpi.BYTE]
+        with self._lock:
+            request = self.comm.Isend(kind, process, tag)
+            self._sent.append((request, buffer))
+            while self._sent and self._sent[0][0].Test():  # else a long batch keeps all its buffers
+                self._sent.popleft()
+        return request
+
+    def give_up(self, request: Any, buffer: Any) -> None:
+        """Receive no more; the buffer is kept until MPI has let go of it."""
+        request.Cancel()
+        with self._lock:
+            self._sent.append((request, buffer))
+
+    def are_sent(self, requests: list[Any]) -> bool:
+        """Whether these are sent; makes progress. Two threads must not test one request at once."""
+        with self._lock:
+            return all([request.Test() for request in requests])
+
+    def all_sent(self) -> bool:
+        """Whether nothing waits to be sent any more; makes progress."""
+        with self._lock:
+            self._sent = deque(entry for entry in self._sent if not entry[0].Test())
+            return not self._sent
+
+    def sweep(self) -> None:
+        """Take in and drop what nobody waits for any more, and let go of what is not sent."""
+        limit, quiet = monotonic() + _SWEEP_SECONDS, 0
+        while monotonic() < limit and quiet < 3:
+            status = self.mpi.Status()
+            message = self.comm.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)
+            if message is None:
+                quiet = quiet + 1 if self.all_sent() else 0
+                sleep(1e-3)
+                continue
+            quiet = 0
+            taken = message.Irecv([bytearray(status.Get_count(self.mpi.BYTE)), self.mpi.BYTE])
+            while not taken.Test() and monotonic() < limit:
+                self.all_sent()
+
+    def close(self, whole: bool) -> None:
+        """End the lanes, and free the communicator if the run was closed and not broken off.
+
+        Else what others may still send would meet a later group.
+        """
+        all_free = all([lane.close() for lane in self._lanes])
+        if whole and self.all_sent() and all_free:
+            self.comm.Free()
+
+
+class Lane:
+    """First messages between a rank of this process and one of another; of one thread.
+
+    Parameters
+    ----------
+    group : WorkerGroup
+    process : int
+        Where the other rank is.
+    send_tag, receive_tag : int
+        Of this lane alone.
+    """
+
+    def __init__(self, group: WorkerGroup, process: int, send_tag: int, receive_tag: int) -> None:
+        self._group, self._process, self._tag = group, process, send_tag
+        self._slots = [self._slot(nbytes) for nbytes in _SLOT_BYTES]
+        self._letters: dict[bytes, Letter] = {}
+        self.incoming = bytearray(FIRST_BYTES)
+        kind = [self.incoming, group.mpi.BYTE]
+        self._receive = group.comm.Recv_init(kind, process, receive_tag)
+        self._expecting = self._come = False
+
+    def _slot(self, nbytes: int) -> tuple[bytearray, Any]:
+        """A buffer to send from, and the request that sends it."""
+        buffer = bytearray(nbytes)
+        kind = [buffer, self._group.mpi.BYTE]
+        return buffer, self._group.comm.Send_init(kind, self._process, self._tag)
+
+    def send(self, step: int, message: Outgoing) -> None:
+        """Begin to send the first message; waits for nothing."""
+        for buffer, request in self._slots:
+            if message.nbytes <= len(buffer) and request.Test():  # nobody reads it any more
+                message.write(buffer, step)
+                request.Start()
+                return
+        buffer = bytearray(message.nbytes)
+        message.write(buffer, step)
+        self._group.start_send(buffer, self._process, self._tag)
+
+    def letter(self, message: Outgoing, array: NDArray[Any]) -> Letter | None:
+        """For messages of one such array as in this one; None if there are too many."""
+        if message.header not in self._letters and len(self._letters) < _MOST_LETTERS:
+            buffer, request = self._slot(message.nbytes)
+            message.write(buffer, 0)
+            places = step_in(buffer), array_in(buffer, message.header, array)
+            self._letters[message.header] = Letter(request, *places)
+        return self._letters.get(message.header)
+
+    def expect(self) -> None:
+        """Make ready for the next message, which then needs no place in between."""
+        if not self._expecting:
+            self._receive.Start()
+            self._expecting = True
+
+    def has_come(self) -> bool:
+        """Whether the next message lies in `incoming`; after `expect`."""
+        if not self._come:
+            self._come = self._receive.Test()
+        return self._come
+
+    def taken(self) -> None:
+        """The message is not needed any more."""
+        self._expecting = self._come = False
+
+    def poll(self) -> Message | None:
+        """The next message, if it has come; after `expect`."""
+        if not self.has_come():
+            return None
+        self.taken()
+        return Message(self.incoming)
+
+    def is_sent(self) -> bool:
+        """Whether everything was sent; makes progress."""
+        return all([request.Test() for request in self._sending()])
+
+    def close(self) -> bool:
+        """Let go of the requests; whether none was on its way."""
+        all_free = True
+        if self._expecting and not self._come:
+            self._receive.Cancel()
+        for request in (self._receive, *self._sending()):
+            if request.Test():
+                request.Free()
+            else:  # its buffer must stay
+                all_free = False
+                _unfinished.append(self)
+        return all_free
+
+    def _sending(self) -> list[Any]:
+        requests = [request for _, request in self._slots]
+        return requests + [letter.request for letter in self._letters.values()]
+
+
+class Letter:
+    """A message of one small array, of which only the step and the array change."""
+
+    __slots__ = ("_array", "_step", "request")
+
+    def __init__(self, request: Any, step: NDArray[np.int64], array: NDArray[Any]) -> None:
+        self.request, self._step, self._array = request, step, array
+
+    def send(self, step: int, array: NDArray[Any]) -> bool:
+        """Begin to send; False, if the one before is not sent yet."""
+        if not self.request.Test():
+            return False
+        self._step[0] = step
+        self._array[...] = array
+        self.request.Start()
+        return True
+
+
+_unfinished: list[Lane] = []  # of runs that were broken off
