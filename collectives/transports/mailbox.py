@@ -6,7 +6,7 @@
 A message is known by its step, which is a number that no two calls of a run share, and its source:
 a rank, or a request to a shard of a parameter server. Every wait ends: with the message, with the
 reason why the batch was stopped, or at the deadline. A mailbox belongs to one run, so two runs
-never mix; what arrives for a batch that is over is dropped.
+never mix; what arrives for a batch that was stopped is dropped.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Mailbox:
         self._arrived: dict[tuple[int, Hashable], Any] = {}
         self._condition = threading.Condition()
         self._first_step = 0
+        self._failed = (0, 0)  # steps of the last batch that failed: from, before
         self._stopped: tuple[int, str] | None = None  # first step of the batch, why
         self._ended: str | None = None
 
@@ -45,17 +46,22 @@ class Mailbox:
         """Of the present batch."""
         return self._first_step
 
+    def is_unwanted(self, step: int) -> bool:
+        """Whether a step was in a batch that failed."""
+        begin, end = self._failed
+        return begin <= step < end
+
     def begin(self, first_step: int) -> None:
-        """A new batch: drop what was for older ones."""
+        """A new batch; what was for the one before is dropped if that was stopped."""
         with self._condition:
+            if self._stopped is not None and self._first_step <= self._stopped[0] < first_step:
+                self._drop(self._stopped[0], first_step)
             self._first_step = first_step
-            for key in [key for key in self._arrived if key[0] < first_step]:
-                del self._arrived[key]
 
     def put(self, step: int, source: Hashable, payload: Any) -> None:
         """A message has come."""
         with self._condition:
-            if self._ended is None and step >= self._first_step:
+            if self._ended is None and not self.is_unwanted(step):
                 self._arrived[step, source] = payload
                 self._condition.notify_all()
 
@@ -94,6 +100,8 @@ class Mailbox:
         with self._condition:
             if self._stopped is None or self._stopped[0] < first_step:
                 self._stopped = (first_step, reason)
+            if first_step < self._first_step:  # told late: the next batch has begun
+                self._drop(first_step, self._first_step)
             self._condition.notify_all()
 
     def end(self, reason: str) -> None:
@@ -105,6 +113,11 @@ class Mailbox:
 
     def __len__(self) -> int:
         return len(self._arrived)
+
+    def _drop(self, begin: int, end: int) -> None:
+        self._failed = (begin, end)
+        for key in [key for key in self._arrived if self.is_unwanted(key[0])]:
+            del self._arrived[key]
 
     def _check(self) -> None:
         reason, stopped = self._ended, self._stopped

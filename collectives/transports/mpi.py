@@ -35,7 +35,7 @@ from .spmd_cluster import places_by_threads
 
 _BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
-_FIRST_TESTS = 3  # before the processor is given away
+_TESTS = 4  # in a row, before the processor is given away: to give it away all the time costs more
 
 
 _groups: dict[str, WorkerGroup] = {}
@@ -145,9 +145,9 @@ class MpiEndpoint:
             message = self._until(lane.poll, f"a message of rank {source}")
             if message.step == step:
                 return message
-            first_step = self._mailbox.first_step  # what is older was for a batch that failed
-            self._early = {key: m for key, m in self._early.items() if key[0] >= first_step}
-            if message.step >= first_step:
+            unwanted = self._mailbox.is_unwanted
+            self._early = {key: m for key, m in self._early.items() if not unwanted(key[0])}
+            if not unwanted(message.step):
                 self._early[message.step, source] = message
 
     def _take_large(
@@ -194,14 +194,11 @@ class MpiEndpoint:
 
     def _until(self, attempt: Callable[[], Any], what: str) -> Any:
         """Repeat until it gives something; at most until the deadline."""
-        for _ in range(_FIRST_TESTS):
-            result = attempt()
-            if result:
-                return result
         for _ in _moments(self._mailbox.deadline):
-            result = attempt()
-            if result:
-                return result
+            for _ in range(_TESTS):
+                result = attempt()
+                if result:
+                    return result
             self._mailbox.check()
         raise TimeoutError(
             f"Rank {self._rank} waited {self._mailbox.deadline:g} s for {what}, the deadline of "

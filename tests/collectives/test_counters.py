@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from daskpart.collectives import Counters
+from daskpart.collectives.counters import RawRound
 from daskpart.collectives.heat_map import heat_table
 from daskpart.collectives.transports.ledger import Message
 from daskpart.collectives.transports.measures import Measures
@@ -19,6 +20,17 @@ def filled():
     counters.record_round("reduce", 0, np.array([1, 2]), np.array([0, 0]), [4, 5], [40, 50])
     counters.record_round("expand", 0, np.array([0]), np.array([2]), [7], [70])
     return counters
+
+
+def test_a_round_that_comes_again_counts_again():
+    raw = RawRound("expand", 1, [0, 2], [1, 1], [3, 4], [30, 40])
+    one, other = Counters(3), Counters(3)
+    for _ in range(4):
+        one.record(raw)
+        other.record_round(*raw)
+    assert one.to_dict() == other.to_dict()
+    assert one.traffic(quantity="rows").tolist() == [[0, 12, 0], [0, 0, 0], [0, 16, 0]]
+    assert [r.rows_received.tolist() for r in one.rounds] == [[0, 7, 0]] * 4
 
 
 def test_totals_labels_and_traffic():

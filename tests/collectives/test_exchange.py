@@ -62,6 +62,25 @@ def test_free_messages_on_every_transport(make_communicator):
         communicator.collect_values(pending, values, add_all, factor=1.0)
 
 
+def replaced(state, inbox):
+    return inbox.payloads[0][0].copy()
+
+
+def test_messages_wait_until_they_are_asked_for(make_communicator):
+    """Rounds may be collected in another order than they were posted."""
+    communicator = make_communicator(3)
+    ring = Exchange.from_pairs(3, [(rank, (rank + 1) % 3) for rank in range(3)])
+    pending = []
+    for turn in range(3):
+        values = communicator.values([np.full(2 + turn, 10.0 * turn + rank) for rank in range(3)])
+        pending.append(communicator.post_values(ring, values, pack_frozen, index=turn))
+    for turn in (2, 0, 1):
+        state = communicator.values([None] * 3)
+        found = communicator.gather(communicator.collect_values(pending[turn], state, replaced))
+        for rank, array in enumerate(found):
+            assert array.tolist() == [10.0 * turn + (rank - 1) % 3] * (2 + turn)
+
+
 def test_receivers_cannot_write_into_a_message(make_communicator):
     communicator = make_communicator(2)
     exchange = Exchange.from_pairs(2, [(0, 1), (1, 0)])

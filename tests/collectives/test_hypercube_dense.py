@@ -10,6 +10,7 @@ from daskpart.collectives import (
     MAX,
     MIN,
     SUM,
+    GraphCommunicator,
     LocalCommunicator,
     Reduction,
     allreduce,
@@ -57,6 +58,24 @@ def test_allreduce_on_every_transport(make_communicator, n_ranks):
         np.testing.assert_array_equal(counted[f"messages_{side}"], messages)
         np.testing.assert_array_equal(counted[f"rows_{side}"], planned.per_rank(f"rows_{side}"))
         np.testing.assert_array_equal(counted[f"bytes_{side}"], given[0].nbytes * messages)
+
+
+@pytest.mark.parametrize("n_ranks", [4, 5])
+def test_many_sizes_in_one_batch_and_after_an_error(make_communicator, n_ranks):
+    """Short and long arrays in turn, more forms than are kept ready, with one that fails."""
+    communicator = make_communicator(n_ranks)
+    graph = isinstance(communicator, GraphCommunicator)  # a task a step is slow
+    sizes = [*range(1, 5), 3, 9000, 1, 0, 2, *range(5, 10 if graph else 42)]
+    given = [[unequal(rank, size) for rank in range(n_ranks)] for size in sizes]
+    totals = [hypercube_allreduce(communicator, communicator.values(v)) for v in given]
+    communicator.settle(*totals)
+    wrong = communicator.values([np.zeros(2 if rank else 3) for rank in range(n_ranks)])
+    with pytest.raises(InputError, match="disagree"):
+        communicator.gather(hypercube_allreduce(communicator, wrong))
+    again = hypercube_allreduce(communicator, communicator.values(given[0]))
+    for values, total in zip([*given, given[0]], [*totals, again], strict=True):
+        expected = in_order_of_the_cube(values, np.add).tobytes()
+        assert [array.tobytes() for array in communicator.gather(total)] == [expected] * n_ranks
 
 
 @pytest.mark.parametrize("n_ranks", [*range(1, 18)])

@@ -60,12 +60,21 @@ def test_a_wait_ends_when_the_batch_is_stopped():
         box.check()
 
 
-def test_what_is_late_is_dropped():
+def test_what_was_for_a_failed_batch_is_dropped():
     box = Mailbox(0, deadline=0.01)
+    box.put(1, 1, "posted before, collected later")
+    box.begin(3)
     box.put(3, 1, "unclaimed")
     box.put(8, 1, "for the next batch")
+    box.stop(3, "rank 1 failed")
     box.begin(5)
     box.put(4, 1, "a straggler")
+    assert box.take(1, 1) == "posted before, collected later"
+    assert len(box) == 1
+    box.put(6, 1, "of a batch that is told late to have failed")
+    box.begin(7)
+    box.stop(5, "rank 1 failed again")
+    assert box.is_unwanted(6) and not box.is_unwanted(7)
     assert len(box) == 1
     box.end("closed")
     box.put(9, 1, "after the end")
