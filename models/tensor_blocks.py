@@ -6,10 +6,10 @@
     leaf  │ by number of nonzeros      half of them  │ 2           │ 3           │
                                        others        │ 1                         │  leaf ►
 
-Fibres are read in the order of these keys, and cut into pieces where the key changes. The 64 rows
-that most nonzeros read then stay in the first-level cache until all these nonzeros are done, the
-next ones in the second level. Both rules cut only where pieces stay long on average: each costs
-some nanoseconds.
+Fibres are read in the order of these keys, and cut into pieces where the key changes. The 128 rows
+that most nonzeros read then stay in the first-level cache until all of these are done, the next
+ones in the second level. Both rules cut only where pieces stay long on average: each costs some
+nanoseconds.
 
 Source: Choi, Liu, Smith and Simon, "Blocking optimization techniques for sparse tensor
 computation", IPDPS 2018; there with blocks of equal size.
@@ -24,14 +24,17 @@ from numpy.typing import NDArray
 
 from .tensor_sorting import CHUNK, Source, gather
 
-_LONG_PIECE = 8.0  # nonzeros of a piece in the mean, at least, where popularity cuts
-_LONG_BLOCK_PIECE = 32  # and where blocks do
-_FIRST_GROUP = 64  # rows of 32 components in float64: half the first-level cache
+_LONG_PIECE = 64  # bytes of its values in the mean, at least, where popularity cuts
+_LONG_BLOCK_PIECE = 32  # nonzeros of it where blocks do
+_FIRST_GROUP = 128  # rows of 16 components in float64: half the first-level cache
 
 
-def popularity_pays(length: float, extent: int) -> bool:
-    """Whether fibres of this mean length may be cut by groups of so many leaves."""
-    return extent > _FIRST_GROUP and length >= _LONG_PIECE * _n_groups(extent)
+def popularity_pays(length: float, extent: int, itemsize: int) -> bool:
+    """Whether fibres of this mean length may be cut by groups of so many leaves.
+
+    What a piece saves grows with the bytes of the rows that it reads, what it costs does not.
+    """
+    return extent > _FIRST_GROUP and length * itemsize >= _LONG_PIECE * _n_groups(extent)
 
 
 def popularity_keys(source: Source, leaf: int, extent: int) -> NDArray[np.uint32]:

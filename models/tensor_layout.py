@@ -273,7 +273,7 @@ def _fibre_structures(
 ) -> tuple[tuple[Fibres | SortedNonzeros, ...], int]:
     """Fibres along the mode where they are longest, and a structure for that mode itself."""
     leaf, second = np.argsort(-np.asarray(lengths), kind="stable")[:2].tolist()
-    in_pieces = popularity_pays(lengths[leaf], shape[leaf])
+    in_pieces = popularity_pays(lengths[leaf], shape[leaf], nonzeros.values.itemsize)
     fibres = Fibres.build(nonzeros.take(), shape, leaf, in_pieces=in_pieces)
     if memory == "small":
         return (fibres,), leaf

@@ -143,7 +143,7 @@ class Fibres:
     Long fibres are better read in pieces, each within a group of the leaf's indices, group after
     group (`tensor_blocks`): rows of its factor then come from the nearest caches.
 
-        group 0, the 64 most popular     1, the next 64     2, the next 128 …
+        group 0, the 128 most popular    1, the next 128    2, the next 256 …
         fibre 0 ▒▒▒▒▒▒▒                  fibre 0 ▒▒▒▒       fibre 0 ▒▒▒
         fibre 1 ▒▒▒▒▒                    fibre 1 ▒▒         fibre 1 ▒▒
         fibre 2 ▒▒▒▒▒▒▒                                     fibre 2 ▒▒▒▒

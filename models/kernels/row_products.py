@@ -61,11 +61,8 @@ def gram_of_rows(rows: NDArray) -> NDArray[np.float64]:
     if rows.dtype == np.float64 and rows.flags.c_contiguous:
         _add_gram(template, rows, rows.ctypes.data, gram, gram.ctypes.data)
     else:
-        room = aligned_rows(min(len(rows), _ROWS_CONVERTED), n_components, np.float64)
-        for start in range(0, len(rows), _ROWS_CONVERTED):
-            some = room[: len(rows) - start]
-            some[:] = rows[start : start + _ROWS_CONVERTED]
-            _add_gram(template, some, some.ctypes.data, gram, gram.ctypes.data)
+        room = aligned_rows(_ROWS_CONVERTED, n_components, np.float64)
+        _add_converted(template, rows, room, room.ctypes.data, gram, gram.ctypes.data)
     return np.triu(gram) + np.triu(gram, 1).T
 
 
@@ -110,6 +107,18 @@ def _add_gram(template, rows, address, gram, gram_address):
                     template, count, block, address + start * step + offset, step, r,
                     gram_address + offset, step,
                 )  # fmt: skip
+
+
+@kernel
+def _add_converted(template, rows, room, address, gram, gram_address):
+    """The same for other rows, some at a time put in float64 into `room`."""
+    for start in range(0, rows.shape[0], room.shape[0]):
+        n_here = min(room.shape[0], rows.shape[0] - start)
+        for i in range(np.uint64(n_here)):
+            row = np.uint64(start) + i
+            for r in range(np.uint64(rows.shape[1])):
+                room[i, r] = rows[row, r]
+        _add_gram(template, room[:n_here], address, gram, gram_address)
 
 
 @kernel
