@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from .coarsen import Step, coarsen
-from .level import Level
+from .level import Level, turned
 from .two_way import Sides, cut_cost, grow, refine, sides_of
 
 COARSEST = 160  # vertices at which coarsening stops
@@ -67,7 +67,7 @@ def _start(
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for start in range(n_starts):
-        order = rng.permutation(level.weights.size).astype(np.int32)
+        order = rng.permutation(np.arange(level.weights.size, dtype=np.int32))
         if start % 4 == 3:
             sides = _random_fill(level, fixed, order, int(targets[0]))
         else:
@@ -80,19 +80,24 @@ def _start(
     return best_side
 
 
-def _rise(steps: list[Step], side: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Carry the sides of the coarsest level up through `steps`, refining on each level."""
-    for step in reversed(steps):
-        fixed = (step.community - 1).astype(np.int8)
-        sides = sides_of(step.level, side[step.target])
-        refine(step.level, sides, fixed, limits, _patience(step.level.weights.size), PASSES)
+def _rise(steps: list[Step], side: np.ndarray, held: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Carry the sides of the coarsest level up through `steps`, refining on each level.
+
+    `held` (int8: -1, or the side where a vertex must stay) is that of the coarsest level. The steps
+    are used up, so that nobody keeps a level that is done with.
+    """
+    while steps:
+        level, target = steps.pop()
+        level, held = turned(level), held[target]
+        sides = sides_of(level, side[target])
+        refine(level, sides, held, limits, _patience(level.weights.size), PASSES)
         side = sides.side
     return side
 
 
 def _score(level: Level, side: np.ndarray, limits: np.ndarray) -> tuple[int, int]:
     """Weight beyond the limits, then the cut: what is smaller is better."""
-    sides = sides_of(level, side)
+    sides = sides_of(turned(level), side)
     return int(np.maximum(sides.weight - limits, 0).sum()), int(cut_cost(level, sides))
 
 
@@ -112,12 +117,14 @@ def _solve_middle(
     best_side = np.zeros(0, np.int8)
     for _ in range(n_runs):
         steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng)
-        side = _start(coarsest, (below - 1).astype(np.int8), targets, limits, rng)
-        side = _rise(steps, side, limits)
+        is_coarsest, held = not steps, (below - 1).astype(np.int8)
+        side = _start(turned(coarsest), held, targets, limits, rng)
+        del coarsest
+        side = _rise(steps, side, held, limits)
         score = _score(level, side, limits)
         if best is None or score < best:
             best, best_side = score, side
-        if not steps:
+        if is_coarsest:
             break
     return best_side
 
@@ -151,7 +158,8 @@ def bipartition_level(
     cap = max(int(level.weights.sum()) // CLUSTERS, 1)
     steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng)
     side = _solve_middle(middle, community, cap, targets, limits, rng)
-    side = _rise(steps, side, limits)
+    del middle
+    side = _rise(steps, side, (community - 1).astype(np.int8), limits)
     for _ in range(cycles):
         better = _cycle(level, side, limits, fixed, cap, rng)
         if _score(level, better, limits) >= _score(level, side, limits):
@@ -171,8 +179,9 @@ def _cycle(
     """One V-cycle: coarsen inside the sides, then refine on every level, whole clusters first."""
     community = (side + 2 * (fixed + 1)).astype(np.int32)
     steps, coarsest, community = coarsen(level, community, cap, COARSEST, rng)
+    coarsest = turned(coarsest)
     sides = sides_of(coarsest, (community % 2).astype(np.int8))
     held = (community // 2 - 1).astype(np.int8)
     refine(coarsest, sides, held, limits, _patience(coarsest.weights.size), PASSES)
-    freed = [step._replace(community=step.community // 2) for step in steps]
-    return _rise(freed, sides.side, limits)
+    del coarsest
+    return _rise(steps, sides.side, held, limits)

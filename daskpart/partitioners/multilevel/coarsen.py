@@ -27,7 +27,7 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .level import Level, contract
+from .level import Level, contract, lean, turned
 
 RATING = (400, 200)  # pins that a vertex looks at; of wider nets only its first, if at all
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
@@ -35,10 +35,9 @@ LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 
 
 class Step(NamedTuple):
-    """A fine level, and the community and the coarse vertex of each of its vertices."""
+    """A fine level, and the coarse vertex of each of its vertices."""
 
-    level: Level
-    community: np.ndarray  # int32[n_vertices]
+    level: Level  # lean
     target: np.ndarray  # int32[n_vertices]
 
 
@@ -179,17 +178,19 @@ def coarsen(
     steps : list of Step
         Finest first; empty where nothing could be merged.
     coarsest : Level
+        Lean, unless it is the level given.
     community : int32[n_coarsest]
+        That of a finer vertex is that of its coarse vertex.
     """
     steps: list[Step] = []
     while level.weights.size > fewest:
         n = level.weights.size
-        order = rng.permutation(n).astype(np.int32)
+        order = rng.permutation(np.arange(n, dtype=np.int32))
         goal = max(fewest, int(n / SHRINK))
-        target, n_coarse = _cluster(level, order, community, cap, goal, RATING, even)
+        target, n_coarse = _cluster(turned(level), order, community, cap, goal, RATING, even)
         if n_coarse > LEAST_SHRINK * n:
             break
-        steps.append(Step(level, community, target))
+        steps.append(Step(lean(level), target))
         coarse_community = np.zeros(n_coarse, np.int32)
         coarse_community[target] = community
         community = coarse_community

@@ -19,70 +19,70 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .level import Level
+from .level import Level, turned
 
 ROUNDS = 5  # of moves on one graph, at most
 FEW = 0.05  # share of the nodes: rounds end when fewer move
+ZERO = np.int64(0)  # not a plain 0: numba would compile once more
 LEAST_SHRINK = 0.95  # no further graph where it would keep more than this share of the nodes
 
 
 class _Graph(NamedTuple):
-    """Weighted edges, each listed at both ends."""
+    """Weighted edges, each listed at both ends.
 
-    pointer: np.ndarray  # int64[n_nodes + 1]
-    neighbours: np.ndarray  # int32[n_listed]
-    weights: (
-        np.ndarray
-    )  # float64[n_listed]; empty in the star expansion, where nets have the weight
+    The star expansion has its lists where the level has them: those of vertices left, of nets
+    right, and a net's cost is the weight of its edges. Later graphs have left lists only.
+    """
+
+    left_pointer: np.ndarray  # int32[n_left + 1]
+    left: np.ndarray  # int32: neighbours, numbered as if nets came after vertices
+    right_pointer: np.ndarray  # int32[n_right + 1]
+    right: np.ndarray  # int32
     costs: np.ndarray  # int64[n_nets]
-    inner: np.ndarray  # float64[n_nodes]: weight inside a node, twice
+    weights: np.ndarray  # int32 or float64 [n_listed]; empty in the star expansion
+    inner: np.ndarray  # float64[n_nodes]: weight inside a node, twice; empty there, too
 
 
 @kernel
-def _star_expansion(level):
-    """Return the graph of vertices, then nets."""
-    n, n_nets, n_pins = level.weights.size, level.net_costs.size, level.pins.size
-    pointer = np.empty(n + n_nets + 1, np.int64)
-    pointer[:n] = level.vertex_pointer[:n]
-    pointer[n:] = n_pins + level.net_pointer
-    neighbours = np.empty(2 * n_pins, np.int32)
-    for i in range(n_pins):
-        neighbours[i] = n + level.nets[i]
-        neighbours[n_pins + i] = level.pins[i]
-    return pointer, neighbours, np.zeros(n + n_nets, np.float64)
+def _weight(weights, costs, i, net):
+    """Return the weight of the i-th listed edge; in the star expansion it is one of a net."""
+    if weights.size > 0:
+        return np.float64(weights[i])
+    return np.float64(costs[net])
 
 
 @kernel
-def _weight(graph, node, i):
-    """Return the weight of the i-th listed edge, which is one of `node`."""
-    if graph.weights.size > 0:
-        return graph.weights[i]
-    net = max(node, np.int64(graph.neighbours[i])) + graph.costs.size - graph.inner.size
-    return np.float64(graph.costs[net])
+def _add_volumes(graph, lists, start, shift, total):
+    """Write the weight of the edge ends of the nodes from `start` on."""
+    pointer, listed = lists
+    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
+    for row in range(pointer.size - 1):
+        node = start + row
+        volume = graph.inner[node] if graph.inner.size > 0 else 0.0
+        for i in range(pointer[row], pointer[row + 1]):
+            volume += _weight(weights, costs, i, max(node, listed[i] + shift) - first_net)
+        total[node] = volume
 
 
 @kernel
-def _volumes(graph):
-    """Return the weight of the edge ends of every node."""
-    volume = graph.inner.copy()
-    for node in range(volume.size):
-        for i in range(graph.pointer[node], graph.pointer[node + 1]):
-            volume[node] += _weight(graph, node, i)
-    return volume
-
-
-@kernel
-def _join_best(graph, node, community, volume, total, bond, touched):
+def _join_best(graph, lists, row, start, shift, chance, community, total, bond, touched):
     """Move one node to the community that raises the modularity most; True if that is another."""
+    pointer, listed = lists
+    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
+    node = start + row
     n_touched = 0
-    for i in range(graph.pointer[node], graph.pointer[node + 1]):
-        other = community[graph.neighbours[i]]
+    own = graph.inner[node] if graph.inner.size > 0 else 0.0
+    for i in range(pointer[row], pointer[row + 1]):
+        neighbour = listed[i] + shift
+        other = community[neighbour]
         if bond[other] == 0.0:
             touched[n_touched] = other
             n_touched += 1
-        bond[other] += _weight(graph, node, i)
+        weight = _weight(weights, costs, i, max(node, neighbour) - first_net)
+        bond[other] += weight
+        own += weight
+    own /= chance
     here = community[node]
-    own = volume[node]
     total[here] -= own
     best, best_gain = here, bond[here] - own * total[here]
     for i in range(n_touched):
@@ -97,20 +97,37 @@ def _join_best(graph, node, community, volume, total, bond, touched):
 
 
 @kernel
+def _longest(pointer):
+    longest = 0
+    for row in range(pointer.size - 1):
+        longest = max(longest, pointer[row + 1] - pointer[row])
+    return longest
+
+
+@kernel
 def _rounds(graph, max_rounds, few):
     """Return the community of each node (named after one of its nodes), and how many moved."""
-    n = graph.inner.size
+    n_left = np.int64(graph.left_pointer.size - 1)
+    n_right = graph.right_pointer.size - 1
+    n = n_left + n_right
+    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
+    shift = n_left if graph.weights.size == 0 else ZERO
     community = np.arange(n).astype(np.int32)
-    volume = _volumes(graph)
-    volume /= np.sqrt(max(volume.sum(), 1.0))  # then a product of two is what chance would give
-    total = volume.copy()
+    total = np.empty(n, np.float64)
+    _add_volumes(graph, left, ZERO, shift, total)
+    _add_volumes(graph, right, n_left, ZERO, total)
+    chance = np.sqrt(max(total.sum(), 1.0))
+    total /= chance  # then a product of two is what chance would give
     bond = np.zeros(n, np.float64)
-    touched = np.empty(n, np.int32)
+    touched = np.empty(max(_longest(graph.left_pointer), _longest(graph.right_pointer)), np.int32)
     n_moved = 0
     for _ in range(max_rounds):
         moves = 0
-        for node in range(n):
-            if _join_best(graph, node, community, volume, total, bond, touched):
+        for row in range(n_left):
+            if _join_best(graph, left, row, ZERO, shift, chance, community, total, bond, touched):
+                moves += 1
+        for row in range(n_right):
+            if _join_best(graph, right, row, n_left, ZERO, chance, community, total, bond, touched):
                 moves += 1
         n_moved += moves
         if moves < few * n:
@@ -119,12 +136,29 @@ def _rounds(graph, max_rounds, few):
 
 
 @kernel
+def _number(community):
+    """Number the communities 0, 1, ... by rising name, in place; returns how many there are."""
+    number = np.zeros(community.max() + 1 if community.size > 0 else 0, np.int32)
+    for node in range(community.size):
+        number[community[node]] = 1
+    n_names = 0
+    for name in range(number.size):
+        if number[name] > 0:
+            number[name] = n_names
+            n_names += 1
+    for node in range(community.size):
+        community[node] = number[community[node]]
+    return n_names
+
+
+@kernel
 def _members(name, n_names):
     """Return the nodes sorted by name, and where each name begins."""
-    begin = np.zeros(n_names + 1, np.int64)
+    begin = np.zeros(n_names + 1, np.int32)
     for node in range(name.size):
         begin[name[node] + 1] += 1
-    begin = np.cumsum(begin)
+    for community in range(n_names):
+        begin[community + 1] += begin[community]
     free = begin[:n_names].copy()
     members = np.empty(name.size, np.int32)
     for node in range(name.size):
@@ -134,50 +168,111 @@ def _members(name, n_names):
 
 
 @kernel
+def _count_row(lists, row, shift, name, seen, community):
+    """Mark the communities near a node; returns how many had not been marked."""
+    pointer, listed = lists
+    n_new = 0
+    for i in range(pointer[row], pointer[row + 1]):
+        other = name[listed[i] + shift]
+        if seen[other] != community:
+            seen[other] = community
+            n_new += 1
+    return n_new
+
+
+@kernel
+def _count_edges(graph, shift, name, members, begin):
+    """Return int32[n_names + 1], where the edges of each community will begin."""
+    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
+    n_left, n_names = graph.left_pointer.size - 1, begin.size - 1
+    pointer = np.zeros(n_names + 1, np.int32)
+    seen = np.full(n_names, -1, np.int32)
+    for community in range(n_names):
+        n_edges = 0
+        seen[community] = community
+        for j in range(begin[community], begin[community + 1]):
+            node = np.int64(members[j])
+            if node < n_left:
+                n_edges += _count_row(left, node, shift, name, seen, community)
+            else:
+                n_edges += _count_row(right, node - n_left, ZERO, name, seen, community)
+        pointer[community + 1] = pointer[community] + n_edges
+    return pointer
+
+
+@kernel
+def _merge_row(graph, lists, row, node, shift, name, start, fill, merged):
+    """Add the edges of a node to those of its community; returns (fill, weight inside)."""
+    pointer, listed = lists
+    neighbours, added, place = merged
+    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
+    community = name[node]
+    inside = graph.inner[node] if graph.inner.size > 0 else 0.0
+    for i in range(pointer[row], pointer[row + 1]):
+        neighbour = listed[i] + shift
+        other = name[neighbour]
+        weight = _weight(weights, costs, i, max(node, neighbour) - first_net)
+        if other == community:
+            inside += weight
+        elif place[other] >= start:
+            added[place[other]] += weight
+        else:
+            place[other] = fill
+            neighbours[fill] = other
+            added[fill] = weight
+            fill += 1
+    return fill, inside
+
+
+@kernel
 def _merge(graph, name, n_names):
     """Return the graph whose nodes are the communities; `name` numbers that of each node."""
+    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
+    n_left = np.int64(graph.left_pointer.size - 1)
+    shift = n_left if graph.weights.size == 0 else ZERO
     members, begin = _members(name, n_names)
-    pointer = np.zeros(n_names + 1, np.int64)
-    neighbours = np.empty(graph.neighbours.size, np.int32)
-    weights = np.empty(graph.neighbours.size, np.float64)
+    pointer = _count_edges(graph, shift, name, members, begin)
+    neighbours = np.empty(pointer[n_names], np.int32)
+    weights = np.empty(pointer[n_names], graph.weights.dtype)
     inner = np.zeros(n_names, np.float64)
-    place = np.full(n_names, -1, np.int64)
-    fill = 0
+    merged = neighbours, weights, np.full(n_names, -1, np.int32)
+    fill = np.int64(0)
     for community in range(n_names):
         start = fill
         for j in range(begin[community], begin[community + 1]):
             node = np.int64(members[j])
-            inner[community] += graph.inner[node]
-            for i in range(graph.pointer[node], graph.pointer[node + 1]):
-                other = name[graph.neighbours[i]]
-                weight = _weight(graph, node, i)
-                if other == community:
-                    inner[community] += weight
-                elif place[other] >= start:
-                    weights[place[other]] += weight
-                else:
-                    place[other] = fill
-                    neighbours[fill] = other
-                    weights[fill] = weight
-                    fill += 1
-        pointer[community + 1] = fill
-    return pointer, neighbours[:fill].copy(), weights[:fill].copy(), inner
+            lists = left if node < n_left else right
+            row = node if node < n_left else node - n_left
+            to_add = shift if node < n_left else ZERO
+            fill, inside = _merge_row(graph, lists, row, node, to_add, name, start, fill, merged)
+            inner[community] += inside
+    return pointer, neighbours, weights, inner
+
+
+def _star_expansion(level: Level) -> _Graph:
+    """The graph of vertices, then nets; weights are whole numbers that int32 holds, if it does."""
+    volume = 2 * float(level.net_costs @ np.diff(level.net_pointer).astype(np.float64))
+    weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
+    lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins
+    return _Graph(*lists, level.net_costs, weights, np.empty(0))
 
 
 def communities(level: Level) -> np.ndarray:
     """Return int32[n_vertices], the community of each vertex: 0, 1, …"""
-    pointer, neighbours, inner = _star_expansion(level)
-    graph = _Graph(pointer, neighbours, np.empty(0), level.net_costs, inner)
-    label = np.arange(graph.inner.size)
+    graph = _star_expansion(turned(level))
+    none = np.zeros(0, np.int32)
+    label = np.arange(level.weights.size, dtype=np.int32)
+    n_before = label.size + level.net_costs.size
     while True:
         community, n_moved = _rounds(graph, ROUNDS, FEW)
         if n_moved == 0:
             break
-        n_before = graph.inner.size
-        names, name = np.unique(community, return_inverse=True)
-        label = name[label]
-        pointer, neighbours, weights, inner = _merge(graph, name.astype(np.int32), names.size)
-        graph = graph._replace(pointer=pointer, neighbours=neighbours, weights=weights, inner=inner)
-        if names.size > LEAST_SHRINK * n_before:
+        n_names = _number(community)
+        label = community[label]
+        if n_names > LEAST_SHRINK * n_before:
             break
-    return np.unique(label[: level.weights.size], return_inverse=True)[1].astype(np.int32)
+        pointer, neighbours, weights, inner = _merge(graph, community, n_names)
+        graph = _Graph(pointer, neighbours, pointer[:1], none, level.net_costs, weights, inner)
+        n_before = n_names
+    _number(label)
+    return label

@@ -18,11 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskpart._jit import kernel
+
 from .bipartition import bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
 from .improvement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
-from .level import DROPPED, Level, contract
+from .level import DROPPED, NO_LEVEL, Level, contract
 
 COARSEST = 3000  # vertices of the level that the recursion cuts, at least
 COARSEST_ROOT = 640  # and at least so many times the root of K: 80 a part for K = 64
@@ -54,20 +56,20 @@ def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
     return np.full(n_parts, limit, np.int64)
 
 
-def _recurse(
-    level: Level,
-    vertices: np.ndarray,
-    parts: tuple[int, int],
-    limit: int,
-    rng: np.random.Generator,
-    out: np.ndarray,
-    effort: Effort,
-) -> None:
-    """Cut `level` (whose vertices are `vertices` of the whole) into parts[0] .. parts[1] - 1."""
-    n_parts = parts[1] - parts[0]
-    if n_parts == 1 or vertices.size == 0:
-        out[vertices] = parts[0]
-        return
+class _Piece(NamedTuple):
+    """A part of the coarsest level that is still to be cut."""
+
+    level: Level
+    vertices: np.ndarray  # int64[n_vertices]: their numbers on the coarsest level
+    parts: tuple[int, int]  # to become parts[0] .. parts[1] - 1
+
+
+def _halves(
+    piece: _Piece, limit: int, rng: np.random.Generator, effort: Effort
+) -> tuple[_Piece, _Piece]:
+    """Cut a piece in two, with as many parts on the left as on the right, or one more."""
+    level, vertices, (first, end) = piece
+    n_parts = end - first
     n_left = (n_parts + 1) // 2
     total = int(level.weights.sum())
     depth = int(np.ceil(np.log2(n_parts)))
@@ -77,16 +79,50 @@ def _recurse(
     free = np.full(vertices.size, -1, np.int8)
     limits, cycles = side_limits(targets, slack), effort.two_way_cycles
     side = bipartition_level(level, targets, limits, free, rng, cycles)
-    middle = parts[0] + n_left
-    for which, span in ((0, (parts[0], middle)), (1, (middle, parts[1]))):
-        members = np.flatnonzero(side == which)
-        target = np.full(vertices.size, DROPPED, np.int32)
+    middle = first + n_left
+    return (
+        _split_off(piece, side == 0, (first, middle)),
+        _split_off(piece, side == 1, (middle, end)),
+    )
+
+
+def _split_off(piece: _Piece, chosen: np.ndarray, parts: tuple[int, int]) -> _Piece:
+    """The piece of the chosen vertices; what is one part already needs no nets any more."""
+    members = np.flatnonzero(chosen)
+    level, vertices = piece.level, piece.vertices[members]
+    if parts[1] - parts[0] > 1:
+        target = np.full(chosen.size, DROPPED, np.int32)
         target[members] = np.arange(members.size, dtype=np.int32)
-        if span[1] - span[0] == 1:
-            out[vertices[members]] = span[0]
+        level = contract(level, target, members.size)
+    else:
+        level = NO_LEVEL
+    return _Piece(level, vertices, parts)
+
+
+def _recurse(
+    coarsest: Level, n_parts: int, limit: int, rng: np.random.Generator, effort: Effort
+) -> np.ndarray:
+    """Cut into K parts, depth first; a piece is let go as soon as its two halves are there."""
+    part = np.zeros(coarsest.weights.size, np.int32)
+    pieces = [_Piece(coarsest, np.arange(part.size), (0, n_parts))]
+    while pieces:
+        piece = pieces.pop()
+        first, end = piece.parts
+        if end - first == 1 or piece.vertices.size == 0:
+            part[piece.vertices] = first
         else:
-            below = contract(level, target, members.size)
-            _recurse(below, vertices[members], span, limit, rng, out, effort)
+            pieces.extend(reversed(_halves(piece, limit, rng, effort)))
+    return part
+
+
+@kernel
+def _reach(level):
+    """Return int64[n_vertices], the summed cost of the nets of every vertex."""
+    reach = np.zeros(level.weights.size, np.int64)
+    for net in range(level.net_costs.size):
+        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
+            reach[level.pins[i]] += level.net_costs[net]
+    return reach
 
 
 def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
@@ -94,8 +130,7 @@ def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
 
     The first parts hold what has most nets, up to the limit, the others share the rest evenly.
     """
-    paid = np.concatenate([[0], np.cumsum(level.net_costs[level.nets])])
-    reach = np.diff(paid[level.vertex_pointer])
+    reach = _reach(level)
     order = np.argsort(-reach / np.maximum(level.weights, 1), kind="stable")
     middles = np.cumsum(level.weights[order]) - level.weights[order] / 2
     n_full = max(n_parts // CORE_SHARE, 1)
@@ -113,9 +148,7 @@ def _cut_coarsest(
     tries = []
     free = np.zeros(coarsest.weights.size, np.bool_)
     for _ in range(effort.tries):
-        part = np.zeros(coarsest.weights.size, np.int32)
-        limit = int(bounds.most[0])
-        _recurse(coarsest, np.arange(part.size), (0, n_parts), limit, rng, part, effort)
+        part = _recurse(coarsest, n_parts, int(bounds.most[0]), rng, effort)
         tries.append(improve(coarsest, part, bounds, free, rng))
     return min(tries, key=lambda part: score(coarsest, part, bounds.most))
 
@@ -133,12 +166,14 @@ def _solve(
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
     steps, coarsest, _ = coarsen(level, 2 * groups, cap, fewest, rng, effort.even)
     part = _cut_coarsest(coarsest, n_parts, bounds, rng, effort)
+    cost, free = score(coarsest, part, bounds.most)[1], np.zeros(level.weights.size, np.bool_)
     core = _core_first(level, n_parts, int(bounds.most[0]))
-    free = np.zeros(level.weights.size, np.bool_)
-    if score(level, core, bounds.most)[1] < CORE_WORTH * score(coarsest, part, bounds.most)[1]:
+    if score(level, core, bounds.most)[1] < CORE_WORTH * cost:
         part = improve(level, core, bounds, free, rng)
     else:
-        part = rise(steps, part, bounds, rng)
+        held = np.zeros(coarsest.weights.size, np.bool_)
+        del coarsest, core
+        part = rise(steps, part, bounds, held, rng)
     for _ in range(effort.cycles):
         part = cycle(level, part, bounds, free, rng)
     return part

@@ -22,13 +22,13 @@ import numpy as np
 from daskpart._jit import kernel
 
 from .coarsen import Step, coarsen
-from .k_way import Parts, parts_of
-from .level import Level
+from .k_way import Parts, parts_of, with_bonds
+from .level import Level, turned
 from .search import propagate, rebalance, search
 
 COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
 CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
-TABLE_ENTRIES = 1 << 25  # entries of the bond table (8 bytes each) up to which it is kept
+TABLE_ENTRIES = 1 << 25  # entries of the bond table (4 or 8 bytes each) up to which it is kept
 PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
 WIDEST = 300  # larger nets do not bring their pins into a search
 SEARCH_ROUNDS = 3
@@ -82,15 +82,16 @@ def improve(
         Vertices that stay where they are.
     rng : numpy.random.Generator
     """
-    n, n_parts = part.size, bounds.most.size
-    with_bonds = n * n_parts <= TABLE_ENTRIES
-    parts: Parts = parts_of(level, part, n_parts, with_bonds, held, bounds.least)
-    order = rng.permutation(n).astype(np.int32)
+    level, n, n_parts = turned(level), part.size, bounds.most.size
+    parts: Parts = parts_of(level, part, n_parts, held, bounds.least)
+    order = rng.permutation(np.arange(n, dtype=np.int32))
     if np.any(parts.weight > bounds.most):
         rebalance(level, parts, bounds.most)
     propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
-    if not with_bonds:
+    del order
+    if n * n_parts > TABLE_ENTRIES:
         return parts.part
+    parts = with_bonds(level, parts)
     patience = int(np.clip(n // 20, *PATIENCE))
     search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
     best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
@@ -114,14 +115,21 @@ def _search_loosely(
 
 
 def rise(
-    steps: list[Step], part: np.ndarray, bounds: Bounds, rng: np.random.Generator
+    steps: list[Step],
+    part: np.ndarray,
+    bounds: Bounds,
+    held: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Carry the parts of the coarsest level up through `steps`, searching on each level.
 
-    Vertices of odd community are held.
+    `held` (bool) is that of the coarsest level. The steps are used up, so that nobody keeps a level
+    that is done with.
     """
-    for step in reversed(steps):
-        part = improve(step.level, part[step.target], bounds, step.community % 2 == 1, rng)
+    while steps:
+        level, target = steps.pop()
+        held = held[target]
+        part = improve(level, part[target], bounds, held, rng)
     return part
 
 
@@ -133,8 +141,10 @@ def cycle(
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
     community = (2 * part + held).astype(np.int32)  # a fixed vertex merges with fixed ones only
     steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
-    part = improve(coarsest, community // 2, bounds, community % 2 == 1, rng)
-    return rise(steps, part, bounds, rng)
+    held = community % 2 == 1
+    part = improve(coarsest, community // 2, bounds, held, rng)
+    del coarsest
+    return rise(steps, part, bounds, held, rng)
 
 
 def combine(
@@ -152,4 +162,6 @@ def combine(
     )
     start = (pieces // n_parts).astype(np.int32)[community // 2]
     held = np.zeros(start.size, np.bool_)
-    return rise(steps, improve(coarsest, start, bounds, held, rng), bounds, rng)
+    part = improve(coarsest, start, bounds, held, rng)
+    del coarsest
+    return rise(steps, part, bounds, held, rng)

@@ -6,9 +6,9 @@
     gain(v -> k) = alone(v) - reach(v) + bond(v, k)
 
 alone(v) is the cost of the nets in which v is its part's only pin (they leave the part when v
-leaves), reach(v) the cost of all its nets, bond(v, k) the cost of those that touch part k already.
-The slots take at most as much memory as the pins. As in `two_way`, a slot knows the exclusive-or
-of its pins, so the last pin left is known without a search.
+leaves), reach(v) the cost of all its nets, bond(v, k) the cost of those that touch part k
+already. The slots take at most three times the memory of the pins. As in `two_way`, a slot knows
+the exclusive-or of its pins, so the last pin left is known without a search.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Parts(NamedTuple):
 
     part: np.ndarray  # int32[n_vertices]
     weight: np.ndarray  # int64[n_parts]
-    slot_pointer: np.ndarray  # int64[n_nets + 1]
+    slot_pointer: np.ndarray  # int32[n_nets + 1]
     slot_part: np.ndarray  # int32[n_slots]
     pins_in: np.ndarray  # int32[n_slots]: pins of the net in the part
     lone: np.ndarray  # int32[n_slots]: exclusive-or of those pins
     used: np.ndarray  # int32[n_nets]: slots in use; all of them where slot k is part k
-    alone: np.ndarray  # int64[n_vertices]
-    reach: np.ndarray  # int64[n_vertices]
-    bond: np.ndarray  # int64[n_vertices * n_parts], or empty where that is too large
-    key: np.ndarray  # int64[n_vertices]: what the heap goes by
+    alone: np.ndarray  # costs[n_vertices]; costs are int32 where all nets' sum fits, else int64
+    reach: np.ndarray  # costs[n_vertices]
+    bond: np.ndarray  # costs[n_vertices * n_parts], or empty: see `with_bonds`
+    key: np.ndarray  # costs[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]
     size: np.ndarray  # int64[1]
     place: np.ndarray  # int32[n_vertices]
@@ -129,28 +129,27 @@ def _fill_bonds(level, parts):
         connect(level, parts, vertex, parts.bond, vertex * parts.weight.size)
 
 
-def parts_of(
-    level: Level, part: np.ndarray, n_parts: int, with_bonds: bool, held: np.ndarray, least: int
-) -> Parts:
-    """Return the state of a partition; `part` (int32) is used in place.
+def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
+    """Return the state of a partition, without bonds; `part` (int32) is used in place.
 
-    `with_bonds` keeps the table of 8 · n_vertices · n_parts bytes that local search needs. `held`
-    (bool) tells which vertices are fixed, `least` the weight that no move takes a part below.
+    `held` (bool) tells which vertices are fixed, `least` the weight that no move takes a part
+    below.
     """
     n, n_nets = level.weights.size, level.net_costs.size
     n_slots = int(np.minimum(np.diff(level.net_pointer), n_parts).sum())
+    costs = np.int32 if int(level.net_costs.sum()) < 2**31 else np.int64
     parts = Parts(
         part=part,
         weight=np.zeros(n_parts, np.int64),
-        slot_pointer=np.zeros(n_nets + 1, np.int64),
+        slot_pointer=np.zeros(n_nets + 1, np.int32),
         slot_part=np.zeros(n_slots, np.int32),
         pins_in=np.zeros(n_slots, np.int32),
         lone=np.zeros(n_slots, np.int32),
         used=np.zeros(n_nets, np.int32),
-        alone=np.zeros(n, np.int64),
-        reach=np.zeros(n, np.int64),
-        bond=np.zeros(n * n_parts if with_bonds else 0, np.int64),
-        key=np.zeros(n, np.int64),
+        alone=np.zeros(n, costs),
+        reach=np.zeros(n, costs),
+        bond=np.zeros(0, costs),
+        key=np.zeros(n, costs),
         heap=np.zeros(n, np.int32),
         size=np.zeros(1, np.int64),
         place=np.full(n, ABSENT, np.int32),
@@ -158,8 +157,13 @@ def parts_of(
         least=np.array([least], np.int64),
     )
     _fill_slots(level, parts)
-    if with_bonds:
-        _fill_bonds(level, parts)
+    return parts
+
+
+def with_bonds(level: Level, parts: Parts) -> Parts:
+    """Return the same state with the n_vertices · n_parts bonds that local search needs."""
+    parts = parts._replace(bond=np.empty(parts.part.size * parts.weight.size, parts.bond.dtype))
+    _fill_bonds(level, parts)
     return parts
 
 

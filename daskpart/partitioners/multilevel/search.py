@@ -23,7 +23,7 @@ from .k_way import best_part, connect, find, move_part
 @kernel
 def propagate(level, parts, order, limits, max_rounds):
     """Move every border vertex to its best part, in the given order; returns the cost saved."""
-    bond = np.zeros(parts.weight.size, np.int64)
+    bond = np.zeros(parts.weight.size, parts.bond.dtype)
     total = 0
     for _ in range(max_rounds):
         saved = 0
@@ -179,7 +179,7 @@ def _relieve(level, parts, heavy, limits, bond):
 @kernel
 def rebalance(level, parts, limits):
     """Move vertices out of parts over their limit, at the least cost; returns the excess left."""
-    bond = np.zeros(parts.weight.size, np.int64)
+    bond = np.zeros(parts.weight.size, parts.bond.dtype)
     excess = 0
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:

@@ -23,7 +23,7 @@ from daskpart.errors import InputError
 
 from .improvement import Bounds, cycle
 from .k_way import parts_of
-from .level import level_of
+from .level import level_of, turned
 from .search import rebalance
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def lightened(
     if np.all(weights <= most):
         return assignment
     held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
-    level = level_of(hypergraph)
-    parts = parts_of(level, np.array(assignment, np.int32), n_parts, False, held, 0)
+    level = turned(level_of(hypergraph))
+    parts = parts_of(level, np.array(assignment, np.int32), n_parts, held, 0)
     rebalance(level, parts, np.full(n_parts, most, np.int64))
     return parts.part
 
