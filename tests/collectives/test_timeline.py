@@ -26,7 +26,7 @@ from daskpart.errors import InputError, ReadError
 
 
 def slow_on_rank_1(rank):
-    time.sleep(0.15 if rank == 1 else 0.0)
+    time.sleep(0.4 if rank == 1 else 0.0)  # long beside what a busy machine delays
     return rank
 
 
@@ -51,7 +51,7 @@ def test_the_waiting_stands_where_it_was(make_communicator):
         overlap = sum(min(s.end, slow.end) - max(s.begin, slow.begin) for s in waits
                       if s.end > slow.begin and s.begin < slow.end)  # fmt: skip
         assert overlap > 0.1
-    assert 0.15 <= timeline.duration < 20
+    assert 0.4 <= timeline.duration < 20
 
 
 def test_sums_are_those_of_the_counters(make_communicator):

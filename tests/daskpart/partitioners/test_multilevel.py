@@ -17,6 +17,7 @@ from daskpart.partitioners.multilevel import MultilevelEngine, improvement
 from daskpart.partitioners.multilevel.bipartition import side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
+from daskpart.partitioners.multilevel.direct import least_weight
 from daskpart.partitioners.multilevel.level import level_of
 
 ENGINE = MultilevelEngine()
@@ -232,3 +233,14 @@ def test_combining_two_partitions_is_never_worse(seed: int, n_parts: int) -> Non
     assert np.bincount(better, minlength=n_parts).max() <= bounds.most[0]
     same = improvement.combine(level, first.copy(), first, bounds, np.random.default_rng(0))
     assert improvement.score(level, same, bounds.most) <= before
+
+
+@given(seed=st.integers(0, 10_000), n_parts=st.integers(1, 300), epsilon=st.floats(0, 0.25))
+def test_parts_of_few_vertices_may_be_lighter(seed: int, n_parts: int, epsilon: float) -> None:
+    weights = np.random.default_rng(seed).integers(0, 30, 2000)
+    mean = weights.sum() / n_parts
+    least = least_weight(weights, n_parts, epsilon)
+    assert int(mean / 2) <= least <= (1 - 2 * epsilon) * mean
+    gone = 8 * weights.sum() / np.count_nonzero(weights)  # eight vertices may leave a mean part
+    assert least <= max(mean - gone, mean / 2)
+    assert least == int(mean / 2) or least + 1 > min((1 - 2 * epsilon) * mean, mean - gone)
