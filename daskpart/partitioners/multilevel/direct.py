@@ -109,7 +109,7 @@ def least_weight(weights: np.ndarray, n_parts: int, epsilon: float) -> int:
     """
     total = int(weights.sum())
     mean = total / n_parts
-    room = min(ROOM * total / max(np.count_nonzero(weights), 1), mean / 2)
+    room = min(ROOM * total / max(int(np.count_nonzero(weights)), 1), mean / 2)
     return max(int(min((1.0 - LIGHTEST * epsilon) * mean, mean - room)), 0)
 
 
