@@ -153,6 +153,7 @@ STUDIES = {
         "--train", "4:HP-λ²:1,4", "--epochs", "1", "--components", "3", "--processes", "1",
     ],
     "allreduce_model": ["--ranks", "2", "--transport", "local", "--problem", "1000", "50"],
+    "engine_memory": ["--data", "few", "--parts", "4"],
     "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
