@@ -168,39 +168,6 @@ def _members(name, n_names):
 
 
 @kernel
-def _count_row(lists, row, shift, name, seen, community):
-    """Mark the communities near a node; returns how many had not been marked."""
-    pointer, listed = lists
-    n_new = 0
-    for i in range(pointer[row], pointer[row + 1]):
-        other = name[listed[i] + shift]
-        if seen[other] != community:
-            seen[other] = community
-            n_new += 1
-    return n_new
-
-
-@kernel
-def _count_edges(graph, shift, name, members, begin):
-    """Return int32[n_names + 1], where the edges of each community will begin."""
-    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
-    n_left, n_names = graph.left_pointer.size - 1, begin.size - 1
-    pointer = np.zeros(n_names + 1, np.int32)
-    seen = np.full(n_names, -1, np.int32)
-    for community in range(n_names):
-        n_edges = 0
-        seen[community] = community
-        for j in range(begin[community], begin[community + 1]):
-            node = np.int64(members[j])
-            if node < n_left:
-                n_edges += _count_row(left, node, shift, name, seen, community)
-            else:
-                n_edges += _count_row(right, node - n_left, ZERO, name, seen, community)
-        pointer[community + 1] = pointer[community] + n_edges
-    return pointer
-
-
-@kernel
 def _merge_row(graph, lists, row, node, shift, name, start, fill, merged):
     """Add the edges of a node to those of its community; returns (fill, weight inside)."""
     pointer, listed = lists
@@ -231,9 +198,10 @@ def _merge(graph, name, n_names):
     n_left = np.int64(graph.left_pointer.size - 1)
     shift = n_left if graph.weights.size == 0 else ZERO
     members, begin = _members(name, n_names)
-    pointer = _count_edges(graph, shift, name, members, begin)
-    neighbours = np.empty(pointer[n_names], np.int32)
-    weights = np.empty(pointer[n_names], graph.weights.dtype)
+    # more than is needed, but what is not written to takes no memory
+    pointer = np.zeros(n_names + 1, np.int32)
+    neighbours = np.empty(graph.left.size + graph.right.size, np.int32)
+    weights = np.empty(neighbours.size, graph.weights.dtype)
     inner = np.zeros(n_names, np.float64)
     merged = neighbours, weights, np.full(n_names, -1, np.int32)
     fill = np.int64(0)
@@ -246,7 +214,8 @@ def _merge(graph, name, n_names):
             to_add = shift if node < n_left else ZERO
             fill, inside = _merge_row(graph, lists, row, node, to_add, name, start, fill, merged)
             inner[community] += inside
-    return pointer, neighbours, weights, inner
+        pointer[community + 1] = fill
+    return pointer, neighbours[:fill], weights[:fill], inner
 
 
 def _star_expansion(level: Level) -> _Graph:
