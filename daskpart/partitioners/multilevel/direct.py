@@ -31,7 +31,7 @@ COARSEST_ROOT = 640  # and at least so many times the root of K: 80 a part for K
 LIGHTEST = 2.0  # no move takes a part below 1 - 2 ε of the mean (1 - ε costs 1 % of the cut)
 ROOM = 8  # but a part may always be lighter than the mean by so many vertices, up to half of it
 CORE_SHARE = 8  # of so many parts one is filled with what has most nets
-CORE_WORTH = 0.8  # the core is taken below this share of the recursion's cost: it improves less
+CORE_WORTH = 0.9  # the core is taken below this share of the recursion's cost: it improves less
 
 
 class Effort(NamedTuple):
