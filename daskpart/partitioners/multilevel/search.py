@@ -19,6 +19,8 @@ from daskpart._jit import kernel
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
 from .k_way import best_part, connect, find, move_part
 
+NONE = np.int64(-1)  # no vertex
+
 
 @kernel
 def propagate(level, parts, order, limits, max_rounds):
@@ -153,10 +155,10 @@ def _lightest(parts):
 
 
 @kernel
-def _relieve(level, parts, heavy, limits, bond):
-    """Move vertices out of one part, cheapest first, until it keeps to its limit."""
+def _relieve(level, parts, heavy, limits, bond, stays):
+    """Move vertices but `stays` out of one part, cheapest first, until it keeps to its limit."""
     for vertex in range(parts.part.size):
-        movable = parts.part[vertex] == heavy and not parts.held[vertex]
+        movable = parts.part[vertex] == heavy and not parts.held[vertex] and vertex != stays
         if movable and 0 < level.weights[vertex] <= limits[heavy]:
             connect(level, parts, vertex, bond, TOP)
             _, gain = best_part(level, parts, vertex, bond, TOP, limits)
@@ -177,13 +179,39 @@ def _relieve(level, parts, heavy, limits, bond):
 
 
 @kernel
+def _make_room(level, parts, heavy, limits, bond):
+    """Move a vertex into the lightest part, beyond its limit, and others out of that part.
+
+    For a part of a few heavy vertices, none of which finds room as the parts are.
+    """
+    excess = parts.weight[heavy] - limits[heavy]
+    there = np.int64(_lightest(parts))
+    chosen = NONE
+    for vertex in range(parts.part.size):
+        weight = level.weights[vertex]
+        movable = parts.part[vertex] == heavy and not parts.held[vertex]
+        if movable and excess <= weight <= limits[there]:
+            if chosen == NONE or weight < level.weights[chosen]:
+                chosen = np.int64(vertex)
+    if chosen == NONE:
+        return
+    move_part(level, parts, chosen, there)
+    _relieve(level, parts, there, limits, bond, chosen)
+    if parts.weight[there] - limits[there] >= excess:
+        move_part(level, parts, chosen, heavy)
+
+
+@kernel
 def rebalance(level, parts, limits):
     """Move vertices out of parts over their limit, at the least cost; returns the excess left."""
     bond = np.zeros(parts.weight.size, parts.bond.dtype)
     excess = 0
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:
-            _relieve(level, parts, np.int64(part), limits, bond)
+            _relieve(level, parts, np.int64(part), limits, bond, NONE)
+    for part in range(parts.weight.size):
+        if parts.weight[part] > limits[part]:
+            _make_room(level, parts, np.int64(part), limits, bond)
     for part in range(parts.weight.size):
         excess += max(parts.weight[part] - limits[part], 0)
     return excess

@@ -244,3 +244,14 @@ def test_parts_of_few_vertices_may_be_lighter(seed: int, n_parts: int, epsilon: 
     gone = 8 * weights.sum() / np.count_nonzero(weights)  # eight vertices may leave a mean part
     assert least <= max(mean - gone, mean / 2)
     assert least == int(mean / 2) or least + 1 > min((1 - 2 * epsilon) * mean, mean - gone)
+
+
+def test_a_part_of_heavy_vertices_is_relieved_by_making_room() -> None:
+    weights = np.array([30] * 4 + [9] * 20)
+    pairs = np.stack([np.arange(24), np.roll(np.arange(24), 1)], axis=1)
+    hypergraph = Hypergraph.from_nets(np.arange(0, 49, 2), pairs.ravel(), 24, weights)
+    part = np.repeat(np.arange(3, dtype=np.int32), [4, 10, 10])  # 120, 90, 90: no 30 fits elsewhere
+    bounds, free = improvement.Bounds(0, np.full(3, 104)), np.zeros(24, np.bool_)
+    rng = np.random.default_rng(0)
+    better = improvement.improve(level_of(hypergraph), part.copy(), bounds, free, rng)
+    assert np.bincount(better, weights, minlength=3).max() <= 104
