@@ -1,4 +1,4 @@
-"""Measure one case of an asv class: seconds, a tracked value, or a new process's peak memory."""
+"""Measure one case of an asv class, and the peak of resident memory for the studies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ import multiprocessing
 import resource
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+
+def begin_peak() -> int:
+    """Let the peak of this process's resident memory begin anew; bytes that are resident now.
+
+    Raises
+    ------
+    OSError
+        Where there is no Linux to ask.
+    """
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status_bytes("VmRSS")
+
+
+def peak_since(before: int) -> int:
+    """Bytes that were resident at most since `begin_peak`, which gave `before`, beyond these."""
+    return _status_bytes("VmHWM") - before
+
+
+def _status_bytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def measure(suite: type, method: str, parameters: tuple) -> tuple[float, str]:

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from benchmarks import data
+from benchmarks.measuring import begin_peak, peak_since
 from daskpart._jit import kernel
 from daskpart.models.tensor_layout import LONG_FIBRE, TensorLayout
 from daskpart.models.tensor_sorting import Nonzeros
@@ -117,17 +118,11 @@ def peak_while_building(name: str, dtype: str) -> float | None:
     few = given.coordinates[:, :1000].copy(), given.values[:1000].copy()
     TensorLayout.build(*few, tensor.shape)  # compiles
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
-        before = _status_bytes("VmRSS")
+        before = begin_peak()
         TensorLayout.of(given, tensor.shape)
-        return 1 + (_status_bytes("VmHWM") - before) / own
+        return 1 + peak_since(before) / own
     except OSError:
         return None
-
-
-def _status_bytes(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def pyttb_iteration(name: str, rank: int) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measuring import begin_peak, peak_since
 from daskpart.collectives import LocalCommunicator
 from daskpart.models.cp_als import Update
 from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
@@ -88,16 +89,10 @@ def fitted(
         lambda after_loss: LocalCommunicator(n_ranks),
         CPState(np.ones(n_components), start, tensor.dims),
     )
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
-    before = _status_bytes("VmRSS")
+    before = begin_peak()
     rows = [trainer.run(turn) for turn in range(1, TURNS + 1)]
     trainer.close()
-    return _status_bytes("VmHWM") - before, min(row["seconds"] for row in rows[1:])
-
-
-def _status_bytes(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+    return peak_since(before), min(row["seconds"] for row in rows[1:])
 
 
 def measured(

@@ -79,9 +79,9 @@ def main(names: tuple[str, ...], parts: tuple[int, ...], out: Path) -> None:
         "*Peak / hypergraph*: over the bytes of pins, net pointer, weights and costs together. "
         "Many parts cost most by the table of gains: 4 bytes for every vertex and part of the "
         "level that is searched, up to 2^25 of them (134 MB; levels that would need more are not "
-        "searched). A table of only the parts near a vertex was tried: the engine then takes 15 to "
-        "35 % more time. On netlists and threads, with three or four pins a vertex or net, the "
-        "arrays of vertices and nets weigh more than the pins."
+        "searched). A table of only the parts near a vertex was tried, and takes clearly more "
+        "time. On netlists and threads, with three or four pins a vertex or net, the arrays of "
+        "vertices and nets weigh more than the pins."
     )
     write_numbers(out, "engine_memory", COLUMNS, rows, origin)
     write_section(out, "engine_memory", "Peak memory of our engine", body, origin)

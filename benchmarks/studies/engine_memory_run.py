@@ -11,10 +11,10 @@ import gc
 import json
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measuring import begin_peak, peak_since
 from benchmarks.partition_engine import EPSILON, SEED
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import MultilevelEngine
@@ -25,15 +25,14 @@ def measured(hypergraph: Hypergraph, n_parts: int) -> dict[str, float]:
     engine = MultilevelEngine()
     engine.partition(_made(), n_parts, EPSILON, SEED)  # compiles
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak begins anew
-    before, begin = _status_bytes("VmRSS"), time.process_time()
+    before, begin = begin_peak(), time.process_time()
     engine.partition(hypergraph, n_parts, EPSILON, SEED)
     seconds = time.process_time() - begin
     arrays = (
         hypergraph.net_pointer, hypergraph.pins, hypergraph.vertex_weights, hypergraph.net_costs,
     )  # fmt: skip
     return {
-        "peak": _status_bytes("VmHWM") - before,
+        "peak": peak_since(before),
         "pins": hypergraph.pins.nbytes,
         "input": sum(array.nbytes for array in arrays),
         "vertices": hypergraph.n_vertices,
@@ -45,11 +44,6 @@ def _made() -> Hypergraph:
     """Large enough for every kernel to be used."""
     pins = np.random.default_rng(0).integers(0, 8000, 60_000)
     return Hypergraph.from_nets(np.arange(0, pins.size + 1, 3), pins, 8000)
-
-
-def _status_bytes(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import click
 import numpy as np
-import scipy.sparse
 
 import daskpart
 from benchmarks import data
-from benchmarks.partition_engine import EPSILON, SEED, solve
-from daskpart.hypergraph import Hypergraph
+from benchmarks.partition_engine import EPSILON, SEED, instance, solve, with_self_loops
 from daskpart.partitioners.mtkahypar import MtKaHyParEngine
 from daskpart.partitioners.multilevel import MultilevelEngine
 
@@ -37,13 +35,10 @@ COLUMNS = (
 
 def hypergraph_of(name: str) -> daskpart.Hypergraph:
     """A netlist as it is; the column-net hypergraph of ratings, or of A + I of a graph."""
-    from benchmarks.partition_engine import instance
-
     for path in sorted((data.data_folder() / "hypergraphs").glob(f"{name}.hgr.*")):
         return daskpart.read(path)
     for path in sorted((data.data_folder() / "graphs").glob(f"{name}.mtx.*")):
-        adjacency = daskpart.read(path)
-        return Hypergraph.column_net(adjacency + scipy.sparse.eye_array(adjacency.shape[0]))
+        return with_self_loops(daskpart.read(path))
     return instance(name)
 
 

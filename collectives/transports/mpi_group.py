@@ -55,9 +55,8 @@ class WorkerGroup:
         # two runs may begin at once between the same workers: their tags differ
         self.comm = MPI.COMM_WORLD.Create_group(group, int(run_id, 16) % _GROUP_TAGS)
         group.Free()
-        self._sent: deque[tuple[Any, Any]] = (
-            deque()
-        )  # requests and their buffers, some of receives given up
+        # requests and their buffers, some of receives that were given up
+        self._sent: deque[tuple[Any, Any]] = deque()
         self._lanes: list[Lane] = []
         self._lock = threading.Lock()
 

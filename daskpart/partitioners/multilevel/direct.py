@@ -103,9 +103,9 @@ def _split_off(piece: _Piece, chosen: np.ndarray, parts: tuple[int, int]) -> _Pi
 def least_weight(weights: np.ndarray, n_parts: int, epsilon: float) -> int:
     """Return the weight that no move takes a part below: 1 - 2 ε of the mean, or less.
 
-    Parts of few vertices need more room, or next to none of their vertices could leave: with 67
-    vertices a part and ε = 0.01 the cut is 13 % smaller for it. What a part may weigh at most, so
-    what ranks wait for, stays as it is.
+    Parts of few vertices need more room, or next to none of their vertices could leave, at the
+    cost of a much larger cut. What a part may weigh at most, so what ranks wait for, stays as it
+    is.
     """
     total = int(weights.sum())
     mean = total / n_parts
