@@ -11,8 +11,8 @@ import sparse
 
 import daskpart
 
-METHODS = ("p2p", "emb")
-RANK_COUNTS = (1, 3, 8)
+METHODS = ("p2p", "emb-naive", "emb")
+RANK_COUNTS = (1, 2, 3, 4, 8)
 
 
 def main() -> None:
