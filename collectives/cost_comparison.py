@@ -26,6 +26,7 @@ from .cost_model import Choice, CostModel, Problem
 from .sparse_allreduce import sparse_allreduce
 from .sparse_steps import ALGORITHMS
 from .stream_inputs import stream_of
+from .tables import html_table, text_lines
 
 PROBLEMS = ((10**4, 100), (10**5, 100), (10**5, 2_000), (10**6, 1_000), (10**6, 50_000))
 _MOST_ENTRIES = 200_000_000  # of a problem's dense vectors, on all ranks
@@ -94,16 +95,10 @@ class ModelComparison:
         )
 
     def __repr__(self) -> str:
-        table = self._table()
-        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-        lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in table]
-        return "\n".join([self._title(), *lines])
+        return "\n".join([self._title(), *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        lines = [
-            "<tr>" + "".join(f"<td>{c}</td>" for c in line) + "</tr>" for line in self._table()
-        ]
-        return f"<table><caption>{self._title()}</caption>{''.join(lines)}</table>"
+        return html_table(self._table(), self._title())
 
 
 def compare_with_model(

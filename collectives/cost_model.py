@@ -16,7 +16,7 @@ true figure is lower, so sparse algorithms do better than predicted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from daskpart.errors import InputError
 
 from .sparse_steps import ALGORITHMS, Step, factorizations, steps_of
 from .stream import index_type
+from .tables import html_table, text_lines
 
 _MOST_LAYERINGS = 200  # a butterfly of so many ranks has hundreds of layerings; few differ
 
@@ -114,6 +115,19 @@ class CostModel:
     scattered_entry: float
     dense_element: float
     copied_byte: float
+
+    def __repr__(self) -> str:
+        return "\n  ".join(["CostModel, seconds of one rank", *text_lines(self._table())])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._table(), "CostModel, seconds of one rank")
+
+    def _table(self) -> list[list[str]]:
+        lines = [
+            [entry.name.replace("_", " "), f"{getattr(self, entry.name):.2e}"]
+            for entry in fields(self)
+        ]
+        return [["what", "seconds"], *lines]
 
     def switch_density(self, size: int, dtype: DTypeLike) -> float:
         """Share of entries from which a dense vector is cheaper to send and combine.

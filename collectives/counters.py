@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart.errors import InputError
 
 from .heat_map import heat_table
+from .tables import html_table, text_lines
 
 _QUANTITIES = (
     "messages_sent",
@@ -194,7 +195,7 @@ class Counters:
     def _table(self) -> list[list[str]]:
         heads = ["rank", *(name.replace("_", " ") for name in (*_QUANTITIES, *_SECONDS))]
         columns = [getattr(self, name) for name in (*_QUANTITIES, *_SECONDS)]
-        formats = ["{:d}"] * len(_QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
+        formats = ["{:,d}"] * len(_QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
         shown = range(min(self.n_ranks, 16))
         lines = [
             [str(rank), *(f.format(c[rank]) for f, c in zip(formats, columns, strict=True))]
@@ -204,14 +205,11 @@ class Counters:
         return [heads, *lines, ["all", *sums]]
 
     def __repr__(self) -> str:
-        table = self._table()
-        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-        lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in table]
-        return "\n".join([f"Counters: {self.n_ranks} ranks, {len(self.rounds)} rounds", *lines])
+        title = f"Counters: {self.n_ranks} ranks, {len(self.rounds)} rounds"
+        return "\n".join([title, *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        rows = ["<tr>" + "".join(f"<td>{c}</td>" for c in line) + "</tr>" for line in self._table()]
-        table = f"<table><caption>{len(self.rounds)} rounds</caption>{''.join(rows)}</table>"
+        table = html_table(self._table(), f"{self.n_ranks} ranks, {len(self.rounds)} rounds")
         pairs = heat_table(self.traffic(quantity="bytes"), "bytes")
         return f"{table}<details><summary>From rank to rank</summary>{pairs}</details>"
 

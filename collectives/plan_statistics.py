@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .tables import html_table, text_lines
+
 if TYPE_CHECKING:
     from .plan import Round
 
@@ -108,19 +110,15 @@ class PlanStatistics:
         for name in _QUANTITIES:
             entry = self.to_dict()[name]
             label = name.replace("_", " ")
-            table.append((label, f"{entry['total']}", f"{entry['mean']:.1f}", f"{entry['max']}"))
+            table.append(
+                (label, f"{entry['total']:,}", f"{entry['mean']:,.1f}", f"{entry['max']:,}")
+            )
         return table
 
     def __repr__(self) -> str:
-        lines = [f"PlanStatistics: {self.n_ranks} ranks, {self.n_rounds} round(s)"]
-        for label, *numbers in self._rows_of_table():
-            lines.append(f"  {label:<18}" + "".join(f"{number:>14}" for number in numbers))
-        return "\n".join(lines)
+        title = f"PlanStatistics: {self.n_ranks} ranks, {self.n_rounds} round(s)"
+        return "\n  ".join([title, *text_lines(self._rows_of_table())])
 
     def _repr_html_(self) -> str:
-        rows = [
-            "<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>"
-            for line in self._rows_of_table()
-        ]
-        caption = f"<caption>{self.n_ranks} ranks, {self.n_rounds} round(s)</caption>"
-        return "<table>" + caption + "".join(rows) + "</table>"
+        caption = f"{self.n_ranks} ranks, {self.n_rounds} round(s)"
+        return html_table(self._rows_of_table(), caption)

@@ -26,6 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
+from .tables import html_table, text_lines
+
 _COUNTS = ("messages", "rows", "bytes")
 _SIDES = ("sent", "received")
 _SHOWN_ROUNDS = 16
@@ -114,14 +116,16 @@ class Simulation:
         for count in _COUNTS:
             for side in _SIDES:
                 entry = _summary(getattr(self, f"{count}_{side}"))
-                numbers = [f"{entry['total']:.0f}", f"{entry['mean']:.1f}", f"{entry['max']:.0f}"]
+                numbers = [
+                    f"{entry['total']:,.0f}", f"{entry['mean']:,.1f}", f"{entry['max']:,.0f}",
+                ]  # fmt: skip
                 per_rank.append([f"{count} {side}", *numbers])
         rounds = [["round", "messages", "rows", "max rows", "seconds"]]
         shown = self.labels[:_SHOWN_ROUNDS]
         for place, (label, index) in enumerate(shown):
             counts = [self.rounds[name][place] for name in ("messages", "rows", "max_rows")]
             seconds = f"{self.rounds['seconds'][place]:.3g}"
-            rounds.append([f"{label} {index}", *map(str, counts), seconds])
+            rounds.append([f"{label} {index}", *(f"{count:,}" for count in counts), seconds])
         if self.n_rounds > len(shown):
             rounds.append([f"{self.n_rounds - len(shown)} more", "", "", "", ""])
         return per_rank, rounds
@@ -138,14 +142,12 @@ class Simulation:
     def __repr__(self) -> str:
         lines = ["Simulation of " + "\n  ".join(self._heading())]
         for table in self._tables():
-            for head, *numbers in table:
-                cells = "".join(f"{number:>16}" for number in numbers)
-                lines.append(f"  {head:<18}{cells}".rstrip())
+            lines += [f"  {line}" for line in text_lines(table)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         heading = "<br>".join(html.escape(line) for line in self._heading())
-        return f"<p>{heading}</p>" + "".join(_html_table(table) for table in self._tables())
+        return f"<p>{heading}</p>" + "".join(map(html_table, self._tables()))
 
 
 class Tally:
@@ -259,8 +261,3 @@ def _summary(counted: NDArray[Any]) -> dict[str, float]:
         "mean": float(counted.mean()),
         "max": counted.max().item(),
     }
-
-
-def _html_table(table: list[list[str]]) -> str:
-    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in table)
-    return "<table>" + "".join(lines) + "</table>"

@@ -76,6 +76,15 @@ class Stream:
         """Bytes of what would travel."""
         return self.values.nbytes + (0 if self.indices is None else self.indices.nbytes)
 
+    def __repr__(self) -> str:
+        length, dtype = self.upper - self.lower, self.values.dtype
+        where = (
+            "" if length == self.size else f" in [{self.lower:,}, {self.upper:,}) of {self.size:,}"
+        )
+        if self.indices is None:
+            return f"Stream: {length:,} values of {dtype}, dense{where}"
+        return f"Stream: {self.n_entries:,} entries of {dtype} among {length:,} indices{where}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         content = (self.values, self.indices, self.neutral)
         return Stream, (self.size, *content, self.lower, self.upper, self.shape)

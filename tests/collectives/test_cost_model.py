@@ -148,6 +148,11 @@ def test_auto_takes_the_given_model():
             pending.collect()
 
 
+def test_the_constants_are_shown():
+    assert "merged entry" in repr(TYPICAL) and len(repr(TYPICAL).splitlines()) == 11
+    assert TYPICAL._repr_html_().count("<tr>") == 10
+
+
 def test_the_model_held_against_the_clock():
     names = ["ssar-recursive-doubling", "butterfly", "dense-ring"]
     with LocalCommunicator(4) as communicator:

@@ -159,6 +159,13 @@ def test_where_it_switches():
     assert not stream_of(np.zeros(0)).switched(0.1).is_dense
 
 
+def test_it_says_what_it_holds_in_a_line():
+    stream = stream_of((np.arange(10), np.ones(10, np.float32), 1000))
+    assert repr(stream) == "Stream: 10 entries of float32 among 1,000 indices"
+    assert repr(stream.to_dense()) == "Stream: 1,000 values of float32, dense"
+    assert repr(stream.of_range(0, 5)).endswith("among 5 indices in [0, 5) of 1,000")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
