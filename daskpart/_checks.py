@@ -1,4 +1,4 @@
-"""Checks of numbers that users hand over: whole, in range, of the right length."""
+"""Checks of what users hand over: numbers whole, in range, of the right length; a partition."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
             "(scale and round fractions first)"
         )
     return array.astype(np.int64)
+
+
+def require_partition(given: object) -> None:
+    """Refuse what is no `Partition`, above all its plain numbers."""
+    from .partitions import Partition
+
+    if not isinstance(given, Partition):
+        raise InputError(
+            f"partition is a {type(given).__name__}: give a Partition, second, behind the data; "
+            "one of plain numbers is Partition(numbers, n_parts)"
+        )
 
 
 def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int64]:

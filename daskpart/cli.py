@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ._cli.cluster import KINDS
 from ._cli.fit_cp_command import fit_cp
@@ -35,6 +36,7 @@ from ._cli.terminal import (
     silence_unless_speaking,
     warnings_as_lines,
 )
+from .errors import InputError
 
 _FORMATS = (
     "ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm", "tns", "hgr", "patoh",
@@ -181,7 +183,7 @@ _model = _choice("--model", _MODELS, "auto", "What becomes a vertex, and what a 
     click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
                  help="Also write the part of each vertex to this file, one a line."),
     click.option("--compare", is_flag=True,
-                 help="Cut by every method, and say what each costs."),
+                 help="Cut by every method, and say what each costs; writes no partition."),
     click.option("--memory-limit", metavar="SIZE",
                  help="With parsa: read a libsvm file in blocks that fit, such as 2GB."),
     _pictures,
@@ -201,6 +203,11 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
     settings = cut.CutSettings(**options)
     if compare:
+        given = click.get_current_context().get_parameter_source
+        for name in comparison.UNUSED:
+            if given(name) is ParameterSource.COMMANDLINE:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"--compare cuts by every method: leave {option} away")
         comparison.run(settings)
     elif memory_limit is None:
         cut.run(settings)
@@ -235,6 +242,7 @@ _cost_options = _options(
 _cut_options = _options(
     click.option("--partition", type=_picture, metavar="FILE",
                  help="Parts from 'daskpart partition', instead of cutting now."),
+    _model,
     _choice("--method", _METHODS, "auto", "How to cut."),
     _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
     _number("--epsilon", 0.03, "Share of the mean by which a part may be too heavy.",
@@ -265,7 +273,7 @@ def _plan_command(kind: str, words: str) -> None:
         kind,
         short_help=words,
         help=f"{words} DATA is as for "
-        "'daskpart partition'; its rows are cut, its columns are shared.",
+        "'daskpart partition'; of a matrix rows are cut and columns are shared.",
     )
     @click.argument("data")
     @_many("--parts", "Parts, one a rank; may be repeated.  [default: 8]")
@@ -318,8 +326,8 @@ def simulate_allreduce_command(**options: Any) -> None:
 def simulate_sparse_command(**options: Any) -> None:
     """Combine a sparse vector of every rank, so that every rank has the result.
 
-    Entries are made up, or with DATA the columns that the rows of each part touch: the pattern of
-    a gradient.
+    Entries are made up, or with DATA what each part touches, of a matrix the columns of its rows:
+    the pattern of a gradient.
     """
     from ._cli import simulate
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _metrics
-from ._checks import amounts, whole_number, whole_numbers
+from ._checks import amounts, require_partition, whole_number, whole_numbers
 from ._incidence import group, group_pairs
 from ._tables import html_table, text_table
 from .errors import InputError
@@ -114,9 +114,10 @@ class Connectivity:
         Raises
         ------
         InputError
-            The partition has another number of vertices than the hypergraph.
+            No `Partition` was given, or one of another number of vertices than the hypergraph's.
         """
-        partition.check_fits(hypergraph.n_vertices, "the hypergraph's vertices")
+        require_partition(partition)
+        partition.check_fits(hypergraph.n_vertices, "the hypergraph")
         capacity = int(np.minimum(np.diff(hypergraph.net_pointer), partition.n_parts).sum())
         pointer, parts, counts = _metrics.connect(
             hypergraph.net_pointer,
@@ -182,6 +183,7 @@ class Connectivity:
         """
         from ._chunk_pairs import connect, dask_inside
 
+        require_partition(partition)
         if axis not in ("rows", "columns"):
             raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
         given = dask_inside(array)
@@ -191,9 +193,9 @@ class Connectivity:
             raise InputError("the partition is one of columns (model row-net): pass axis='columns'")
         side = shape[0 if axis == "rows" else 1]
         if side == side:  # unknown sizes are NaN, and refused with more to say
-            partition.check_fits(side, f"the data's {axis}", shape=shape)
+            partition.check_fits(side, "the data", axis, shape=shape)
         found = connect(given, partition, axis)
-        partition.check_fits(side, f"the data's {axis}", nnz=int(found.counts.sum()))
+        partition.check_fits(side, "the data", axis, nnz=int(found.counts.sum()))
         return found
 
     @property

@@ -124,11 +124,22 @@ class Partition:
         self,
         n_vertices: int,
         what: str = "the data",
+        each: str = "",
         *,
         shape: tuple[int, ...] | None = None,
         nnz: int | None = None,
     ) -> None:
         """Refuse a partition of the wrong length or, where it was recorded, made for other data.
+
+        Parameters
+        ----------
+        n_vertices : int
+            What there is to assign.
+        what, each : str
+            Words for the error: "the data" that has so many "rows".
+        shape : tuple of int, optional
+        nnz : int, optional
+            Of the data, to be those that the partition was made for.
 
         Raises
         ------
@@ -136,7 +147,8 @@ class Partition:
         """
         if self.n_vertices != n_vertices:
             raise InputError(
-                f"this partition assigns {self.n_vertices} vertices, {what} has {n_vertices}: "
+                f"this partition assigns {self.n_vertices} vertices, {what} has "
+                f"{f'{n_vertices} {each}'.strip()}: "
                 "partition this data, or pass the data that the partition was made for"
             )
         for name, given in (("shape", shape), ("nnz", nnz)):

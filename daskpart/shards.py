@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
+from ._checks import require_partition
 from ._chunk_pairs import check_chunks, connect
 from ._shard import Shard, make_shard, number_columns
 from ._shard_collection import Shards
@@ -168,13 +169,14 @@ def _shard_chunks(
 
 
 def _check_partition(partition: Partition, shape: tuple[int, ...], axis: str) -> None:
+    require_partition(partition)
     made_for = "columns" if partition.info.get("model") == "row-net" else "rows"
     if made_for == "columns" and axis == "rows":
         raise InputError(
             "the partition is one of columns (model row-net), axis is 'rows'; "
             "pass axis='columns', or partition the rows"
         )
-    partition.check_fits(shape[_AXES.index(axis)], f"the data's {axis}", shape=tuple(shape))
+    partition.check_fits(shape[_AXES.index(axis)], "the data", axis, shape=tuple(shape))
 
 
 def _with_owners(connectivity: Connectivity, owners: Any, random_state: int) -> Connectivity:

@@ -135,7 +135,7 @@ def _of_partition(tensor: LabelledTensor, given: Partition) -> NDArray[np.int32]
     grain = _GRAINS.get(str(given.info.get("model")))
     if grain is not None:
         return grain(tensor).nonzero_parts(given)
-    given.check_fits(tensor.nnz, "the tensor's nonzeros")
+    given.check_fits(tensor.nnz, "the tensor", "nonzeros")
     return given.assignment
 
 

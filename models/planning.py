@@ -223,7 +223,7 @@ def transposed(X: Any) -> Any:
 def _partitioned(data: Any, settings: PlanSettings) -> Partition:
     given = settings.partitioner
     if isinstance(given, Partition):
-        given.check_fits(data.shape[0], "the ratings")
+        given.check_fits(data.shape[0], "the matrix", "rows")
         return given
     if data.shape[0] < settings.n_ranks:
         raise InputError(

@@ -16,6 +16,8 @@ from .cut import CutSettings
 from .ratings import in_words, load_any
 from .terminal import COMPILING, explained_if_slow, say
 
+UNUSED = ("method", "objective", "engine", "output", "memory_limit")  # options that are for one cut
+
 
 def run(settings: CutSettings) -> None:
     """Read, cut by every method, say, write."""
@@ -47,9 +49,10 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
     page = Report(f"{Path(settings.data).name} in {settings.parts} parts", words)
     album = Album(settings.out, page, settings.plots)
     page.section("Methods")
-    for name, row in comparison.values.items():
-        page.text(name)
-        page.table(row)
+    page.grid(
+        ["method", *comparison.metrics],
+        ([name, *row.values()] for name, row in comparison.values.items()),
+    )
     album.draw(
         "comparison",
         (9.4, 4.0),
@@ -57,6 +60,8 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
         alt="For each metric a bar a method, relative to the first method",
         caption="Every metric as a share of what the first method has; seconds in the key.",
     )
+    page.section("Settings")
+    page.table({name: value for name, value in vars(settings).items() if name not in UNUSED})
     page.section("Versions")
     page.table(versions())
     report = page.write(settings.out / "report.html")

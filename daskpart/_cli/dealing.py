@@ -142,7 +142,7 @@ def _as_given(given: Partition, settings: FitSettings, train: LabelledMatrix) ->
             f"{settings.partitioner} cuts {axis}: it cannot serve --axis {settings.axis}"
         )
     matrix = _along(train, axis)
-    given.check_fits(matrix.shape[0], f"the side of the ratings that is dealt ({axis})")
+    given.check_fits(matrix.shape[0], "the ratings", f"{axis} to deal")
     # as a partition of the rows of what is trained on, which weighs less than what was cut
     info = {**given.info, "model": "column-net", "shape": matrix.shape, "nnz": matrix.nnz}
     weights = np.diff(matrix.row_pointer())

@@ -47,7 +47,7 @@ def sentences(result: ParsaResult) -> list[str]:
     sizes = result.partition.part_weights
     return [
         f"{told['data']:,} examples with {told['edges']:,} values of {told['parameters']:,} "
-        f"features, read in {told['blocks']:,} blocks.",
+        f"features, read in {told['blocks']:,} {'block' if told['blocks'] == 1 else 'blocks'}.",
         f"{result.n_parts} parts of {int(sizes.min()):,} to {int(sizes.max()):,} examples; a part "
         f"needs {told['memory, maximum']:,} features at most (random parts: "
         f"{told['random: memory, maximum']:,}).",

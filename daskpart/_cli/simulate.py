@@ -1,8 +1,8 @@
 """`daskpart simulate`: what messages would cost on any number of ranks, counted in this process.
 
-    expand, reduce      a matrix ─► cut ─► plan ─► point to point, through a hypercube
+    expand, reduce      data ─► cut ─► plan ─► point to point, through a hypercube
     allreduce           so many bytes on so many ranks, by each algorithm
-    sparse-allreduce    N, k, or a matrix whose parts give the entries; counted or expected
+    sparse-allreduce    N, k, or data whose parts give the entries; counted or expected
     plan                a plan in a file
 
 Each gives lines of one table: messages, bytes and α–β seconds of one way to do it.
@@ -37,12 +37,12 @@ from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_simulator import best_choices
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
+from daskpart.data_models import NAMES, build
 from daskpart.errors import InputError
-from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .progress import tracked
-from .ratings import load
+from .ratings import load_any
 from .terminal import COMPILING, explained_if_slow, say
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -61,9 +61,10 @@ class CostSettings:
 
 @dataclass(frozen=True)
 class CutSettings:
-    """How a matrix is cut, where there is one."""
+    """How data are cut, where there are any."""
 
     partition: Path | None
+    model: str
     method: str
     objective: str
     epsilon: float
@@ -138,7 +139,7 @@ def run_sparse_allreduce(
             for connectivity in _connectivities(data, ranks, cut, cost)
             for job in _counted(_items_of(connectivity), connectivity.n_items, names, dtype, cost)
         ]
-        _tell(f"sparse allreduce of the columns that the parts of {data} touch", jobs, cost)
+        _tell(f"sparse allreduce of what the parts of {data} touch", jobs, cost)
         return
     size, entries = _whole("--dimension", dimension), _whole("--nonzeros", nonzeros)
     jobs = []
@@ -166,28 +167,34 @@ def run_file(path: Path, row_bytes: float, cost: CostSettings) -> None:
 def _connectivities(
     data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
 ) -> Iterator[Connectivity]:
-    """The columns shared by the parts of a matrix, cut into each number of parts."""
-    matrix = load(data, cut.format, ("row", "column"))
-    hypergraph = Hypergraph.column_net(matrix)
+    """What parts of the data share (columns of a matrix), cut into each number of parts."""
+    loaded, name, given = load_any(data, cut.format), cut.model, None
     if cut.partition is not None:
         given = Partition.load(cut.partition)
+        made_with = given.info.get("model")
+        name = made_with if name == "auto" and made_with in NAMES else name
+    n_parts_of_model = given.n_parts if given else max(parts or (8,))
+    model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.seed)
+    if given is not None:
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave the number of ranks away"
             )
-        given.check_fits(matrix.shape[0], f"the rows of {data}")
+        given.check_fits(
+            model.hypergraph.n_vertices, data, "vertices", shape=model.shape, nnz=model.nnz
+        )
         partitions = [given]
     else:
         with explained_if_slow(COMPILING):
             partitions = [
                 daskpart.partition(
-                    matrix, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
+                    model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
                     random_state=cut.seed,
                 )
                 for n_parts in tracked(parts or (8,), "cutting", not cost.json)
             ]  # fmt: skip
     for partition in partitions:
-        connectivity = Connectivity.from_partition(hypergraph, partition)
+        connectivity = Connectivity.from_partition(model.hypergraph, partition)
         yield connectivity.with_random_owners(cut.seed)
 
 

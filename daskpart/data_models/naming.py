@@ -48,8 +48,8 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
     ----------
     data : container, path, Hypergraph or DataModel
         Matrices as `daskpart.containers.as_coo` takes them, tensors as `daskpart.tensors.as_tensor`
-        does; a path goes through `daskpart.read`. A hypergraph or a data model is what it is,
-        whatever `model` says.
+        does; a path goes through `daskpart.read`, and what that gives can be given itself. A
+        hypergraph or a data model is what it is, whatever `model` says.
     model : str
         One of `NAMES`. auto: "medium-grain" for order 3 and more, else "column-net".
     n_parts, random_state : int
@@ -62,11 +62,14 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
     """
     if model not in NAMES:
         raise InputError(f"model is {model!r}: use one of {', '.join(map(repr, NAMES))}")
+    from daskpart.readers.contents import sparse_inside
+
+    source = "the data"
     if isinstance(data, str | os.PathLike):
         from daskpart.readers import read
-        from daskpart.readers.contents import sparse_inside
 
-        data = sparse_inside(read(data), str(data))
+        source, data = str(data), read(data)
+    data = sparse_inside(data, source)
     if isinstance(data, DataModel):
         return data
     if isinstance(data, Hypergraph):

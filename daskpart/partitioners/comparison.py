@@ -3,7 +3,7 @@
              connectivity   power   max-connectivity   imbalance   seconds
 random            140,109     …                   64       0.000      0.00
 direct             97,410     …                   61       0.030      1.21     the least of each
-power              98,002     …                   55       0.030      1.05     column is marked
+power              98,002     …                   55       0.030      1.05     column are marked
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from daskpart._checks import whole_number
 from daskpart._tables import readable
-from daskpart.data_models import build
+from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _OBJECTIVES = ("connectivity", "power", "cut-net")
-_DEFAULT_METHODS = ("random", "block", "metis", "direct", "recursive", "power", "hypercube")
+_DEFAULT_METHODS = (
+    *("random", "block", "metis", "parsa"),
+    *("direct", "recursive", "power", "hypercube"),
+)
 _DEFAULT_METRICS = ("connectivity", "power", "max-connectivity", "max-volume", "concurrent-volume")
 _CELL = "text-align:right;padding:2px 10px"
 
@@ -85,12 +88,12 @@ class Comparison:
         return partition_comparison(self, ax=ax)
 
     def _cells(self) -> list[list[str]]:
-        """Header, then a line a method, as text; the least of a column has a star."""
-        least = {metric: self.best(metric) for metric in self.metrics}
+        """Header, then a line a method, as text; the least values of a column have a star."""
+        least = {metric: self.values[self.best(metric)][metric] for metric in self.metrics}
         lines = [["method", *self.metrics]]
         for method, row in self.values.items():
             cells = (
-                readable(value) + (" *" if least[metric] == method else "  ")
+                readable(value) + (" *" if value == least[metric] else "  ")
                 for metric, value in row.items()
             )
             lines.append([method, *cells])
@@ -162,7 +165,8 @@ def compare_partitions(
     Raises
     ------
     InputError
-        An unknown method or metric, before anything is cut.
+        An unknown method or metric, a partition into another number of parts or of other data;
+        before anything is cut.
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
     for metric in metrics:
@@ -170,6 +174,7 @@ def compare_partitions(
             raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
     ways = {name: _way(name, how) for name, how in _named(methods).items()}
     built = build(data, model, n_parts=n_parts, random_state=random_state)
+    _check_given(ways, built, n_parts)
     vertices = owner_vertices(owners, built)
     goals = {metric: goal_named(metric, rho) for metric in metrics}
     shared = {"epsilon": epsilon, "random_state": random_state, "rho": rho}
@@ -212,6 +217,19 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
         return {"objective": how}
     known = listed(["auto", *METHODS, *_OBJECTIVES])
     raise InputError(f"method {name!r} is {how!r}: {known}, options of partition, or a Partition")
+
+
+def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> None:
+    """Refuse partitions of other data, or into another number of parts: the table would lie."""
+    for name, given in ways.items():
+        if not isinstance(given, Partition):
+            continue
+        if given.n_parts != n_parts:
+            raise InputError(
+                f"partition {name!r} has {given.n_parts} parts, {n_parts} are compared: "
+                "compare it with others of as many"
+            )
+        given.check_fits(built.hypergraph.n_vertices, shape=built.shape, nnz=built.nnz)
 
 
 def _tracked(names: list[str], progress: bool) -> Any:

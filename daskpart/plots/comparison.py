@@ -39,8 +39,17 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
         shares = [row[metric] / base[metric] if base[metric] else np.nan for metric in metrics]
         where = np.arange(len(metrics)) + (place - (len(methods) - 1) / 2) * width
         told = f" ({row['seconds']:.2g} s)" if row["seconds"] == row["seconds"] else ""
-        colour = RANK_COLOURS[place % len(RANK_COLOURS)]
-        ax.bar(where, shares, 0.92 * width, color=colour, label=method + told)
+        times, colour = divmod(place, len(RANK_COLOURS))
+        ax.bar(
+            where,
+            shares,
+            0.92 * width,
+            color=RANK_COLOURS[colour],
+            edgecolor="white",
+            linewidth=0,
+            hatch="//" * times,  # when the colours begin again
+            label=method + told,
+        )
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(metrics)), metrics)
     ax.set_ylabel(f"relative to {methods[0]}")

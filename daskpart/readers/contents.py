@@ -28,5 +28,11 @@ def sparse_inside(data: Any, source: str) -> Any:
     if hasattr(data, "data_vars"):
         if "adjacency" in data:
             return data["adjacency"]
-        raise InputError(f"{source} holds {', '.join(map(str, data.data_vars))}: no matrix to cut")
+        names = [str(name) for name in data.data_vars]
+        raise InputError(
+            f"{source} holds {', '.join(names)}: which one is to be cut? Give it alone, like "
+            f"data[{names[0]!r}]"
+            if names
+            else f"{source} is a Dataset without a variable: there is nothing to cut"
+        )
     return data

@@ -134,7 +134,7 @@ def test_bad_input() -> None:
         Connectivity.from_dask(array, partition, axis="cols")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="axis='cols' is unknown"):
         Hypergraph.from_dask(array, axis="cols")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="20 vertices, the data's columns has 10"):
+    with pytest.raises(InputError, match="20 vertices, the data has 10 columns"):
         Connectivity.from_dask(array, partition, axis="columns")
     other = sparse.random((20, 10), nnz=49, random_state=1)
     with pytest.raises(InputError, match=r"made for data of nnz 50, .* has 49"):

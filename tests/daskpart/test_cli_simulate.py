@@ -74,6 +74,25 @@ def test_plans_of_a_matrix(kind, rating_file, simulated, tmp_path):
     assert lines[0]["total_bytes"] <= lines[1]["total_bytes"] <= lines[2]["total_bytes"]
 
 
+def test_plans_of_whatever_can_be_cut(simulated, tmp_path):
+    """A tensor by its default model, a hypergraph as it is, and a model by name."""
+    tensor = tmp_path / "facts.tns"
+    entries = {tuple(row) for row in np.random.default_rng(0).integers(1, 7, (60, 3)).tolist()}
+    tensor.write_text("".join(f"{i} {j} {k} 1.0\n" for i, j, k in sorted(entries)))
+    model = daskpart.data_models.medium_grain(tensor)
+    model.hypergraph.write(tmp_path / "facts.hgr")
+    for name in ("facts.tns", "facts.hgr"):
+        line = simulated("expand", tmp_path / name, "--parts", 3, "--row-bytes", 1)["lines"][0]
+        partition = daskpart.partition(model, 3)
+        pairs = Connectivity.from_partition(model.hypergraph, partition)
+        assert line["total_bytes"] == pairs.connectivity_minus_one(), name
+    partition = daskpart.partition(tensor, 3, model="fine-grain", method="block")
+    partition.save(tmp_path / "fine.npz")
+    line = simulated("reduce", tensor, "--partition", tmp_path / "fine.npz", "--row-bytes", 1)
+    pairs = daskpart.data_models.fine_grain(tensor).connectivity(partition)
+    assert line["lines"][0]["total_bytes"] == pairs.connectivity_minus_one()
+
+
 def test_several_numbers_of_parts_and_a_picture(rating_file, run_cli, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "seconds.png"

@@ -218,5 +218,7 @@ def test_bad_input_is_refused(call, message):
 
 def test_a_partition_of_the_wrong_length_is_refused():
     net = Hypergraph.from_nets([0, 2], [0, 1], 3)
-    with pytest.raises(InputError, match="assigns 2 vertices, the hypergraph's vertices has 3"):
+    with pytest.raises(InputError, match="assigns 2 vertices, the hypergraph has 3"):
         Connectivity.from_partition(net, Partition([0, 1], 2))
+    with pytest.raises(InputError, match="partition is a list: give a Partition"):
+        Connectivity.from_partition(net, [0, 1, 1])

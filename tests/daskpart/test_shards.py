@@ -312,7 +312,7 @@ BAD = {
     "partition of another length": (
         scipy.sparse.csr_array(DENSE[:4]),
         {},
-        "assigns 5 vertices, the data's rows has 4",
+        "assigns 5 vertices, the data has 4 rows",
     ),
     "chunks of another length": (
         da.from_array(sparse.COO(DENSE[:4]), chunks=(2, 6)),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._checks import whole_number, whole_numbers
+from daskpart._checks import require_partition, whole_number, whole_numbers
 from daskpart.data_models import NAMES, DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -110,11 +110,7 @@ def refine(
     started = time.perf_counter()
     if metric not in METRICS:
         raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
-    if not isinstance(partition, Partition):
-        raise InputError(
-            f"partition is a {type(partition).__name__}: refine(data, partition) takes a Partition "
-            "second; one of plain numbers is Partition(numbers, n_parts)"
-        )
+    require_partition(partition)
     goal = goal_named(metric, rho)
     built = _built(data, model, partition, checked_seed(random_state))
     hypergraph = built.hypergraph

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sparse
+import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
+from daskpart.readers.libsvm import Examples
 
 
 @st.composite
@@ -122,6 +124,18 @@ def test_the_default_model_fits_the_data(tmp_path: Path) -> None:
 def test_a_graph_is_found_in_its_file(shared_data: Path) -> None:
     model = build(shared_data / "graphs" / "cora.npz", "column-net-self-loops")
     assert (model.hypergraph.n_vertices, model.hypergraph.n_pins) == (2708, 2708 + 2 * 5278)
+
+
+def test_what_a_reader_gives_can_be_given() -> None:
+    """A Dataset of a graph and examples with labels, as they come from `daskpart.read`."""
+    matrix = sparse.random((9, 9), density=0.3, random_state=0)
+    dims = ("node", "neighbour")
+    dataset = xarray.Dataset({"adjacency": (dims, matrix), "label": ("node", np.zeros(9))})
+    assert build(dataset).hypergraph == build(matrix).hypergraph
+    examples = Examples(matrix.to_scipy_sparse().tocsr(), np.zeros(9))
+    assert build(examples).hypergraph == build(matrix).hypergraph
+    with pytest.raises(InputError, match=r"holds counts: which one .* like data\['counts'\]"):
+        build(xarray.Dataset({"counts": (dims, matrix)}))
 
 
 def test_the_order_of_the_data_does_not_matter() -> None:

@@ -57,9 +57,15 @@ def test_table(comparison):
     assert all(name in text[1] for name in ("power", "max-volume", "imbalance", "seconds"))
     best = comparison.best("concurrent-volume")
     assert best == min(comparison.values, key=lambda m: comparison.values[m]["concurrent-volume"])
-    assert repr(comparison).count(" *") == len(comparison.metrics)
+    starred = sum(
+        row[metric] == comparison.values[comparison.best(metric)][metric]
+        for row in comparison.values.values()
+        for metric in comparison.metrics
+    )
+    assert starred >= len(comparison.metrics)  # of equal values each is the least
+    assert "\n".join(text[2:]).count(" *") == starred
     page = comparison._repr_html_()
-    assert page.count("<tr>") == 7 and page.count("<b>") == len(comparison.metrics)
+    assert page.count("<tr>") == 7 and page.count("<b>") == starred
     frame = comparison.to_frame()
     assert frame.shape == (6, 7)
     assert frame.loc["mine", "power"] == comparison.values["mine"]["power"]
@@ -89,6 +95,11 @@ def test_bad_input(counts):
         daskpart.compare_partitions(counts, 4, [])
     with pytest.raises(InputError, match="n_parts is 0"):
         daskpart.compare_partitions(counts, 0)
+    mine = {"mine": daskpart.partition(counts, 4, method="block")}
+    with pytest.raises(InputError, match="'mine' has 4 parts, 8 are compared"):
+        daskpart.compare_partitions(counts, 8, mine)
+    with pytest.raises(InputError, match=r"made for data of shape \(150, 100\)"):
+        daskpart.compare_partitions(counts[:, :90], 4, mine)
 
 
 def test_command(tmp_path, capsys):
@@ -101,5 +112,15 @@ def test_command(tmp_path, capsys):
     said = capsys.readouterr()
     assert "Partitions into 4 parts (* least)" in said.out + said.err
     lines = (out / "comparison.csv").read_text().splitlines()
-    assert lines[0].startswith("method,connectivity,power") and len(lines) == 8
-    assert (out / "report.html").is_file()
+    assert lines[0].startswith("method,connectivity,power") and len(lines) == 9
+    page = (out / "report.html").read_text()
+    assert page.count("<table>") == 3 and ">hypercube</td>" in page
+
+
+def test_options_of_one_cut_do_not_go_with_compare(capsys):
+    from daskpart import cli
+
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["partition", "python-source", "--compare", "--method", "metis"])
+    assert stopped.value.code == 2
+    assert "--compare cuts by every method: leave --method away" in capsys.readouterr().err

@@ -222,7 +222,7 @@ def test_bad_input():
         refine(hypergraph, start, "max-volume", owners=nobody)
     with pytest.raises(InputError):
         refine(hypergraph, Partition([0, 1], 2))
-    with pytest.raises(InputError, match="takes a Partition second"):
+    with pytest.raises(InputError, match="give a Partition, second"):
         refine(start, hypergraph)
 
 
