@@ -36,7 +36,8 @@ from .output import Origin, out_option, write_numbers, write_section
 EPSILON, SEED = 0.03, 0
 SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
 GROWTH_PARTS = (4, 16, 64)
-DELAYS = (0, 1, 2, 4, 8, 15)
+DELAYS = (0, 1, 2, 4, 8, 15, math.inf)
+SCHEDULES = {"delay": "in turn", "delay, stalest": "stalest"}
 WORKERS, BLOCKS = 16, 64
 OURS: dict[str, dict[str, Any]] = {
     "Parsa": {},
@@ -141,15 +142,16 @@ def growth(name: str) -> Iterator[Line]:
             yield _line("growth", name, f"{share:.3g} of the rows", result.to_dict(), seconds)
 
 
-def delays(name: str, n_parts: int) -> Iterator[Line]:
-    """Parallel Parsa with workers that are equally fast: the ranks call in turn."""
+def delays(name: str, n_parts: int, experiment: str) -> Iterator[Line]:
+    """Parallel Parsa with workers that call in turn, or as late as the delay allows."""
     given = graph(name)
     for delay in DELAYS:
         result, seconds = _timed(
             given, n_parts, n_blocks=min(BLOCKS, given.n_data), workers=WORKERS, delay=delay,
-            transport="local", schedule="in turn", compare=False,
+            transport="local", schedule=SCHEDULES[experiment], compare=False,
         )  # fmt: skip
-        yield _line("delay", name, f"τ = {delay}", result.to_dict(), seconds)
+        case = "τ = ∞" if delay == math.inf else f"τ = {delay}"
+        yield _line(experiment, name, case, result.to_dict(), seconds)
 
 
 def memory(name: str, n_parts: int, limits: Iterable[int], copies: int) -> Iterator[Line]:
@@ -207,7 +209,7 @@ def main(names: tuple[str, ...], parts: int, limits: tuple[int, ...], copies: in
     daskpart.partition(few.hypergraph(), 2)
     wanted: list[Iterator[Line]] = [methods(name, parts) for name in names]
     wanted += [growth(name) for name in names]
-    wanted += [delays(name, parts) for name in names]
+    wanted += [delays(name, parts, experiment) for experiment in SCHEDULES for name in names]
     wanted.append(memory(names[0], parts, limits, copies))
     for experiment in wanted:
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from daskpart.plots.canvas import RANK_COLOURS, quiet_frame
 
 from .output import markdown_table
-from .parsa import BLOCKS, WORKERS, Line, slope
+from .parsa import BLOCKS, SCHEDULES, WORKERS, Line, slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     growth, delay, memory = figure.subplots(1, 3)
     _draw_growth(growth, _of(lines, "growth"))
-    _draw_delay(delay, _of(lines, "delay"))
+    _draw_delay(delay, lines)
     _draw_memory(memory, _of(lines, "memory"))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
@@ -65,19 +65,19 @@ def _draw_growth(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _draw_delay(axes: Axes, lines: Sequence[Line]) -> None:
-    names = list(dict.fromkeys(line.data for line in lines))
+    names = list(dict.fromkeys(line.data for line in _of(lines, "delay")))
     for place, name in enumerate(names):
-        mine = [line for line in lines if line.data == name]
-        for measure, style in (("traffic_maximum", "-"), ("memory_maximum", (0, (4, 2)))):
-            base = getattr(mine[0], measure) or 1
+        for experiment, style in zip(SCHEDULES, ("-", (0, (4, 2))), strict=True):
+            mine = [line for line in _of(lines, experiment) if line.data == name]
+            base = (mine[0].traffic_maximum or 1) if mine else 1
             axes.plot(
                 [line.case.removeprefix("τ = ") for line in mine],
-                [getattr(line, measure) / base for line in mine],
+                [(line.traffic_maximum or 0) / base for line in mine],
                 marker=MARKERS[place], markersize=4, linestyle=style, color=RANK_COLOURS[place],
-                label=f"{name}, {measure.replace('_', ', ')}",
+                label=f"{name}, {SCHEDULES[experiment]}",
             )  # fmt: skip
     axes.set_xlabel(f"τ, blocks ({WORKERS} workers, {BLOCKS} blocks)")
-    axes.set_title("over the value at τ = 0", loc="left", fontsize=10)
+    axes.set_title("maximum traffic over that at τ = 0", loc="left", fontsize=10)
     if names:
         axes.legend(frameon=False, fontsize=7, handlelength=3.5)
     quiet_frame(axes)
@@ -140,8 +140,13 @@ def _growth_words(lines: Sequence[Line]) -> str:
 
 
 def _delay_table(lines: Sequence[Line]) -> str:
-    rows = [[line.data, line.case, *(getattr(line, name) for name in MEASURES)] for line in lines]
-    return markdown_table(("data", "delay", *(n.replace("_", ", ") for n in MEASURES)), rows)
+    rows = [
+        [line.data, schedule, line.case, *(getattr(line, name) for name in MEASURES)]
+        for experiment, schedule in SCHEDULES.items()
+        for line in _of(lines, experiment)
+    ]
+    heads = [name.replace("_", ", ") for name in MEASURES]
+    return markdown_table(("data", "calls", "delay", *heads), rows)
 
 
 def _memory_table(lines: Sequence[Line]) -> str:
@@ -167,9 +172,11 @@ def section(lines: Sequence[Line], n_parts: int) -> str:
         "Time against |E| (rows of the data set from the first on; slope above "
         f"{LEAST_EDGES:,} edges; the whole run, placement and random parts left out):\n\n"
         f"{_growth_words(_of(lines, 'growth'))}\n\n"
-        f"Parallel Parsa, {WORKERS} workers on threads that call the server in turn, {BLOCKS} "
-        "blocks; τ = 0 is the sequential result to the bit:\n\n"
-        f"{_delay_table(_of(lines, 'delay'))}\n\n"
+        f"Parallel Parsa, {WORKERS} workers on threads, {BLOCKS} blocks; τ = 0 is the sequential "
+        "result to the bit. Called in turn, workers make one call each, round after round, so at "
+        "τ = 1 nothing is missed yet. *Stalest*: one worker runs ahead of the others as far as τ "
+        "allows; with τ = ∞ it deals all of its blocks before the next one begins:\n\n"
+        f"{_delay_table(lines)}\n\n"
         "A libsvm file in a new process; the peak is counted above what Python, the packages and "
         "the compiled kernels take:\n\n"
         f"{_memory_table(_of(lines, 'memory'))}"
