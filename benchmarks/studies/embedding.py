@@ -150,6 +150,28 @@ def predicted_line(name: str, n_ranks: int) -> list:
     return [n_ranks, *most, *(of_method[m].total_rows for m in METHODS), *ratios]
 
 
+def crossings(measured: list[list], predicted: list[list]) -> str:
+    """From which number of ranks on an embedding wins, on each transport."""
+    lines = []
+    for transport in dict.fromkeys(line[2] for line in measured):
+        mine = [line for line in measured if line[2] == transport]
+        won = [line[1] for line in mine if line[-1] != METHODS[0]]
+        here = f"from K = {min(won)} on" if won else f"not up to K = {max(m[1] for m in mine)}"
+        lines.append(f"{transport}: {here}")
+    first = len(predicted[0]) - len(PRICES) if predicted else 0
+    by_price = [
+        f"{price}: "
+        + next((f"from K = {line[0]} on" for line in predicted if line[first + place] < 1), "never")
+        for place, price in enumerate(PRICES)
+    ]
+    return (
+        f"Where an embedding wins, measured: {'; '.join(lines)}. By the plans, among the K of the "
+        f"table: {'; '.join(by_price)}. The plans price ranks that have a core each. Where ranks "
+        "share cores, every row that is forwarded, and every task, is paid for one after another, "
+        "so it wins later than they say."
+    )
+
+
 @click.command()
 @click.option("--data", "name", default="gowalla", show_default=True)
 @click.option("--ranks", multiple=True, type=int, default=(4, 8, 16), show_default=True)
@@ -187,7 +209,8 @@ def main(
         f"{markdown_table(MEASURED, measured)}\n\n"
         "From the plans, in lock-step, for a message and a byte of the price given "
         f"({prices}); below 1 the aware embedding wins:\n\n"
-        f"{markdown_table(PREDICTED, predicted)}"
+        f"{markdown_table(PREDICTED, predicted)}\n\n"
+        f"{crossings(measured, predicted)}"
     )
     write_numbers(out, "embedding", MEASURED, measured, origin)
     write_section(out, "embedding", "Embedding against point-to-point", body, origin)
