@@ -10,6 +10,9 @@ process (``pip install daskpart[quality]``). Any object with the same three name
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -131,8 +134,25 @@ def check_n_parts(hypergraph: Hypergraph, n_parts: int) -> None:
         )
 
 
+_quiet = ContextVar("quiet about balance", default=False)
+
+
+@contextmanager
+def quiet_about_balance() -> Iterator[None]:
+    """Inside, `warn_if_unbalanced` says nothing: who asks for pieces judges the whole.
+
+    It holds for this thread alone, as `warnings.catch_warnings` does not: where two threads leave
+    that in the order in which they entered, the filters of the first stay for good.
+    """
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
 def warn_if_unbalanced(weights: np.ndarray, targets: np.ndarray, epsilon: float) -> None:
-    """Warn with the imbalance reached where a part weighs more than it may.
+    """Warn with the imbalance reached where a part weighs more than it may, if not to be quiet.
 
     Parameters
     ----------
@@ -141,7 +161,7 @@ def warn_if_unbalanced(weights: np.ndarray, targets: np.ndarray, epsilon: float)
     epsilon : float
     """
     allowed = np.maximum((1.0 + epsilon) * targets, np.ceil(targets))
-    if np.all(weights <= allowed):
+    if _quiet.get() or np.all(weights <= allowed):
         return
     worst = int(np.argmax(weights - allowed))
     reached = weights[worst] / targets[worst] - 1.0 if targets[worst] > 0 else np.inf

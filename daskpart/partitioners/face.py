@@ -6,19 +6,18 @@ data ──model──▶ Hypergraph ──method, objective, engine──▶ Pa
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart.data_models import build
-from daskpart.errors import BalanceWarning, InputError
+from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, warn_if_too_heavy
 from .checks import checked_epsilon, checked_fixed, checked_n_parts, checked_seed, listed
-from .engine import Engine
+from .engine import Engine, quiet_about_balance
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
 from .relief import relieve
@@ -123,9 +122,7 @@ def partition(
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
     task = Task(hypergraph, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
-    with warnings.catch_warnings():
-        # engines warn of every piece; what counts is the whole, stated once below
-        warnings.simplefilter("ignore", BalanceWarning)
+    with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = time.perf_counter() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)

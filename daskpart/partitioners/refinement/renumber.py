@@ -10,16 +10,14 @@ which sharers differ change. It takes a mapping of K vertices, next to nothing.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from daskpart.connectivity import Connectivity
-from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.engine import Engine
+from daskpart.partitioners.engine import Engine, quiet_about_balance
 from daskpart.partitioners.hypercube import hypercube_mapping
 from daskpart.partitions import Partition
 
@@ -49,8 +47,7 @@ def renumbered(
     of_parts = Hypergraph.from_nets(pairs.pointer, pairs.parts, n_parts, net_costs=pairs.costs)
     candidates = [partition]
     for trial in range(_TRIALS if n_parts > 2 else 0):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BalanceWarning)  # a part too many is seen below
+        with quiet_about_balance():  # a part too many is seen below
             found = hypercube_mapping(of_parts, n_parts, engine, 0.0, random_state + trial)
         if (np.bincount(found.assignment, minlength=n_parts) == 1).all():
             assignment = found.assignment[partition.assignment]
