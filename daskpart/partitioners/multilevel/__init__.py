@@ -1,7 +1,7 @@
 """Our own multilevel hypergraph partitioning engine, in numba.
 
     heap ── two_way ── bipartition ────────────┐
-    level ── coarsen, community ───────────────┼── direct ── MultilevelEngine
+    level ── aside ── coarsen, community ──────┼── direct ── MultilevelEngine
              k_way ── search ── improvement ───┴── v_cycle
 
 Deterministic (one seed, one result), single-threaded, the GIL is released in every kernel.
@@ -23,9 +23,9 @@ from daskpart.partitioners.engine import (
     warn_if_unbalanced,
 )
 
+from .aside import Finest, level_of
 from .bipartition import bipartition_level, side_limits
 from .direct import DEFAULT_EFFORT, HIGH_EFFORT, partition_level
-from .level import level_of
 from .v_cycle import lightened, v_cycle
 
 if TYPE_CHECKING:
@@ -89,11 +89,10 @@ class MultilevelEngine:
         """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
         check_epsilon(epsilon)
         check_n_parts(hypergraph, n_parts)
-        level = level_of(hypergraph)
-        rng = np.random.default_rng(random_state)
-        part = partition_level(level, n_parts, epsilon, rng, EFFORTS[self.effort])
+        finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
+        part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])
         weights = np.zeros(n_parts, np.int64)
-        np.add.at(weights, part, level.weights)
+        np.add.at(weights, part, hypergraph.vertex_weights)
         warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
         return part
 

@@ -87,7 +87,7 @@ def _rise(steps: list[Step], side: np.ndarray, held: np.ndarray, limits: np.ndar
     are used up, so that nobody keeps a level that is done with.
     """
     while steps:
-        level, target = steps.pop()
+        level, target = steps.pop().opened()
         level, held = turned(level), held[target]
         sides = sides_of(level, side[target])
         refine(level, sides, held, limits, _patience(level.weights.size), PASSES)

@@ -21,13 +21,18 @@ absorption clustering (Çatalyürek and Aykanat 1999).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from daskpart._jit import kernel
 
+from .aside import narrow, packed
 from .level import Level, contract, lean, turned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RATING = (400, 200)  # pins that a vertex looks at; of wider nets only its first, if at all
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
@@ -35,10 +40,14 @@ LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 
 
 class Step(NamedTuple):
-    """A fine level, and the coarse vertex of each of its vertices."""
+    """A fine level put aside, and the coarse vertex of each of its vertices."""
 
-    level: Level  # lean
-    target: np.ndarray  # int32[n_vertices]
+    again: Callable[[], Level]  # makes it anew, lean
+    target: np.ndarray  # [n_vertices], unsigned
+
+    def opened(self) -> tuple[Level, np.ndarray]:
+        """The level and the map; whoever drops the step does not hold what was put aside."""
+        return self.again(), self.target
 
 
 @kernel
@@ -93,7 +102,7 @@ def _wait(waiting, place, vertex, weight, cap):
     """Return who waits at `place` with room for `vertex`; where nobody does, let it wait there."""
     other = waiting[place]
     if other >= 0 and weight[other] + weight[vertex] <= cap:
-        return other
+        return np.int64(other)
     waiting[place] = vertex
     return np.int64(-1)
 
@@ -102,13 +111,13 @@ def _wait(waiting, place, vertex, weight, cap):
 def _cluster(level, order, community, cap, fewest, rating, even):
     """Return (coarse vertex of each vertex, number of coarse vertices)."""
     n = order.size
-    leader = np.arange(n).astype(np.int32)
+    leader = np.arange(n, dtype=np.int32)
     alone = np.ones(n, np.bool_)
     weight = level.weights.copy()
     score = np.zeros(n, np.float64)
-    touched = np.empty(n, np.int32)
-    netless = np.full(community.max() + 1, -1, np.int64)  # a cluster without nets, by community
-    waiting = np.full(n, -1, np.int64)  # a cluster whose favourite is full, by that favourite
+    touched = np.empty(min(n, rating[0]), np.int32)
+    netless = np.full(community.max() + 1, -1, np.int32)  # a cluster without nets, by community
+    waiting = np.full(n, -1, np.int32)  # a cluster whose favourite is full, by that favourite
     n_clusters = n
     for i in range(n):
         if n_clusters <= fewest:
@@ -156,6 +165,7 @@ def coarsen(
     fewest: int,
     rng: np.random.Generator,
     even: bool = False,
+    again: Callable[[], Level] | None = None,
 ) -> tuple[list[Step], Level, np.ndarray]:
     """Coarsen until `fewest` vertices are left, or clusters no longer form.
 
@@ -172,6 +182,8 @@ def coarsen(
     even : bool
         Whether the rating of a cluster is divided by its weight: clusters grow alike. Better on
         some netlists, worse where there are communities.
+    again : callable, optional
+        Makes the level anew, so that nobody need hold it until then; without, the steps hold it.
 
     Returns
     -------
@@ -190,9 +202,11 @@ def coarsen(
         target, n_coarse = _cluster(turned(level), order, community, cap, goal, RATING, even)
         if n_coarse > LEAST_SHRINK * n:
             break
-        steps.append(Step(lean(level), target))
         coarse_community = np.zeros(n_coarse, np.int32)
         coarse_community[target] = community
         community = coarse_community
-        level = contract(level, target, n_coarse)
+        coarse = contract(level, target, n_coarse)
+        aside = packed(level) if steps else again or partial(lean, level)
+        steps.append(Step(aside, narrow(target)))
+        level = coarse
     return steps, level, community

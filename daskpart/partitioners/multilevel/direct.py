@@ -20,6 +20,7 @@ import numpy as np
 
 from daskpart._jit import kernel
 
+from .aside import Finest, narrow
 from .bipartition import bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
@@ -168,7 +169,7 @@ def _cut_coarsest(
 
 
 def _solve(
-    level: Level,
+    finest: Finest,
     groups: np.ndarray,
     n_parts: int,
     bounds: Bounds,
@@ -176,34 +177,44 @@ def _solve(
     effort: Effort,
 ) -> np.ndarray:
     """One partition: the better of the recursion and the core, then V-cycles."""
+    level, most = finest.level(), bounds.most
     fewest = max(COARSEST, int(COARSEST_ROOT * n_parts**0.5))
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
-    steps, coarsest, _ = coarsen(level, 2 * groups, cap, fewest, rng, effort.even)
+    core_cost = score(level, _core_first(level, n_parts, int(most[0])), most)[1]
+    free = np.zeros(level.weights.size, np.bool_)
+    del level  # so that it is there only while it is worked on
+    groups = groups.astype(np.int32)
+    steps, coarsest, groups = coarsen(
+        finest.taken(), groups, cap, fewest, rng, effort.even, finest.level
+    )
     part = _cut_coarsest(coarsest, n_parts, bounds, rng, effort)
-    cost, free = score(coarsest, part, bounds.most)[1], np.zeros(level.weights.size, np.bool_)
-    core = _core_first(level, n_parts, int(bounds.most[0]))
-    if score(level, core, bounds.most)[1] < CORE_WORTH * cost:
-        part = improve(level, core, bounds, free, rng)
+    if core_cost < CORE_WORTH * score(coarsest, part, most)[1]:
+        del steps, coarsest
+        core = _core_first(finest.level(), n_parts, int(most[0]))
+        part = improve(finest.level(), core, bounds, free, rng)
     else:
         held = np.zeros(coarsest.weights.size, np.bool_)
-        del coarsest, core
+        del coarsest
         part = rise(steps, part, bounds, held, rng)
     for _ in range(effort.cycles):
-        part = cycle(level, part, bounds, free, rng)
+        part = cycle(finest.level(), part, bounds, free, rng)
     return part
 
 
 def _best_of(
-    level: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+    finest: Finest, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
 ) -> np.ndarray:
     """Solve as often as the effort and the pins allow, and combine the best partitions."""
-    apart = communities(level)
+    apart = narrow(communities(finest.level()))
     found = []
-    affordable = max(SOLVE_PINS // max(level.pins.size, 1), min(4, effort.solves))
+    affordable = max(SOLVE_PINS // max(finest.level().pins.size, 1), min(4, effort.solves))
     for turn in range(min(effort.solves, affordable)):
         trial = effort._replace(even=turn % 2 == 0)
         groups = apart if turn % 4 < 2 else np.zeros_like(apart)  # now the one fits, now the other
-        found.append(_solve(level, groups, n_parts, bounds, rng, trial))
+        found.append(_solve(finest, groups, n_parts, bounds, rng, trial))
+    if len(found) == 1:
+        return found[0]
+    level = finest.level()
     found.sort(key=lambda part: score(level, part, bounds.most))
     best = found[0]
     for other in found[1:PARENTS]:
@@ -212,7 +223,7 @@ def _best_of(
 
 
 def partition_level(
-    level: Level,
+    finest: Finest,
     n_parts: int,
     epsilon: float,
     rng: np.random.Generator,
@@ -222,7 +233,7 @@ def partition_level(
 
     Parameters
     ----------
-    level : Level
+    finest : Finest
     n_parts : int
         K, any number of at least 1.
     epsilon : float
@@ -235,9 +246,10 @@ def partition_level(
     -------
     int32[n_vertices]
     """
+    weights = finest.level().weights
     if n_parts == 1:
-        return np.zeros(level.weights.size, np.int32)
-    total = int(level.weights.sum())
-    most = part_limits(total, n_parts, epsilon)
-    bounds = Bounds(least_weight(level.weights, n_parts, epsilon), most)
-    return _best_of(level, n_parts, bounds, rng, effort)
+        return np.zeros(weights.size, np.int32)
+    most = part_limits(int(weights.sum()), n_parts, epsilon)
+    bounds = Bounds(least_weight(weights, n_parts, epsilon), most)
+    del weights
+    return _best_of(finest, n_parts, bounds, rng, effort)

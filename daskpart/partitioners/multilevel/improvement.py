@@ -127,7 +127,7 @@ def rise(
     that is done with.
     """
     while steps:
-        level, target = steps.pop()
+        level, target = steps.pop().opened()
         held = held[target]
         part = improve(level, part[target], bounds, held, rng)
     return part

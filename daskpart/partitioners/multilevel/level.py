@@ -8,23 +8,20 @@ splitting off one part with its share of the nets (the others DROPPED). It alway
 fewer than two pins, merges identical nets (their costs add up), and numbers the nets by rising
 size, so that every vertex sees its small, telling nets first (Çatalyürek and Aykanat 1999;
 identical nets as in Schlag et al. 2016).
+
+Weights and costs take 4 bytes each, or 8 where either sum needs them (see `aside`): all levels of
+a hypergraph alike, since no level weighs or costs more than the finest.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from daskpart._jit import kernel
-from daskpart.errors import InputError
-
-if TYPE_CHECKING:
-    from daskpart.hypergraph import Hypergraph
 
 DROPPED = -1
-MOST_PINS = 2**30 - 1  # twice as many are edge ends of the star expansion: int32
-_NO_POINTER, _NO_NETS = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
 class Level(NamedTuple):
@@ -34,22 +31,16 @@ class Level(NamedTuple):
     (`lean`), and found anew by `turned`.
     """
 
-    weights: np.ndarray  # int64[n_vertices]
+    weights: np.ndarray  # amounts[n_vertices]: int32 or int64
     net_pointer: np.ndarray  # int32[n_nets + 1]
     pins: np.ndarray  # int32[n_pins]
-    net_costs: np.ndarray  # int64[n_nets]
+    net_costs: np.ndarray  # amounts[n_nets]
     vertex_pointer: np.ndarray  # int32[n_vertices + 1]
     nets: np.ndarray  # int32[n_pins]
 
 
-NO_LEVEL = Level(
-    np.zeros(0, np.int64),
-    np.zeros(1, np.int32),
-    _NO_NETS,
-    np.zeros(0, np.int64),
-    _NO_POINTER,
-    _NO_NETS,
-)
+_NONE = np.zeros(0, np.int32)
+NO_LEVEL = Level(_NONE, np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
 
 
 @kernel
@@ -85,11 +76,11 @@ def _map_net(pointer, pins, target, mark, net):
 
 
 @kernel
-def _squeeze(pointer, pins, net_costs, target, n_coarse):
+def squeeze(pointer, pins, net_costs, target, n_coarse):
     """Tell which nets to keep: all but those of one pin or cost 0, and one of identical ones.
 
-    Returns the number of each net that is kept (`first`), its size when mapped, and its cost. The
-    mapped pins are not kept: to map them once more costs less than their memory.
+    Returns each net's cost, 0 where it is not kept, and its size when mapped. The mapped pins are
+    not kept: to map them once more costs less than their memory.
     """
     n_nets = net_costs.size
     n_slots = 4
@@ -97,11 +88,9 @@ def _squeeze(pointer, pins, net_costs, target, n_coarse):
         n_slots *= 2
     table = np.full(n_slots, -1, np.int32)
     mark = np.full(n_coarse, -1, np.int32)
-    first = np.empty(n_nets, np.int32)
+    costs = np.zeros_like(net_costs)
     sizes = np.empty(n_nets, np.int32)
-    costs = np.empty(n_nets, np.int64)
     fingerprint = np.empty(n_nets, np.uint32)
-    kept = 0
     for net in range(n_nets):
         if net_costs[net] <= 0:
             continue
@@ -113,57 +102,74 @@ def _squeeze(pointer, pins, net_costs, target, n_coarse):
         while table[slot] >= 0:
             other = table[slot]
             if fingerprint[other] == upper and sizes[other] == size:
-                if _is_twin(pointer, pins, target, mark, net, first[other]):
+                if _is_twin(pointer, pins, target, mark, net, other):
                     break
             slot = (slot + 1) & (n_slots - 1)
         if table[slot] >= 0:
             costs[table[slot]] += net_costs[net]
         else:
-            table[slot] = kept
-            fingerprint[kept] = upper
-            first[kept], sizes[kept], costs[kept] = net, size, net_costs[net]
-            kept += 1
-    return first[:kept], sizes[:kept], costs[:kept]
+            table[slot] = net
+            fingerprint[net], sizes[net], costs[net] = upper, size, net_costs[net]
+    return costs, sizes
 
 
 @kernel
-def _order_by_size(sizes):
-    """Return the nets by rising size (a stable counting sort)."""
-    n_nets = sizes.size
-    begin = np.zeros(sizes.max() + 2 if n_nets > 0 else 1, np.int32)
-    for net in range(n_nets):
-        begin[sizes[net] + 1] += 1
-    for size in range(begin.size - 1):
+def order_by_size(costs, sizes):
+    """Return the nets that cost anything by rising size (a stable counting sort)."""
+    n_kept, longest = 0, 0
+    for net in range(costs.size):
+        if costs[net] > 0:
+            n_kept += 1
+            longest = max(longest, sizes[net])
+    begin = np.zeros(longest + 2, np.int32)
+    for net in range(costs.size):
+        if costs[net] > 0:
+            begin[sizes[net] + 1] += 1
+    for size in range(longest + 1):
         begin[size + 1] += begin[size]
-    order = np.empty(n_nets, np.int32)
-    for net in range(n_nets):
-        order[begin[sizes[net]]] = net
-        begin[sizes[net]] += 1
+    order = np.empty(n_kept, np.int32)
+    for net in range(costs.size):
+        if costs[net] > 0:
+            order[begin[sizes[net]]] = net
+            begin[sizes[net]] += 1
     return order
 
 
 @kernel
-def _lay_out(pointer, pins, target, n_coarse, first, sizes, costs):
-    """Return pointer, mapped pins and costs of the nets kept, by rising size."""
-    order = _order_by_size(sizes)
-    n_nets = sizes.size
-    coarse_pointer = np.zeros(n_nets + 1, np.int32)
-    coarse_costs = np.empty(n_nets, np.int64)
-    for rank in range(n_nets):
-        coarse_pointer[rank + 1] = coarse_pointer[rank] + sizes[order[rank]]
-        coarse_costs[rank] = costs[order[rank]]
-    coarse_pins = np.empty(coarse_pointer[n_nets], np.int32)
+def in_order(costs, sizes, order):
+    """Return where each net begins when they stand in this order, and what it costs."""
+    pointer = np.zeros(order.size + 1, np.int32)
+    ordered = np.empty(order.size, costs.dtype)
+    for rank in range(order.size):
+        pointer[rank + 1] = pointer[rank] + sizes[order[rank]]
+        ordered[rank] = costs[order[rank]]
+    return pointer, ordered
+
+
+@kernel
+def lay_out(pointer, pins, target, n_coarse, order, n_pins):
+    """Return the mapped pins of the nets in this order."""
+    coarse_pins = np.empty(n_pins, np.int32)
     mark = np.full(n_coarse, -1, np.int32)
     fill = 0
-    for rank in range(n_nets):
-        net = first[order[rank]]
+    for rank in range(order.size):
+        net = order[rank]
         for i in range(pointer[net], pointer[net + 1]):
             vertex = target[pins[i]]
             if vertex >= 0 and mark[vertex] != rank:
                 mark[vertex] = rank
                 coarse_pins[fill] = vertex
                 fill += 1
-    return coarse_pointer, coarse_pins, coarse_costs
+    return coarse_pins
+
+
+@kernel
+def _contract_weights(weights, target, n_coarse):
+    coarse_weights = np.zeros(n_coarse, weights.dtype)
+    for vertex in range(weights.size):
+        if target[vertex] >= 0:
+            coarse_weights[target[vertex]] += weights[vertex]
+    return coarse_weights
 
 
 @kernel
@@ -184,19 +190,6 @@ def _transpose(net_pointer, pins, n_vertices):
     return vertex_pointer, nets
 
 
-@kernel
-def _contract(weights, pointer, pins, net_costs, target, n_coarse):
-    first, sizes, costs = _squeeze(pointer, pins, net_costs, target, n_coarse)
-    coarse_pointer, coarse_pins, coarse_costs = _lay_out(
-        pointer, pins, target, n_coarse, first, sizes, costs
-    )
-    coarse_weights = np.zeros(n_coarse, np.int64)
-    for vertex in range(weights.size):
-        if target[vertex] >= 0:
-            coarse_weights[target[vertex]] += weights[vertex]
-    return coarse_weights, coarse_pointer, coarse_pins, coarse_costs
-
-
 def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
     """Merge vertices that share a target, drop those with none, and tidy the nets.
 
@@ -211,17 +204,28 @@ def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
     -------
     Level
         With n_coarse vertices, and without the nets of the vertices: see `turned`. Single thread,
-        O(pins); beside the new level 20 to 28 bytes a net and 8 a vertex.
+        O(pins). Before the new level is there 18 to 24 bytes a net and 4 a vertex, beside it 4.
     """
-    weights, pointer, pins, costs = _contract(
-        level.weights, level.net_pointer, level.pins, level.net_costs, target, n_coarse
-    )
-    return Level(weights, pointer, pins, costs, _NO_POINTER, _NO_NETS)
+    nets = level.net_pointer, level.pins
+    costs, sizes = squeeze(*nets, level.net_costs, target, n_coarse)
+    order = order_by_size(costs, sizes)
+    pointer, costs = in_order(costs, sizes, order)
+    del sizes
+    pins = lay_out(*nets, target, n_coarse, order, pointer[-1])
+    weights = _contract_weights(level.weights, target, n_coarse)
+    return lean_level(weights, pointer, pins, costs)
+
+
+def lean_level(
+    weights: np.ndarray, net_pointer: np.ndarray, pins: np.ndarray, net_costs: np.ndarray
+) -> Level:
+    """A level without the nets of its vertices: see `turned`."""
+    return Level(weights, net_pointer, pins, net_costs, _NONE, _NONE)
 
 
 def lean(level: Level) -> Level:
     """The level without the nets of its vertices: what is put aside while others are worked on."""
-    return level._replace(vertex_pointer=_NO_POINTER, nets=_NO_NETS)
+    return lean_level(*level[:4])
 
 
 def turned(level: Level) -> Level:
@@ -230,34 +234,3 @@ def turned(level: Level) -> Level:
         return level
     vertex_pointer, nets = _transpose(level.net_pointer, level.pins, level.weights.size)
     return level._replace(vertex_pointer=vertex_pointer, nets=nets)
-
-
-def _plain(array: np.ndarray, dtype: type) -> np.ndarray:
-    """The array itself where kernels take it as it is, else a copy.
-
-    A read-only array is another type to numba, and would compile everything twice.
-    """
-    return np.require(array, dtype, ("C", "W", "A"))
-
-
-def level_of(hypergraph: Hypergraph) -> Level:
-    """Return the cleaned arrays of a hypergraph; its own arrays are left as they are.
-
-    Vertices keep their numbers; nets do not (merged, dropped, sorted by size).
-
-    Raises
-    ------
-    InputError
-        2^30 pins or more.
-    """
-    if hypergraph.n_pins > MOST_PINS:
-        raise InputError(f"{hypergraph.n_pins} pins: the engine takes {MOST_PINS} at most")
-    raw = Level(
-        _plain(hypergraph.vertex_weights, np.int64),
-        hypergraph.net_pointer.astype(np.int32),
-        _plain(hypergraph.pins, np.int32),
-        _plain(hypergraph.net_costs, np.int64),
-        _NO_POINTER,
-        _NO_NETS,
-    )
-    return contract(raw, np.arange(raw.weights.size, dtype=np.int32), raw.weights.size)

@@ -31,8 +31,8 @@ class Sides(NamedTuple):
     weight: np.ndarray  # int64[2]
     pins_in: np.ndarray  # int32[2 * n_nets]: pins of net n on side s at 2n + s
     lone: np.ndarray  # int32[2 * n_nets]: exclusive-or of those pins
-    gain: np.ndarray  # int64[n_vertices]
-    reach: np.ndarray  # int64[n_vertices]: costs of all nets of the vertex
+    gain: np.ndarray  # amounts[n_vertices], as the level's costs
+    reach: np.ndarray  # amounts[n_vertices]: costs of all nets of the vertex
     heap: np.ndarray  # int32[2 * n_vertices]: heap s starts at s * n_vertices
     size: np.ndarray  # int64[2]
     place: np.ndarray  # int32[n_vertices]
@@ -76,8 +76,8 @@ def sides_of(level: Level, side: np.ndarray) -> Sides:
         np.zeros(2, np.int64),
         np.zeros(2 * n_nets, np.int32),
         np.zeros(2 * n_nets, np.int32),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
+        np.zeros(n, level.net_costs.dtype),
+        np.zeros(n, level.net_costs.dtype),
         np.zeros(2 * n, np.int32),
         np.zeros(2, np.int64),
         np.full(n, ABSENT, np.int32),

@@ -21,9 +21,10 @@ import numpy as np
 from daskpart._jit import kernel
 from daskpart.errors import InputError
 
+from .aside import level_of
 from .improvement import Bounds, cycle
 from .k_way import parts_of
-from .level import level_of, turned
+from .level import turned
 from .search import rebalance
 
 if TYPE_CHECKING:

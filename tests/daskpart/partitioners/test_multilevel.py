@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import MultilevelEngine, improvement
+from daskpart.partitioners.multilevel.aside import level_of
 from daskpart.partitioners.multilevel.bipartition import side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
 from daskpart.partitioners.multilevel.direct import least_weight
-from daskpart.partitioners.multilevel.level import level_of
 
 ENGINE = MultilevelEngine()
 
