@@ -68,6 +68,22 @@ def threaded_client() -> Iterator[Any]:
         yield connected
 
 
+@pytest.fixture
+def own_client() -> Iterator[Any]:
+    """A cluster to kill workers of."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
 @pytest.fixture(scope="session")
 def mpi_client() -> Iterator[Any]:
     """The client of the MPI job that these tests run in."""

@@ -255,22 +255,6 @@ def test_threads_end_with_their_server(threaded_client):
         time.sleep(0.05)
 
 
-@pytest.fixture
-def own_client():
-    """A cluster to kill workers of."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        client.wait_for_workers(2, timeout=60)
-        yield client
-
-
 def test_a_worker_killed_in_the_middle(own_client):
     server = server_on(own_client, delay=1)
     victim = server.report.places[1]

@@ -43,9 +43,9 @@ def assert_usable(client):
 
 
 def test_ctrl_c(threaded_client):
-    begin = time.monotonic()
     with DaskCommunicator(N_RANKS, threaded_client) as communicator:
         total = busy_allreduces(communicator)
+        begin = time.monotonic()  # workers that begin to import may take their time
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
@@ -90,22 +90,6 @@ def test_a_client_that_is_killed(threaded_client):
             process.kill()
     assert_nothing_left(threaded_client)
     assert_usable(threaded_client)
-
-
-@pytest.fixture
-def own_client():
-    """A cluster to kill workers of."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        client.wait_for_workers(2, timeout=60)
-        yield client
 
 
 def test_a_worker_killed_in_the_middle(own_client):

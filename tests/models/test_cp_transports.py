@@ -31,25 +31,6 @@ def tensor():
     return sparse.random((30, 20, 10), nnz=500, random_state=0)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
-    ) as running:
-        yield running
-
-
-@pytest.fixture
-def client(cluster):
-    from distributed import Client
-
-    with Client(cluster) as connected:
-        connected.wait_for_workers(2, timeout=60)
-        yield connected
-
-
 def assert_same(one, other):
     for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -43,15 +43,6 @@ def cluster():
         yield running
 
 
-@pytest.fixture
-def client(cluster):
-    from distributed import Client
-
-    with Client(cluster) as connected:
-        connected.wait_for_workers(2, timeout=60)
-        yield connected
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
 def test_graph_on_threads_gives_the_bits_of_local(ratings, n_ranks):
     local, graph = (model(kind, n_ranks, eta=1).fit(ratings) for kind in ("local", "graph"))

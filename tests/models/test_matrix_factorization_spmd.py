@@ -29,25 +29,6 @@ def ratings():
     return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
-    ) as running:
-        yield running
-
-
-@pytest.fixture
-def client(cluster):
-    from distributed import Client
-
-    with Client(cluster) as connected:
-        connected.wait_for_workers(2, timeout=60)
-        yield connected
-
-
 def assert_same(one, other):
     for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
         np.testing.assert_array_equal(getattr(one.factors_, name), getattr(other.factors_, name))
