@@ -109,8 +109,10 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
-    for axis in (ax.xaxis, ax.yaxis):  # few labels: in a small picture they would overlap
-        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    # few labels, for in a small picture they would overlap; but not a single one
+    steps = (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(subs=steps))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("measured (seconds)")
