@@ -27,6 +27,19 @@ MODULES = sorted(
 )
 
 
+def test_the_list_of_benchmarks_is_whole() -> None:
+    told = (ROOT / "benchmarks" / "README.md").read_text()
+    studies = (ROOT / "benchmarks" / "studies").glob("*.py")
+    scripts = [path.stem for path in studies if "\nif __name__ ==" in path.read_text()]
+    asv = [
+        path.stem
+        for path in (ROOT / "benchmarks").glob("*.py")
+        if re.search(r"^    def (time|track|peakmem)_", path.read_text(), re.MULTILINE)
+    ]
+    steps = {"clusters", "cp_memory_run", "engine_memory_run", "parsa_memory"}  # other studies run these
+    assert not [name for name in {*scripts, *asv} - steps if f"`{name}`" not in told]
+
+
 def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Stands for any data set."""
     matrix = as_coo(daskpart.datasets.power_law_ratings(120, 60, 2000, random_state=0))
