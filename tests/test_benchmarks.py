@@ -36,7 +36,8 @@ def test_the_list_of_benchmarks_is_whole() -> None:
         for path in (ROOT / "benchmarks").glob("*.py")
         if re.search(r"^    def (time|track|peakmem)_", path.read_text(), re.MULTILINE)
     ]
-    steps = {"clusters", "cp_memory_run", "engine_memory_run", "parsa_memory"}  # other studies run these
+    # other studies run these
+    steps = {"clusters", "cp_memory_run", "engine_memory_run", "parsa_memory"}
     assert not [name for name in {*scripts, *asv} - steps if f"`{name}`" not in told]
 
 

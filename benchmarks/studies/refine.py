@@ -102,7 +102,8 @@ def verdict(rows: list[list]) -> str:
             if row[:2] == start[:2] and "refine" in row[2]:
                 lines.append(
                     f"- {row[0]}, K = {row[1]}, {row[2]}: Σλ² {row[3] / start[3] - 1:+.1%}, λ_max "
-                    f"{row[4]} ({row[5]:,} {'item' if row[5] == 1 else 'items'}) where it was {start[4]} ({start[5]:,}), "
+                    f"{row[4]} ({row[5]:,} {'item' if row[5] == 1 else 'items'}) where it was "
+                    f"{start[4]} ({start[5]:,}), "
                     f"{row[9]:.0f} s more."
                 )
     return "\n".join(lines)
