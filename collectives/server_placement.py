@@ -67,10 +67,6 @@ class Directory:
         """Work the slots out now, before ranks on several threads share them."""
         _ = self.slot
 
-    def ids_of(self, shard: int) -> NDArray[np.int64]:
-        """Ids that a shard holds, rising."""
-        return self._by_owner[shard]
-
     def split(self, ids: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
         """The shards of some ids, rising, each with the positions of its ids among them."""
         owner = self._sortable[ids]

@@ -49,11 +49,6 @@ class MemorySource:
         """float32 or float64."""
         return str(self.tensor.values.dtype)
 
-    @property
-    def n_nonzeros(self) -> int:
-        """Nonzeros."""
-        return self.tensor.nnz
-
     def plan(self, settings: PlanSettings) -> list[MethodPlan]:
         """See `plan_fit`."""
         return plan_fit(self.tensor, settings)
