@@ -104,7 +104,7 @@ _parallel_options = _options(
         "--transport",
         ("auto", "local", "graph", "dask", "mpi"),
         "auto",
-        "How rows travel between ranks; auto: graph where there is a cluster.",
+        "How rows travel between ranks; auto: the fastest that the cluster can run.",
     ),
     _choice("--cluster", KINDS, "none", "Where the ranks run; mpi: start it with mpiexec."),
     _number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", _COUNT),

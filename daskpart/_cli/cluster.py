@@ -2,8 +2,9 @@
 
 none       one process, no Dask client           transport local
 threads    LocalCluster in this process          transport graph
-processes  LocalCluster, one process a worker    transport graph
-mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others workers
+processes  LocalCluster, one process a worker    transport dask; graph with more ranks than threads
+mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others workers: transport
+           mpi; graph with more ranks than threads
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _prepare(settings: FitSettings) -> Prepared:
 def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
     """The estimator that these options describe."""
     transport = settings.transport
-    if settings.cluster != "none" and transport == "auto":
+    if settings.cluster == "threads" and transport == "auto":
         transport = "graph"
     return daskpart.MatrixFactorization(
         settings.components,

@@ -55,13 +55,19 @@ def same_factors(one: Path, other: Path) -> bool:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("kind", ["threads", "processes"])
-def test_a_cluster_on_this_machine_gives_the_same_bits(kind, tmp_path, rating_file, in_one_process):
+@pytest.mark.parametrize(
+    ("kind", "workers", "transport"),
+    [("threads", 2, "graph"), ("processes", 2, "graph"), ("processes", 3, "dask")],
+)
+def test_a_cluster_on_this_machine_gives_the_same_bits(
+    kind, workers, transport, tmp_path, rating_file, in_one_process
+):
     out = tmp_path / "out"
-    arguments = (*SMALL_FIT, "--cluster", kind, "--workers", "2", "--no-plots", "--out", out)
+    arguments = (*SMALL_FIT, "--cluster", kind, "--workers", workers, "--no-plots", "--out", out)
     done = finished("fit", "mf", rating_file, *arguments)
     assert done.returncode == 0, done.stderr
     assert same_factors(in_one_process, out)
+    assert f"over the '{transport}' transport" in done.stdout
     unexpected = [line for line in done.stderr.splitlines() if not line.startswith("epoch ")]
     assert unexpected == []
 
@@ -80,9 +86,10 @@ def mpiexec() -> str:
 def test_mpiexec_gives_the_same_bits_and_one_voice(mpiexec, tmp_path, rating_file, in_one_process):
     out = tmp_path / "out"
     arguments = (*SMALL_FIT, "--cluster", "mpi", "--no-plots", "--out", out)
-    done = finished("fit", "mf", rating_file, *arguments, before=(mpiexec, "-n", "4"))
+    done = finished("fit", "mf", rating_file, *arguments, before=(mpiexec, "-n", "5"))
     assert done.returncode == 0, done.stderr
     assert same_factors(in_one_process, out)
+    assert "over the 'mpi' transport" in done.stdout
     assert done.stdout.count("held out to judge by") == 1
     unexpected = [line for line in done.stderr.splitlines() if not line.startswith("epoch ")]
     assert unexpected == []
@@ -121,9 +128,9 @@ def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(
     kind, tmp_path, rating_file, request
 ):
     out = tmp_path / "out"
-    before = (request.getfixturevalue("mpiexec"), "-n", "3") if kind == "mpi" else ()
-    workers = ("--workers", "2") if kind == "processes" else ()
-    endless = ("--epochs", "100000", "--cluster", kind, *workers)
+    """In the middle of long tasks, one a rank: each of the three has a worker."""
+    before = (request.getfixturevalue("mpiexec"), "-n", "5") if kind == "mpi" else ()
+    endless = ("--epochs", "100000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
     process = started("fit", "mf", rating_file, *arguments, before=before, start_new_session=True)
     wait_for_epoch(process, 3)
