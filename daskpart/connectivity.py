@@ -222,6 +222,8 @@ class Connectivity:
 
     def power(self, rho: float = 2) -> int | float:
         """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
+        if not 0 <= rho < np.inf:
+            raise InputError(f"rho is {rho!r}: give a finite number of at least 0")
         exponent = int(rho) if float(rho).is_integer() else float(rho)
         return sum(cost * level**exponent for level, cost in self._cut_levels())
 

@@ -15,6 +15,8 @@ from daskpart.errors import EngineError, InputError
 def checked_n_parts(n_parts: int, n_vertices: int) -> int:
     """A number of parts from 1 to the number of vertices."""
     n_parts = whole_number(n_parts, "n_parts", least=1)
+    if n_vertices == 0:
+        raise InputError("there are no vertices: nothing to share out")
     if n_parts > n_vertices:
         raise InputError(
             f"n_parts is {n_parts}, but there are only {n_vertices} vertices to share out: "

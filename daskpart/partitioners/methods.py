@@ -140,7 +140,8 @@ def _recursive(task: Task) -> NDArray[np.int32]:
         task.random_state,
         task.fixed,
     )
-    task.info["cost_paid"] = found.cost_paid
+    scale = getattr(task.goal, "scale", 1)  # costs are whole numbers, λ^ρ need not be
+    task.info["cost_paid"] = found.cost_paid if scale == 1 else found.cost_paid / scale
     task.info["engine_seconds"] = found.engine_seconds
     task.info["recursion_seconds"] = time.perf_counter() - started
     return _finished(found.assignment, task)
@@ -190,9 +191,9 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
 
 
 def _bounds(task: Task) -> tuple[int, int]:
-    """The least and the most that a part may weigh while vertices move."""
+    """The least and the most that a part may weigh while vertices move; none becomes empty."""
     total, n_parts, epsilon = task.hypergraph.total_weight, task.n_parts, task.epsilon
-    least = math.floor((1 - epsilon) * total / n_parts)
+    least = max(1, math.floor((1 - epsilon) * total / n_parts))
     return least, heaviest_allowed(total, n_parts, epsilon)
 
 

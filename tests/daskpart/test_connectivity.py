@@ -193,6 +193,7 @@ def test_shows_itself_in_plain_words():
     ("call", "message"),
     [
         (lambda c: c.rank_volume(), "rank_volume needs owners: call with_random_owners()"),
+        (lambda c: c.power(float("nan")), "rho is nan: give a finite number"),
         (lambda c: c.rank_volume("gather"), "operation is 'gather': 'expand' or 'reduce'"),
         (
             lambda c: c.pasgd_volume(0),

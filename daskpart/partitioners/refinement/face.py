@@ -147,11 +147,14 @@ def _built(data: Any, model: str, partition: Partition, random_state: int) -> Da
 
 
 def _bounds(partition: Partition, epsilon: float) -> tuple[int, int]:
-    """The least and the most that a part may weigh: what ε allows, or what the start has."""
+    """The least and the most that a part may weigh: what ε allows, or what the start has.
+
+    No part becomes empty, also where another one was so from the start.
+    """
     total, load = int(partition.part_weights.sum()), partition.part_weights
     most = heaviest_allowed(total, partition.n_parts, epsilon)
     least = math.floor((1 - epsilon) * total / partition.n_parts)
-    return min(least, int(load.min())), max(most, int(load.max()))
+    return max(1, min(least, int(load.min()))), max(most, int(load.max()))
 
 
 def _kept(fixed: ArrayLike, partition: Partition) -> NDArray[np.int32]:

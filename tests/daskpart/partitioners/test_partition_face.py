@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners import METHODS as ALL_METHODS
 from daskpart.partitioners import CutNet, partition
 from daskpart.partitioners.balance import fill_empty_parts
 from daskpart.readers import read
@@ -93,6 +94,21 @@ def test_the_polish_lowers_the_power_and_the_cost_paid_is_before_it(matrix):
     )
     assert plain.info["cost_paid"] == before == polished.info["cost_paid"]
     assert after <= before and polished.info["rho"] == 2
+
+
+@pytest.mark.parametrize("method", sorted({*ALL_METHODS} - {"metis"}))
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+def test_no_part_is_emptied_where_the_balance_would_allow_it(method, epsilon):
+    noise = scipy.sparse.random_array((60, 40), density=0.05, rng=0)
+    for objective in ("power", "cut-net"):
+        found = partition(noise, 5, objective, method=method, epsilon=epsilon)
+        assert len(np.unique(found.assignment)) == 5
+
+
+def test_the_cost_paid_is_in_units_of_the_objective(matrix):
+    found = partition(matrix, 5, "power", rho=1.5, polish=False)
+    pairs = Connectivity.from_partition(Hypergraph.column_net(matrix), found)
+    assert found.info["cost_paid"] == pytest.approx(pairs.power(1.5), rel=1e-3)
 
 
 def test_models_say_what_is_cut(matrix):
