@@ -29,7 +29,7 @@ from .cost_model import CostModel, Problem
 from .exchange import PendingValues
 from .reduction import SUM, Reduction
 from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
-from .sparse_steps import Step, steps_of
+from .sparse_steps import Step, require_free_choice, steps_of
 from .stream import Stream
 from .stream_inputs import stream_of
 
@@ -125,6 +125,8 @@ def post_sparse_allreduce(
 
     Same parameters. Compute something else, then call `collect` on what this returns.
     """
+    if algorithm == "auto":
+        require_free_choice(group, degrees)
     streams = communicator.map(stream_of, values, reduction=reduction)
     descriptions = communicator.map(describe, streams)
     agreed = communicator.fold(descriptions, agree, label="sparse allreduce: sizes")

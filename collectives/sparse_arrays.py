@@ -23,6 +23,7 @@ from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem
 from .reduction import Reduction
+from .sparse_steps import require_free_choice
 from .stream import Stream
 
 # of tasks on a Dask scheduler, where a message costs a thousand times what its first bytes do
@@ -51,6 +52,7 @@ def allreduce_array(
         raise InputError(f"expected_density is a share from 0 to 1, got {expected_density!r}.")
     model = model or TASK_GRAPH
     if algorithm == "auto":
+        require_free_choice(group, degrees)
         size = int(np.prod(x.shape)) // n_ranks
         best = model.best(Problem(n_ranks, size, expected_density * size, x.dtype))
         algorithm, group, degrees = best.algorithm, best.group, best.degrees

@@ -68,6 +68,16 @@ class Step:
     span: int = 1
 
 
+def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> None:
+    """Raise InputError where "auto" is to choose options that are given."""
+    for name, value in (("group", group), ("degrees", degrees)):
+        if value is not None:
+            raise InputError(
+                f"{name}={value!r} goes with the algorithm that takes it; 'auto' chooses both: name "
+                "the algorithm, or leave it away."
+            )
+
+
 def steps_of(
     algorithm: str, n_ranks: int, group: int | None = None, degrees: Sequence[int] | None = None
 ) -> list[Step]:

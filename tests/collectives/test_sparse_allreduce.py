@@ -237,6 +237,7 @@ def test_ranks_that_disagree_are_named(make_communicator, change, message):
         ({"algorithm": "dsar-early-switching", "group": 3}, "powers of two from 2 to 4"),
         ({"algorithm": "dense-ring", "group": 2}, "group=2 is for dsar-early-switching"),
         ({"algorithm": "dense-ring", "degrees": (4,)}, "are for butterfly"),
+        ({"degrees": (2, 2)}, "'auto' chooses both"),
         ({"algorithm": "dense-ring", "switch_density": 0.0}, "share, above 0 and at most 1"),
         ({"algorithm": "dense-ring", "switch_density": math.nan}, "got nan"),
     ],
@@ -292,6 +293,8 @@ def test_arrays_that_do_not_fit():
         sparse_allreduce(x)
     with pytest.raises(InputError, match=r"chunks of the first axis are \(3, 1\)"):
         sparse_allreduce(da.zeros((4, 6), chunks=(3, -1)))
+    with pytest.raises(InputError, match="group=2 goes with the algorithm"):
+        sparse_allreduce(da.from_array(np.zeros((4, 2)), chunks=(1, 2)), group=2)
     with pytest.raises(InputError, match="expected_density is a share"):
         sparse_allreduce(da.zeros((4, 6), chunks=(1, -1)), expected_density=2)
     with pytest.raises(InputError, match="got list and NoneType"):
