@@ -73,8 +73,8 @@ def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> Non
     for name, value in (("group", group), ("degrees", degrees)):
         if value is not None:
             raise InputError(
-                f"{name}={value!r} goes with the algorithm that takes it; 'auto' chooses both: name "
-                "the algorithm, or leave it away."
+                f"{name}={value!r} goes with the algorithm that takes it; 'auto' chooses both: "
+                "name the algorithm, or leave it away."
             )
 
 
