@@ -50,8 +50,8 @@ PRICES = {  # seconds a message and a byte, of the order of what `latency` measu
 }
 MEASURED = ("data", "K", "transport", "point-to-point, ms", "naive, ms", "aware, ms", "fastest")
 PREDICTED = (
-    "K", "max messages, point-to-point", "max messages, embedded", "rows, point-to-point",
-    "rows, naive", "rows, aware", *(f"aware / point-to-point, {name}" for name in PRICES),
+    "K", "max messages, straight", "max messages, embedded", "rows, straight", "rows, naive",
+    "rows, aware", *(f"ratio, {name}" for name in PRICES),
 )  # fmt: skip
 
 
@@ -208,7 +208,8 @@ def main(
         "messages come on top of point-to-point and for nothing with an embedding.\n\n"
         f"{markdown_table(MEASURED, measured)}\n\n"
         "From the plans, in lock-step, for a message and a byte of the price given "
-        f"({prices}); below 1 the aware embedding wins:\n\n"
+        f"({prices}). The ratio is that of the aware embedding to point-to-point: below 1 the "
+        "embedding wins:\n\n"
         f"{markdown_table(PREDICTED, predicted)}\n\n"
         f"{crossings(measured, predicted)}"
     )

@@ -18,18 +18,25 @@ MARK = re.compile(r"<!-- measured((?: \w+)+) -->")
 _logger = logging.getLogger(__name__)
 
 
-def section(path: Path) -> str:
-    """The file's text, with picture paths as seen from a page in a folder beside it."""
+def section(path: Path, below: bool) -> str:
+    """The file's text, with picture paths as seen from a page in a folder beside it.
+
+    `below` puts its headings one level down: the page has sections of its own. A word before the
+    origin of the numbers keeps that list apart from one that the text ends with.
+    """
     text = path.read_text(encoding="utf-8")
+    text = text.replace("\n\n- Machine: ", "\n\nMeasured on:\n\n- Machine: ")
+    if below:
+        text = re.sub("^##", "###", text, flags=re.MULTILINE)
     return re.sub(r"(!\[[^\]]*\]\()(?!/|https?:)", rf"\1../{path.parent.name}/", text)
 
 
-def sections(folder: Path, names: list[str], docname: str) -> str:
+def sections(folder: Path, names: list[str], docname: str, below: bool) -> str:
     written = []
     for name in names:
         path = folder / f"{name}.md"
         if path.exists():
-            written.append(section(path))
+            written.append(section(path, below))
         else:
             _logger.warning("no results %s to show", path.name, location=docname)
     return "\n\n".join(written)
@@ -39,8 +46,9 @@ def insert_sections(app: Sphinx, docname: str, source: list[str]) -> None:
     folder = Path(app.srcdir) / "benchmarks"
     if MARK.search(source[0]):
         app.env.note_dependency(str(folder))
+        below = re.search("^## ", source[0], re.MULTILINE) is not None
         source[0] = MARK.sub(
-            lambda found: sections(folder, found.group(1).split(), docname), source[0]
+            lambda found: sections(folder, found.group(1).split(), docname, below), source[0]
         )
 
 
