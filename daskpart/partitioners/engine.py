@@ -56,7 +56,8 @@ class Engine(Protocol):
         Returns
         -------
         int8[n_vertices]
-            0 or 1. A `BalanceWarning` states the weights reached where a side is too heavy.
+            0 or 1. A `BalanceWarning` states the weights reached where a side is too heavy;
+            `warn_if_unbalanced` gives it, and is silent while `partition` asks for pieces.
         """
         ...
 
