@@ -42,6 +42,8 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
         Takes and returns arrays and scalars.
     **options
         Passed on to `numba.njit`, for example ``fastmath=True`` or ``inline="always"``.
+        ``_nrt=False``, for a small kernel that makes no array and is called in inner loops: numba
+        then counts no references, which for a tuple of arrays takes longer than many a body.
     """
     settings = {"nogil": True, "error_model": "numpy", "cache": _cache_is_safe(), **options}
     if function is None:

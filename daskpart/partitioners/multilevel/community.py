@@ -40,15 +40,15 @@ class _Graph(NamedTuple):
     right: np.ndarray  # int32
     costs: np.ndarray  # int64[n_nets]
     weights: np.ndarray  # int32 or float64 [n_listed]; empty in the star expansion
-    inner: np.ndarray  # float64[n_nodes]: weight inside a node, twice; empty there, too
+    inner: np.ndarray  # as weights, [n_nodes]: weight inside a node, twice; empty there, too
 
 
 @kernel
 def _weight(weights, costs, i, net):
     """Return the weight of the i-th listed edge; in the star expansion it is one of a net."""
     if weights.size > 0:
-        return np.float64(weights[i])
-    return np.float64(costs[net])
+        return weights[i]
+    return weights.dtype.type(costs[net])
 
 
 @kernel
@@ -75,7 +75,7 @@ def _join_best(graph, lists, row, start, shift, chance, community, total, bond, 
     for i in range(pointer[row], pointer[row + 1]):
         neighbour = listed[i] + shift
         other = community[neighbour]
-        if bond[other] == 0.0:
+        if bond[other] == 0:
             touched[n_touched] = other
             n_touched += 1
         weight = _weight(weights, costs, i, max(node, neighbour) - first_net)
@@ -89,8 +89,8 @@ def _join_best(graph, lists, row, start, shift, chance, community, total, bond, 
         gain = bond[touched[i]] - own * total[touched[i]]
         if gain > best_gain:
             best, best_gain = touched[i], gain
-        bond[touched[i]] = 0.0
-    bond[here] = 0.0
+        bond[touched[i]] = 0
+    bond[here] = 0
     total[best] += own
     community[node] = best
     return best != here
@@ -112,13 +112,13 @@ def _rounds(graph, max_rounds, few):
     n = n_left + n_right
     left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
     shift = n_left if graph.weights.size == 0 else ZERO
-    community = np.arange(n).astype(np.int32)
+    community = np.arange(n, dtype=np.int32)
     total = np.empty(n, np.float64)
     _add_volumes(graph, left, ZERO, shift, total)
     _add_volumes(graph, right, n_left, ZERO, total)
     chance = np.sqrt(max(total.sum(), 1.0))
     total /= chance  # then a product of two is what chance would give
-    bond = np.zeros(n, np.float64)
+    bond = np.zeros(n, graph.weights.dtype)
     touched = np.empty(max(_longest(graph.left_pointer), _longest(graph.right_pointer)), np.int32)
     n_moved = 0
     for _ in range(max_rounds):
@@ -167,7 +167,7 @@ def _members(name, n_names):
     return members, begin
 
 
-@kernel
+@kernel(_nrt=False)
 def _merge_row(graph, lists, row, node, shift, name, start, fill, merged):
     """Add the edges of a node to those of its community; returns (fill, weight inside)."""
     pointer, listed = lists
@@ -199,10 +199,9 @@ def _merge(graph, name, n_names):
     shift = n_left if graph.weights.size == 0 else ZERO
     members, begin = _members(name, n_names)
     # more than is needed, but what is not written to takes no memory
-    pointer = np.zeros(n_names + 1, np.int32)
     neighbours = np.empty(graph.left.size + graph.right.size, np.int32)
     weights = np.empty(neighbours.size, graph.weights.dtype)
-    inner = np.zeros(n_names, np.float64)
+    inner = np.zeros(n_names, weights.dtype)
     merged = neighbours, weights, np.full(n_names, -1, np.int32)
     fill = np.int64(0)
     for community in range(n_names):
@@ -214,34 +213,51 @@ def _merge(graph, name, n_names):
             to_add = shift if node < n_left else ZERO
             fill, inside = _merge_row(graph, lists, row, node, to_add, name, start, fill, merged)
             inner[community] += inside
-        pointer[community + 1] = fill
-    return pointer, neighbours[:fill], weights[:fill], inner
+        begin[community] = start  # of its edges; where its members begin is not needed any more
+    begin[n_names] = fill
+    return begin, neighbours[:fill], weights[:fill], inner
+
+
+@kernel
+def _volume(net_pointer, net_costs):
+    volume = 0.0
+    for net in range(net_costs.size):
+        volume += np.float64(net_costs[net]) * (net_pointer[net + 1] - net_pointer[net])
+    return volume
 
 
 def _star_expansion(level: Level) -> _Graph:
     """The graph of vertices, then nets; weights are whole numbers that int32 holds, if it does."""
-    volume = 2 * float(level.net_costs @ np.diff(level.net_pointer).astype(np.float64))
+    volume = 2 * _volume(level.net_pointer, level.net_costs)
     weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
     lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins
-    return _Graph(*lists, level.net_costs, weights, np.empty(0))
+    return _Graph(*lists, level.net_costs, weights, weights)
+
+
+def _merged(graph: _Graph, community: np.ndarray, n_names: int) -> _Graph:
+    pointer, neighbours, weights, inner = _merge(graph, community, n_names)
+    none = np.zeros(0, np.int32)
+    return _Graph(pointer, neighbours, pointer[:1], none, graph.costs, weights, inner)
 
 
 def communities(level: Level) -> np.ndarray:
     """Return int32[n_vertices], the community of each vertex: 0, 1, …"""
     graph = _star_expansion(turned(level))
-    none = np.zeros(0, np.int32)
-    label = np.arange(level.weights.size, dtype=np.int32)
-    n_before = label.size + level.net_costs.size
+    n, label = level.weights.size, None
+    n_before = n + level.net_costs.size
     while True:
         community, n_moved = _rounds(graph, ROUNDS, FEW)
         if n_moved == 0:
             break
         n_names = _number(community)
-        label = community[label]
-        if n_names > LEAST_SHRINK * n_before:
+        shrinks = n_names <= LEAST_SHRINK * n_before
+        if shrinks:
+            graph = _merged(graph, community, n_names)
+        label = community[:n].copy() if label is None else community[label]
+        if not shrinks:
             break
-        pointer, neighbours, weights, inner = _merge(graph, community, n_names)
-        graph = _Graph(pointer, neighbours, pointer[:1], none, level.net_costs, weights, inner)
         n_before = n_names
+    if label is None:
+        return np.arange(n, dtype=np.int32)
     _number(label)
     return label

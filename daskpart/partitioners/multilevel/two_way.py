@@ -86,7 +86,7 @@ def sides_of(level: Level, side: np.ndarray) -> Sides:
     return sides
 
 
-@kernel
+@kernel(_nrt=False)
 def _change(sides, vertex, delta):
     """Add to a gain and keep the heaps in order; an absent vertex enters where its gain rises."""
     sides.gain[vertex] += delta
@@ -100,7 +100,7 @@ def _change(sides, vertex, delta):
         push(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
 
 
-@kernel
+@kernel(_nrt=False)
 def move(level, sides, vertex):
     """Move a vertex, which must be in no heap, to the other side; neighbours' gains follow."""
     here = np.int64(sides.side[vertex])
@@ -131,7 +131,7 @@ def move(level, sides, vertex):
     sides.weight[there] += level.weights[vertex]
 
 
-@kernel
+@kernel(_nrt=False)
 def _fits(level, sides, which, limits):
     """Drop vertices too heavy for the other side from the top of a heap; True if one is left."""
     other = 1 - which
@@ -147,7 +147,7 @@ def _fits(level, sides, which, limits):
     return False
 
 
-@kernel
+@kernel(_nrt=False)
 def _next(level, sides, limits):
     """Take the vertex to move next out of its heap, or return -1."""
     zero = sides.weight[1] <= limits[1] and _fits(level, sides, ZERO, limits)
@@ -162,19 +162,19 @@ def _next(level, sides, limits):
     return pop(sides.heap, sides.size, which, sides.place, sides.gain)
 
 
-@kernel
+@kernel(_nrt=False)
 def _close(sides):
     """Empty the heaps and let nothing enter them."""
     sides.size[:] = 0
     sides.place[:] = LOCKED
 
 
-@kernel
+@kernel(_nrt=False)
 def _excess(sides, limits):
     return max(sides.weight[0] - limits[0], 0) + max(sides.weight[1] - limits[1], 0)
 
 
-@kernel
+@kernel(_nrt=False)
 def _pass(level, sides, fixed, limits, patience, moved):
     """One pass of moves and the roll-back; returns (cut saved, weight of excess removed)."""
     n = sides.side.size
@@ -242,7 +242,7 @@ def cut_cost(level, sides):
     return total
 
 
-@kernel
+@kernel(_nrt=False)
 def grow(level, sides, fixed, order, target):
     """Grow side 0 greedily, best gain first, until it weighs `target` (all free start on side 1).
 
