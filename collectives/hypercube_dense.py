@@ -31,7 +31,7 @@ from .communicator import Communicator, PerRank
 from .exchange import Exchange, Payload, ValueInbox
 from .hypercube import hypercube_edges
 from .reduction import SUM, Reduction
-from .swapping import SwapSteps
+from .swapping import Merge, SwapSteps
 
 
 def hypercube_allreduce(
@@ -78,9 +78,9 @@ def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[Exchange, ...], SwapStep
     swaps = [Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks)]
     n_corners = 1 << (n_ranks.bit_length() - 1)
     if not halving:
-        merge = partial(_merge, n_corners=n_corners)
-        combine = partial(_combine_whole, merge=merge)
-        return tuple(swaps), SwapSteps(np.array, _pack_whole, combine, _given, merge)
+        merger = partial(_merger, n_corners=n_corners)
+        combine = partial(_combine_whole, merger=merger)
+        return tuple(swaps), SwapSteps(np.array, _pack_whole, combine, _given, merger)
     fold = n_corners < n_ranks  # a round before and one after
     inner = swaps[1:-1] if fold else swaps
     kinds = ["fold"] * fold + ["down"] * len(inner) + ["up"] * len(inner) + ["unfold"] * fold
@@ -98,27 +98,32 @@ def _pack_whole(array: NDArray[Any], source: int, destination: int) -> Payload:
 
 
 def _combine_whole(
-    array: NDArray[Any], inbox: ValueInbox, *, merge: Callable, reduction: Reduction
+    array: NDArray[Any], inbox: ValueInbox, *, merger: Callable, reduction: Reduction
 ) -> NDArray[Any]:
     if not inbox.sources:
         return array
-    other = inbox.payloads[0][0][0]
-    return merge(array, other, inbox.rank, inbox.sources[0], reduction=reduction)
+    source, other = inbox.sources[0], inbox.payloads[0][0][0]
+    _require_alike(array, other, (inbox.rank, source), reduction, (array.shape, other.shape))
+    return merger(array, inbox.rank, source, reduction=reduction)(array, other)
 
 
-def _merge(
-    array: NDArray[Any],
-    other: NDArray[Any],
-    rank: int,
-    source: int,
-    *,
-    reduction: Reduction,
-    n_corners: int,
-) -> NDArray[Any]:
+def _merger(
+    array: NDArray[Any], rank: int, source: int, *, reduction: Reduction, n_corners: int
+) -> Merge:
+    """How a rank merges what it has with what comes: arrays of one shape and dtype."""
     if rank >= n_corners:  # folded onto a partner, which tells the result
-        return np.array(other)
-    ranks = rank, source
-    return _combined(array, other, ranks, reduction, (array.shape, other.shape))
+        return Merge(None, comes_first=False)
+    combine = reduction.combine
+    if not _keeps(combine, array):
+        combine = partial(_combined, reduction=reduction)
+    return Merge(combine, comes_first=source < rank)
+
+
+def _keeps(combine: Callable, array: NDArray[Any]) -> bool:
+    """Whether two arrays like this one surely combine to a third."""
+    if not isinstance(combine, np.ufunc) or array.ndim == 0 or combine.nin != 2:
+        return False
+    return combine.resolve_dtypes((array.dtype, array.dtype, None))[-1] == array.dtype
 
 
 # -- halving ---
@@ -220,10 +225,11 @@ def _combine(held: _Held, inbox: ValueInbox, *, reduction: Reduction) -> _Held:
         elif kind == "unfold":
             held.array = payload[0][0]
         else:
-            other = payload[0][0]
-            shapes = held.shape, other.shape
-            ranks = inbox.rank, inbox.sources[0]
-            held.array = _combined(held.array, other, ranks, reduction, shapes)
+            own, other = held.array, payload[0][0]
+            ranks, shapes = (inbox.rank, inbox.sources[0]), (held.shape, other.shape)
+            _require_alike(own, other, ranks, reduction, shapes)
+            pair = (own, other) if above else (other, own)
+            held.array = _combined(*pair, reduction=reduction)
             if held.kinds[:1] == ("down",):
                 held.split(held.array)
     if kind == "up" and held.kinds[:1] != ("up",) and held.pieces:
@@ -238,10 +244,11 @@ def _halve(held: _Held, payload: Payload, inbox: ValueInbox, reduction: Reductio
     """Keep one half of what is held, combined with the neighbour's."""
     upper = inbox.sources[0] < inbox.rank
     own, shapes = _half(held.pieces[0], upper), (held.shape, tuple(payload[1].tolist()))
-    ranks = inbox.rank, inbox.sources[0]
+    _require_alike(own, payload[0], (inbox.rank, inbox.sources[0]), reduction, shapes)
     held.bounds += (held.half(upper),)
     out = None if held.whole is None else held.whole[slice(*held.bounds[-1])]
-    held.pieces = (_frozen(_combined(own, payload[0], ranks, reduction, shapes, out)),)
+    pair = (payload[0], own) if upper else (own, payload[0])
+    held.pieces = (_frozen(_combined(*pair, reduction=reduction, out=out)),)
 
 
 def _join(held: _Held, payload: Payload, above: bool) -> None:
@@ -257,25 +264,32 @@ def _join(held: _Held, payload: Payload, above: bool) -> None:
     held.pieces = (_frozen(held.whole[slice(*held.bounds[-1])]),)
 
 
-def _combined(
+def _require_alike(
     own: NDArray[Any],
     other: NDArray[Any],
     ranks: tuple[int, int],
     reduction: Reduction,
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    out: NDArray[Any] | None = None,
-) -> NDArray[Any]:
-    """The lower rank's values first, in the dtype that both have; `ranks` are own and other."""
-    rank, source = ranks
+) -> None:
+    """`ranks` are own and other, `shapes` those of the whole values."""
     if shapes[0] != shapes[1] or own.dtype != other.dtype:
-        sides = sorted([(rank, shapes[0], own.dtype), (source, shapes[1], other.dtype)])
+        sides = sorted([(ranks[0], shapes[0], own.dtype), (ranks[1], shapes[1], other.dtype)])
         raise InputError(
             f"Ranks {sides[0][0]} and {sides[1][0]} disagree in an allreduce ({reduction.name}): "
             f"shape {sides[0][1]} and dtype {sides[0][2]} against {sides[1][1]} and {sides[1][2]}."
         )
-    low, high = (other, own) if source < rank else (own, other)
+
+
+def _combined(
+    low: NDArray[Any],
+    high: NDArray[Any],
+    *,
+    reduction: Reduction,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Values of the lower rank and of the higher one, in the dtype that both have."""
     if out is None:
-        return np.asarray(reduction.combine(low, high), dtype=own.dtype)
+        return np.asarray(reduction.combine(low, high), dtype=low.dtype)
     if isinstance(reduction.combine, np.ufunc):
         return reduction.combine(low, high, out=out)
     out[...] = reduction.combine(low, high)

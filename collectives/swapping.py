@@ -12,11 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 Room = Callable[[Any, int, int], tuple[NDArray[Any] | None, ...] | None]
+
+
+class Merge(NamedTuple):
+    """How what a rank has and what comes become a fresh array; both of one shape and dtype.
+
+    Attributes
+    ----------
+    combine : callable or None
+        ``combine(low, high)``, values of the lower rank and of the higher one; None to take what
+        comes in place of what is there.
+    comes_first : bool
+        Whether what comes is of the lower rank.
+    """
+
+    combine: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] | None
+    comes_first: bool
+
+    def __call__(self, array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+        """Merge what the rank has and what comes."""
+        if self.combine is None:
+            return np.array(other)
+        return self.combine(other, array) if self.comes_first else self.combine(array, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +57,10 @@ class SwapSteps:
         ``combine(state, inbox, **static)`` may overwrite its state and gives it back.
     end : callable
         ``end(state, value)`` gives the result, which shares memory with no other rank.
-    merge : callable, optional
+    merger : callable, optional
         Where a state is an array that goes whole, as its only row, to at most one rank a round, and
-        as much comes from one: ``merge(array, other, rank, source, **static)`` gives a fresh array,
-        as `combine` would. A transport may then do without `pack` and `combine`.
+        as much comes from one: ``merger(array, rank, source, **static)`` gives the `Merge` of two
+        arrays like this one. A transport may then do without `pack` and `combine`.
     room : callable, optional
         ``room(state, rank, source)`` gives arrays for the next message of `source`, None in place
         of those that shall come as they are; or None altogether. Where shapes and dtypes are those
@@ -48,5 +71,5 @@ class SwapSteps:
     pack: Callable[[Any, int, int], tuple[NDArray[Any], ...]]
     combine: Callable[..., Any]
     end: Callable[[Any, Any], Any]
-    merge: Callable[..., NDArray[Any]] | None = None
+    merger: Callable[..., Merge] | None = None
     room: Room | None = None

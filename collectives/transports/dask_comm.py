@@ -49,7 +49,7 @@ class DaskEndpoint:
         """Wait for a message."""
         return decoded(self._mailbox.take(step, source))
 
-    def short_swap(self, exchanges: Any, array: Any) -> None:
+    def short_swap(self, command: Any, array: Any, answer: Any) -> None:
         """There is no shorter way."""
 
     def give_back(self) -> None:

@@ -29,6 +29,11 @@ class Mailbox:
     rank : int
     deadline : float
         Seconds that one wait may take.
+
+    Attributes
+    ----------
+    halted : str or None
+        Why `check` would raise; ranks look at it before every call.
     """
 
     def __init__(self, rank: int, deadline: float) -> None:
@@ -40,6 +45,7 @@ class Mailbox:
         self._failed = (0, 0)  # steps of the last batch that failed: from, before
         self._stopped: tuple[int, str] | None = None  # first step of the batch, why
         self._ended: str | None = None
+        self.halted: str | None = None
 
     @property
     def first_step(self) -> int:
@@ -57,6 +63,7 @@ class Mailbox:
             if self._stopped is not None and self._first_step <= self._stopped[0] < first_step:
                 self._drop(self._stopped[0], first_step)
             self._first_step = first_step
+            self._look()
 
     def put(self, step: int, source: Hashable, payload: Any) -> None:
         """A message has come."""
@@ -100,6 +107,7 @@ class Mailbox:
         with self._condition:
             if self._stopped is None or self._stopped[0] < first_step:
                 self._stopped = (first_step, reason)
+                self._look()
             if first_step < self._first_step:  # told late: the next batch has begun
                 self._drop(first_step, self._first_step)
             self._condition.notify_all()
@@ -108,6 +116,7 @@ class Mailbox:
         """No further batch; what has come is dropped."""
         with self._condition:
             self._ended = self._ended or reason
+            self._look()
             self._arrived.clear()
             self._condition.notify_all()
 
@@ -119,9 +128,12 @@ class Mailbox:
         for key in [key for key in self._arrived if self.is_unwanted(key[0])]:
             del self._arrived[key]
 
+    def _look(self) -> None:
+        self.halted = self._ended
+        if self.halted is None and self._stopped is not None:
+            step, reason = self._stopped
+            self.halted = reason if step >= self._first_step else None
+
     def _check(self) -> None:
-        reason, stopped = self._ended, self._stopped
-        if stopped is not None and stopped[0] >= self._first_step:
-            reason = reason or stopped[1]
-        if reason is not None:
-            raise RunStopped(f"Rank {self.rank} stopped: {reason}")
+        if self.halted is not None:
+            raise RunStopped(f"Rank {self.rank} stopped: {self.halted}")

@@ -23,7 +23,6 @@ from typing import Any
 from distributed import Client
 from numpy.typing import NDArray
 
-from daskpart.collectives.exchange import Exchange
 from daskpart.errors import InputError
 
 from . import spmd_host as host
@@ -31,10 +30,12 @@ from .mpi_group import Lane, WorkerGroup
 from .mpi_messages import Message, Outgoing, octets_of
 from .mpi_short import ShortSwap
 from .spmd import SpmdCommunicator
+from .spmd_batch import Answer, Command
 from .spmd_cluster import places_by_threads
 
 _BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
+_TRIES = 32  # of a short wait, before a longer one is prepared for
 _TESTS = 4  # in a row, before the processor is given away: to give it away all the time costs more
 
 
@@ -116,9 +117,9 @@ class MpiEndpoint:
             self._take_large(message, step, source, room)
         return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
 
-    def short_swap(self, exchanges: Sequence[Exchange], array: NDArray[Any]) -> ShortSwap | None:
+    def short_swap(self, command: Command, array: NDArray[Any], answer: Answer) -> ShortSwap | None:
         """A swap of arrays like this, made ready; None where it is no short one."""
-        return ShortSwap.ready(self, self._rank, exchanges, array)
+        return ShortSwap.ready(self, self._rank, command, array, answer)
 
     def has_lanes(self, others: Sequence[int]) -> bool:
         """Whether all of these are on other workers."""
@@ -131,11 +132,19 @@ class MpiEndpoint:
             self._lanes[other] = self._group.lane(self._process_of[other], *tags)
         return self._lanes[other]
 
-    def wait_for(self, lane: Lane, step: int, source: int) -> bool:
-        """Wait until the next message is on a lane; False if that of this step came before."""
-        if (step, source) in self._early:
-            return False
-        return lane.has_come() or self._until(lane.has_come, f"a message of rank {source}")
+    @property
+    def mpi(self) -> Any:
+        """The module mpi4py.MPI."""
+        return self._group.mpi
+
+    def wait_for(self, lane: Lane, step: int, source: int) -> None:
+        """Wait for the next message on a lane, unless that of this step came before."""
+        if not self._early or (step, source) not in self._early:
+            for _ in range(_TRIES):
+                _give_way()
+                if lane.has_come():
+                    return
+            self._until(lane.has_come, f"a message of rank {source}")
 
     def _next(self, step: int, source: int) -> Message:
         """The first message of a step; those of later steps are put aside."""

@@ -15,12 +15,11 @@ from collections import deque
 from time import monotonic, sleep
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .mpi_messages import FIRST_BYTES, Message, Outgoing, array_in, step_in
+from .mpi_messages import FIRST_BYTES, Message, Outgoing, array_in, write_step
 
 _GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
 _SLOT_BYTES = (256, 2048, FIRST_BYTES)
@@ -129,16 +128,26 @@ class Lane:
         Where the other rank is.
     send_tag, receive_tag : int
         Of this lane alone.
+
+    Attributes
+    ----------
+    incoming : bytearray
+        Where the next message arrives.
+    request : mpi4py.MPI.Prequest
+        Receives it.
+    expecting, come : bool
+        Whether the request was started for the next message, and whether that was seen to be there.
     """
 
     def __init__(self, group: WorkerGroup, process: int, send_tag: int, receive_tag: int) -> None:
         self._group, self._process, self._tag = group, process, send_tag
+        self.mpi = group.mpi
         self._slots = [self._slot(nbytes) for nbytes in _SLOT_BYTES]
         self._letters: dict[bytes, Letter] = {}
         self.incoming = bytearray(FIRST_BYTES)
         kind = [self.incoming, group.mpi.BYTE]
-        self._receive = group.comm.Recv_init(kind, process, receive_tag)
-        self._expecting = self._come = False
+        self.request = group.comm.Recv_init(kind, process, receive_tag)
+        self.expecting = self.come = False
 
     def _slot(self, nbytes: int) -> tuple[bytearray, Any]:
         """A buffer to send from, and the request that sends it."""
@@ -158,29 +167,29 @@ class Lane:
         self._group.start_send(buffer, self._process, self._tag)
 
     def letter(self, message: Outgoing, array: NDArray[Any]) -> Letter | None:
-        """For messages of one such array as in this one; None if there are too many."""
+        """For messages of one row like this; None if there are too many."""
         if message.header not in self._letters and len(self._letters) < _MOST_LETTERS:
             buffer, request = self._slot(message.nbytes)
             message.write(buffer, 0)
-            places = step_in(buffer), array_in(buffer, message.header, array)
-            self._letters[message.header] = Letter(request, *places)
+            place = array_in(buffer, message.header, array)[0, ...]
+            self._letters[message.header] = Letter(request, buffer, place)
         return self._letters.get(message.header)
 
     def expect(self) -> None:
         """Make ready for the next message, which then needs no place in between."""
-        if not self._expecting:
-            self._receive.Start()
-            self._expecting = True
+        if not self.expecting:
+            self.request.Start()
+            self.expecting = True
 
     def has_come(self) -> bool:
         """Whether the next message lies in `incoming`; after `expect`."""
-        if not self._come:
-            self._come = self._receive.Test()
-        return self._come
+        if not self.come:
+            self.come = self.request.Test()
+        return self.come
 
     def taken(self) -> None:
         """The message is not needed any more."""
-        self._expecting = self._come = False
+        self.expecting = self.come = False
 
     def poll(self) -> Message | None:
         """The next message, if it has come; after `expect`."""
@@ -196,9 +205,9 @@ class Lane:
     def close(self) -> bool:
         """Let go of the requests; whether none was on its way."""
         all_free = True
-        if self._expecting and not self._come:
-            self._receive.Cancel()
-        for request in (self._receive, *self._sending()):
+        if self.expecting and not self.come:
+            self.request.Cancel()
+        for request in (self.request, *self._sending()):
             if request.Test():
                 request.Free()
             else:  # its buffer must stay
@@ -212,19 +221,28 @@ class Lane:
 
 
 class Letter:
-    """A message of one small array, of which only the step and the array change."""
+    """A message of one small array, of which only the step and the array change.
 
-    __slots__ = ("_array", "_step", "request")
+    Parameters
+    ----------
+    request : mpi4py.MPI.Prequest
+    buffer : bytearray
+        The whole message.
+    array : ndarray
+        Where its array is.
+    """
 
-    def __init__(self, request: Any, step: NDArray[np.int64], array: NDArray[Any]) -> None:
-        self.request, self._step, self._array = request, step, array
+    __slots__ = ("array", "buffer", "request")
+
+    def __init__(self, request: Any, buffer: bytearray, array: NDArray[Any]) -> None:
+        self.request, self.buffer, self.array = request, buffer, array
 
     def send(self, step: int, array: NDArray[Any]) -> bool:
         """Begin to send; False, if the one before is not sent yet."""
         if not self.request.Test():
             return False
-        self._step[0] = step
-        self._array[...] = array
+        write_step(self.buffer, step)
+        self.array[...] = array
         self.request.Start()
         return True
 

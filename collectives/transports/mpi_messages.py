@@ -90,9 +90,9 @@ def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-def step_in(buffer: bytearray) -> NDArray[np.int64]:
-    """Where a first message says its step."""
-    return np.ndarray(1, np.int64, buffer)
+def write_step(buffer: bytearray, step: int) -> None:
+    """Change the step of a first message."""
+    _STEP.pack_into(buffer, 0, step)
 
 
 def array_in(buffer: bytearray, header: bytes, like: NDArray[Any]) -> NDArray[Any]:
@@ -107,9 +107,9 @@ def form_of(message: Outgoing) -> bytes:
     return bytes(buffer[_STEP.size : len(message.header)])
 
 
-def has_form(buffer: bytearray, form: bytes) -> bool:
-    """Whether a first message says this after its step."""
-    return buffer.startswith(form, _STEP.size)
+def has_start(buffer: bytearray, step: int, form: bytes) -> bool:
+    """Whether a first message says this step and form."""
+    return _STEP.unpack_from(buffer)[0] == step and buffer.startswith(form, _STEP.size)
 
 
 class Message:

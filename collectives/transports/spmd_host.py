@@ -28,17 +28,17 @@ from time import monotonic
 from typing import Any
 
 from distributed import get_worker, secede
-from distributed.comm import connect
 from distributed.core import Status
 from distributed.protocol.pickle import dumps
 
 from daskpart.errors import InputError
 
+from .calm import calm
 from .mailbox import Mailbox, RunStopped
 from .spmd_rank import Answer, Endpoint, Rank
+from .spmd_stream import MESSAGES, STREAM_END, Stream
 
 _WATCH_SECONDS = 0.5
-_MESSAGES, _STREAM_END = "daskpart_rank_messages", "end"
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the run was closed"
 
@@ -78,7 +78,8 @@ class RankHost:
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.sessions: dict[str, Session] = {}
-        worker.handlers[_MESSAGES] = self._read_messages
+        self._uncalm: Callable[[], None] | None = None
+        worker.handlers[MESSAGES] = self._read_messages
 
     @staticmethod
     def of(worker: Any) -> RankHost:
@@ -87,6 +88,20 @@ class RankHost:
             worker.extensions[_EXTENSION] = RankHost(worker)
         return worker.extensions[_EXTENSION]
 
+    def open(self, spec: RunSpec) -> None:
+        """Make ready for the ranks of a run."""
+        if not self.sessions:
+            self._uncalm = calm(self.worker)
+        self.sessions[spec.run_id] = Session(self, spec)
+
+    def forget(self, run_id: str) -> bool:
+        """A run is over; whether it was known until now."""
+        known = self.sessions.pop(run_id, None) is not None
+        if self._uncalm is not None and not self.sessions:
+            self._uncalm()
+            self._uncalm = None
+        return known
+
     async def _read_messages(self, comm: Any, run: str, sender: str) -> str:
         """Take in what another worker sends, for as long as the run lasts."""
         session = self.sessions.get(run)
@@ -94,7 +109,7 @@ class RankHost:
         with suppress(OSError):  # the comm broke
             while not ended:
                 for message in await comm.read():
-                    if message == _STREAM_END:
+                    if message == STREAM_END:
                         ended = True
                     elif session is not None:
                         session.deliver(message)
@@ -200,7 +215,7 @@ class Session:
         await self._forget()
 
     async def _forget(self) -> None:
-        if self.host.sessions.pop(self.spec.run_id, None) is not None:
+        if self.host.forget(self.spec.run_id):
             for stream in self._streams.values():
                 await stream.close()
 
@@ -271,57 +286,12 @@ class Session:
         self.loop.call_soon_threadsafe(add)
 
 
-class Stream:
-    """Messages to another worker, in order, with no answers."""
-
-    def __init__(self, session: Session, address: str) -> None:
-        self._session, self._address = session, address
-        self._waiting: list[Any] = []
-        self._filled = asyncio.Event()
-        self._writer = asyncio.create_task(self._write())
-
-    def put(self, message: Any) -> None:
-        """Send when the messages before have been sent."""
-        self._waiting.append(message)
-        self._filled.set()
-
-    async def close(self) -> None:
-        """Say that this is the end, and wait a moment until it is said."""
-        self.put(_STREAM_END)
-        await asyncio.wait([self._writer], timeout=2.0)
-        self._writer.cancel()
-
-    async def _write(self) -> None:
-        session, worker = self._session, self._session.host.worker
-        try:
-            comm = await connect(self._address, **worker.connection_args)
-            try:
-                run = session.spec.run_id
-                opening = {"op": _MESSAGES, "reply": False, "run": run, "sender": session.address}
-                await comm.write(opening)
-                last = None
-                while last != _STREAM_END:
-                    await self._filled.wait()
-                    self._filled.clear()
-                    messages, self._waiting = self._waiting, []
-                    last = messages[-1] if isinstance(messages[-1], str) else None
-                    await comm.write(messages)
-            finally:
-                await comm.close()
-        except OSError as error:
-            session.end(
-                f"no connection to worker {self._address} with "
-                f"{session.ranks_of(self._address)}: {error}"
-            )
-
-
 # -- called by the driver in the process of a worker ---
 
 
 async def open_run(spec: RunSpec, dask_worker: Any) -> None:
     """Make ready for the ranks of a run."""
-    host = RankHost.of(dask_worker)
-    host.sessions[spec.run_id] = Session(host, spec)
+    RankHost.of(dask_worker).open(spec)
 
 
 async def missing_ranks(run_id: str, seconds: float, dask_worker: Any) -> list[int]:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
-from daskpart.collectives.exchange import Exchange, ValueInbox, make_payload, payload_size
+from daskpart.collectives.exchange import ValueInbox, make_payload, payload_size
 from daskpart.collectives.prepared import RankMessages, open_inbox, pack_message
 from daskpart.collectives.timeline import (
     BLOCKED,
@@ -63,11 +63,12 @@ class Endpoint(Protocol):
         `room` gives arrays that it may be received into, see `SwapSteps`.
         """
 
-    def short_swap(self, exchanges: Sequence[Exchange], array: NDArray[Any]) -> Any:
-        """A quicker way for a swap whose steps have `merge`, with arrays like this; or None.
+    def short_swap(self, command: Command, array: NDArray[Any], answer: Answer) -> Any:
+        """A quicker way for this swap, whose steps have `merger`, with arrays like this; or None.
 
-        ``run(first_step, array, merge, static, posted, answer)`` does all rounds, notes each in
-        ``answer.rounds`` by its number in `posted`, and adds to the seconds of the answer.
+        ``serves(command, array)`` says whether it is the way for another swap;
+        ``run(first_step, array, begin)`` does all rounds, and notes them and the seconds since
+        `begin` in the answer.
         """
 
     def give_back(self) -> None:
@@ -110,7 +111,8 @@ class Rank:
         self._borrowed: set[int] = set()  # others hold these objects: copy before overwriting
         self._answer = Answer(rank)
         self._recording = False
-        self._short_swaps: dict[tuple, tuple[Any, list[int]]] = {}
+        self._short_swaps: dict[tuple, Any] = {}
+        self._last_short: Any = None
         self._methods: dict[str, Callable[[Command, dict[int, Any]], None]] = {
             kind: getattr(self, f"_{kind}") for kind in KINDS
         }
@@ -122,12 +124,15 @@ class Rank:
         """
         self._answer = answer = Answer(self.rank)
         self._short_swaps.clear()  # keys and numbers are those of one batch
+        self._last_short = None
+        mailbox, methods = self._mailbox, self._methods
         try:
             for command in commands:
-                self._mailbox.check()
+                if mailbox.halted is not None:
+                    mailbox.check()
                 if command.dropped:
                     self._drop(command.dropped)
-                self._methods[command.kind](command, own)
+                methods[command.kind](command, own)
                 answer.done += 1
             self._endpoint.flush()
         except RunStopped as error:
@@ -150,7 +155,8 @@ class Rank:
     def _drop(self, numbers: tuple[int, ...]) -> None:
         for number in numbers:
             self._values.pop(number, None)
-            self._borrowed.discard(number)
+        if self._borrowed:
+            self._borrowed.difference_update(numbers)
 
     # -- one method a kind of command ---
 
@@ -215,13 +221,14 @@ class Rank:
     def _swap(self, command: Command, own: dict[int, Any]) -> None:
         exchanges, steps, label = command.detail
         value, static = self._values[command.inputs[0]], command.static or {}
-        state = self._timed(steps.begin, value)
-        if steps.merge is not None and not self._recording:
-            short, posted = self._short_swap(exchanges, label, state)
+        begin = perf_counter()
+        state = steps.begin(value)
+        if steps.merger is not None and not self._recording:
+            short = self._short_swap(command, state)
             if short is not None:
-                args = command.step, state, steps.merge, static, posted, self._answer
-                self._values[command.step] = self._timed(steps.end, short.run(*args), value)
+                self._values[command.step] = steps.end(short.run(command.step, state, begin), value)
                 return
+        self._answer.seconds_computing += self._note(COMPUTING, steps.begin, begin)
         for index, exchange in enumerate(exchanges):
             place = (command.step + index, label, index)
             self._send_values(state, steps.pack, exchange.destinations[self.rank], place, True)
@@ -233,19 +240,18 @@ class Rank:
         self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
         self._values[command.step] = self._timed(steps.end, state, value)
 
-    def _short_swap(
-        self, exchanges: Sequence[Exchange], label: str, array: NDArray[Any]
-    ) -> tuple[Any, list[int]]:
-        """The quicker way, if there is one, and the numbers of what each round sends."""
-        key = id(exchanges), label, array.dtype, array.shape
-        if key not in self._short_swaps:
-            posted = []
-            for index, exchange in enumerate(exchanges):
-                to = tuple(exchange.destinations[self.rank])
-                share = RoundShare(label, index, to, (1,) * len(to), (array.nbytes,) * len(to))
-                posted.append(self._answer.shares.setdefault(share, len(self._answer.shares)))
-            self._short_swaps[key] = self._endpoint.short_swap(exchanges, array), posted
-        return self._short_swaps[key]
+    def _short_swap(self, command: Command, array: NDArray[Any]) -> Any:
+        """The quicker way for arrays like this one, if there is one."""
+        if self._last_short is not None and self._last_short.serves(command, array):
+            return self._last_short
+        exchanges, _, label = command.detail
+        key = id(exchanges), label, array.shape
+        short = self._short_swaps.get(key)
+        if short is None or not short.serves(command, array):
+            short = self._endpoint.short_swap(command, array, self._answer)
+            self._short_swaps[key] = short
+        self._last_short = short
+        return short
 
     def _send_values(
         self,

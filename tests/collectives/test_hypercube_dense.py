@@ -78,6 +78,38 @@ def test_many_sizes_in_one_batch_and_after_an_error(make_communicator, n_ranks):
         assert [array.tobytes() for array in communicator.gather(total)] == [expected] * n_ranks
 
 
+def weave(low, high):
+    """Neither commutative nor associative: tells every order apart."""
+    return (3 * low + 5 * high) % 1_000_003
+
+
+WEAVE = Reduction("weave", weave, 0)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 4, 5])
+def test_reductions_dtypes_and_shapes_in_turn_in_one_batch(make_communicator, n_ranks):
+    """Each call must be merged its own way, though label and ranks are the same."""
+    communicator = make_communicator(n_ranks)
+    calls = [
+        (reduction, dtype, shape)
+        for shape in ((), (2, 2))
+        for dtype in (np.float64, np.int64)
+        for reduction in (SUM, MAX, WEAVE, SUM)
+    ]
+    given, totals = [], []
+    for place, (reduction, dtype, shape) in enumerate(calls):
+        random = np.random.default_rng(place)
+        given.append([np.array(random.integers(0, 99, shape), dtype) for _ in range(n_ranks)])
+        values = communicator.values(given[-1])
+        totals.append(hypercube_allreduce(communicator, values, reduction))
+    communicator.settle(*totals)
+    for (reduction, dtype, shape), values, total in zip(calls, given, totals, strict=True):
+        expected = np.asarray(in_order_of_the_cube(values, reduction.combine), dtype)
+        for found in communicator.gather(total):
+            assert (found.dtype, found.shape) == (dtype, shape)
+            assert found.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("n_ranks", [*range(1, 18)])
 def test_any_number_of_ranks_and_reduction(n_ranks):
     with LocalCommunicator(n_ranks, sequential=True) as communicator:
@@ -90,16 +122,11 @@ def test_any_number_of_ranks_and_reduction(n_ranks):
                 assert array.dtype == given[0].dtype
 
 
-def weave(low, high):
-    """Neither commutative nor associative: tells every order apart."""
-    return (3 * low + 5 * high) % 1_000_003
-
-
 @pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8, 13])
 def test_the_lower_ranks_value_comes_first(n_ranks):
     with LocalCommunicator(n_ranks) as communicator:
         values = communicator.values(list(range(1, n_ranks + 1)))
-        found = hypercube_allreduce(communicator, values, Reduction("weave", weave, 0))
+        found = hypercube_allreduce(communicator, values, WEAVE)
         expected = in_order_of_the_cube(list(range(1, n_ranks + 1)), weave)
         assert communicator.gather(found) == [expected] * n_ranks
 
