@@ -70,7 +70,7 @@ def _measured(
     communicator: Communicator, transport: str, what: str, n_bytes: int
 ) -> tuple[float, float]:
     n_rows = 1 if what == ALLREDUCE else len(held_items(0, communicator.n_ranks))
-    state = communicator.values([np.zeros((n_rows, n_bytes // 8))] * communicator.n_ranks)
+    state = communicator.values([np.ones((n_rows, n_bytes // 8))] * communicator.n_ranks)
     halving = n_bytes >= HALVING_BYTES
     if what == ALLREDUCE:
         once = partial(hypercube_allreduce, reduction=MAX, halving=halving)
@@ -122,7 +122,7 @@ def _peer_seconds(world: Any, what: str, n_bytes: int) -> float:
     from mpi4py import MPI
 
     rank, n_ranks = world.rank, world.size
-    sent = np.zeros(n_bytes // 8)
+    sent = np.ones(n_bytes // 8)  # zeros that nobody wrote would all be read from one page
     received = [np.zeros_like(sent) for _ in held_items(rank, n_ranks)[1:]]
     steps = range(1, 1 + len(received))
 
