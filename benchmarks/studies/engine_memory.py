@@ -77,11 +77,11 @@ def main(names: tuple[str, ...], parts: tuple[int, ...], out: Path) -> None:
         f"times the pins at 4 bytes each; kept in {kept} of {len(rows)} lines.\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
         "*Peak / hypergraph*: over the bytes of pins, net pointer, weights and costs together. "
-        "Many parts cost most by the table of gains: 4 bytes for every vertex and part of the "
-        "level that is searched, up to 2^25 of them (134 MB; levels that would need more are not "
-        "searched). A table of only the parts near a vertex was tried, and takes clearly more "
-        "time. On netlists and threads, with three or four pins a vertex or net, the arrays of "
-        "vertices and nets weigh more than the pins."
+        "However many parts there are, the table of gains has 3.5 entries a pin at most, of 2 "
+        "bytes each where no vertex has nets that cost more than 32,767 together: a table of an "
+        "entry for every vertex and part is kept where it is no larger, else it is folded to one "
+        "entry a pin. On netlists and threads, with three or four pins a vertex or net, the arrays "
+        "of vertices and nets weigh more than the pins."
     )
     write_numbers(out, "engine_memory", COLUMNS, rows, origin)
     write_section(out, "engine_memory", "Peak memory of our engine", body, origin)

@@ -21,14 +21,16 @@ import numpy as np
 
 from daskpart._jit import kernel
 
+from .bonds import with_bonds
 from .coarsen import Step, coarsen
-from .k_way import Parts, parts_of, with_bonds
+from .k_way import Parts, parts_of
 from .level import Level, turned
 from .search import propagate, rebalance, search
 
 COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
 CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
-TABLE_ENTRIES = 1 << 25  # entries of the bond table (4 or 8 bytes each) up to which it is kept
+SMALL_TABLE = 1 << 18  # entries of a bond table that is never folded
+DENSE_TABLE = 3.5  # entries a pin up to which it is not either
 PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
 WIDEST = 300  # larger nets do not bring their pins into a search
 SEARCH_ROUNDS = 3
@@ -89,18 +91,16 @@ def improve(
         rebalance(level, parts, bounds.most)
     propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
     del order
-    if n * n_parts > TABLE_ENTRIES:
-        return parts.part
-    parts = with_bonds(level, parts)
+    parts = with_bonds(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
     patience = int(np.clip(n // 20, *PATIENCE))
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS, False)
     best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
     for share in LOOSE:
         _search_loosely(level, parts, bounds, share, patience)
         new_score = score(level, parts.part, bounds.most)
         if new_score >= best_score:
             break
-        best, best_score = parts.part.copy(), new_score
+        best[:], best_score = parts.part, new_score
     return best
 
 
@@ -109,9 +109,9 @@ def _search_loosely(
 ) -> None:
     """Search with limits so much looser, take the parts back under theirs, and search again."""
     loose = (bounds.most * (1 + share)).astype(np.int64)
-    search(level, parts, loose, patience, WIDEST, 1)
+    search(level, parts, loose, patience, WIDEST, 1, True)
     rebalance(level, parts, bounds.most)
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS, False)
 
 
 def rise(
@@ -128,8 +128,9 @@ def rise(
     """
     while steps:
         level, target = steps.pop().opened()
-        held = held[target]
-        part = improve(level, part[target], bounds, held, rng)
+        held, part = held[target], part[target]
+        del target
+        part = improve(level, part, bounds, held, rng)
     return part
 
 

@@ -1,14 +1,14 @@
-"""K parts: which parts every net touches, what each vertex gains by moving, and local search.
+"""K parts: which parts every net touches, and what a vertex pays for leaving its part.
 
-    net n  ->  [part 3: 2 pins][part 7: 1 pin]      a slot a part: as many as the net can touch,
-                                                    min(|n|, K); nets of K pins or more keep slot k
-                                                    for part k, the others a short list
-    gain(v -> k) = alone(v) - reach(v) + bond(v, k)
+    net n  ->  [part 3: 2 pins][part 7: 1 pin][vacant]      a slot a part: as many as the net has
+                                                            pins; a net of K pins or more keeps slot
+                                                            k for part k, the others a short list
+    loss(v) = Σ cost of the nets that stay in its part when v leaves
 
-alone(v) is the cost of the nets in which v is its part's only pin (they leave the part when v
-leaves), reach(v) the cost of all its nets, bond(v, k) the cost of those that touch part k
-already. The slots take at most three times the memory of the pins. As in `two_way`, a slot knows
-the exclusive-or of its pins, so the last pin left is known without a search.
+A net of which v is the part's only pin moves with v. So a move that leaves a net one pin there
+lowers the loss of that pin, and one that joins a single pin raises it. Which pin that is a short
+net finds among its pins; a long one knows the exclusive-or of the pins of every slot, as in
+`two_way`. Slots take 4 bytes each, 8 in long nets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from daskpart._jit import kernel
 from .heap import ABSENT
 from .level import Level
 
+SHORT = 64  # pins of the nets that are searched for a part's last pin
+
 
 class Parts(NamedTuple):
     """A K-way partition under change."""
@@ -29,13 +31,17 @@ class Parts(NamedTuple):
     part: np.ndarray  # int32[n_vertices]
     weight: np.ndarray  # int64[n_parts]
     slot_pointer: np.ndarray  # int32[n_nets + 1]
-    slot_part: np.ndarray  # int32[n_slots]
-    pins_in: np.ndarray  # int32[n_slots]: pins of the net in the part
-    lone: np.ndarray  # int32[n_slots]: exclusive-or of those pins
-    used: np.ndarray  # int32[n_nets]: slots in use; all of them where slot k is part k
-    alone: np.ndarray  # costs[n_vertices]; costs are int32 where all nets' sum fits, else int64
-    reach: np.ndarray  # costs[n_vertices]
-    bond: np.ndarray  # costs[n_vertices * n_parts], or empty: see `with_bonds`
+    slot_part: np.ndarray  # slots[n_slots]: uint16 where parts and nets are small, else uint32
+    pins_in: np.ndarray  # slots[n_slots]: pins of the net in the part
+    first_long: int  # the slot at which the long nets begin: nets come by rising size
+    several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
+    vacant: int  # slot_part of a slot that is not in use
+    ceiling: int  # the most that the nets of a vertex cost together
+    loss: np.ndarray  # costs[n_vertices]: int16, int32 or int64, as the ceiling asks
+    bond: np.ndarray  # costs: see `bonds.with_bonds`; empty before
+    dense: bool  # whether `bond` has an entry for every vertex and part
+    row: np.ndarray  # costs[n_parts]: bonds of the vertex at hand, else 0; see `bonds.connect`
+    listed: np.ndarray  # int32[n_parts]: the parts whose entry is not 0
     key: np.ndarray  # costs[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]
     size: np.ndarray  # int64[1]
@@ -44,89 +50,107 @@ class Parts(NamedTuple):
     least: np.ndarray  # int64[1]: no move makes a part lighter
 
 
-@kernel
+@kernel(_nrt=False)
 def find(parts, net, part):
-    """Return the slot of a part in a net, or -1 where the net does not list it."""
-    begin = parts.slot_pointer[net]
-    n_parts = parts.weight.size
-    if parts.slot_pointer[net + 1] - begin == n_parts:
-        return begin + part
-    for slot in range(begin, begin + parts.used[net]):
+    """Return the slot of a part in a net, or -1 where the net does not touch it."""
+    begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
+    if end - begin >= parts.weight.size:
+        return np.int64(begin + part if parts.pins_in[begin + part] > 0 else -1)
+    for slot in range(begin, end):
         if parts.slot_part[slot] == part:
-            return slot
-    return -1
+            return np.int64(slot)
+        if parts.slot_part[slot] == parts.vacant:
+            break
+    return np.int64(-1)
 
 
-@kernel
+@kernel(_nrt=False)
 def _enter(parts, net, part):
     """Return the slot of a part in a net, opening one where there is none."""
-    slot = find(parts, net, part)
-    if slot < 0:
-        slot = parts.slot_pointer[net] + parts.used[net]
-        parts.used[net] += 1
-        parts.slot_part[slot] = part
-        parts.pins_in[slot] = 0
-        parts.lone[slot] = 0
+    begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
+    slot = np.int64(begin + part)
+    if end - begin < parts.weight.size:
+        slot = np.int64(begin)
+        while parts.slot_part[slot] != part and parts.slot_part[slot] != parts.vacant:
+            slot += 1
+    parts.slot_part[slot] = part
     return slot
 
 
-@kernel
+@kernel(_nrt=False)
 def _vacate(parts, net, slot):
-    """Close an empty slot (the last one moves into its place)."""
-    begin = parts.slot_pointer[net]
-    if parts.slot_pointer[net + 1] - begin == parts.weight.size:
-        return
-    last = begin + parts.used[net] - 1
-    parts.slot_part[slot] = parts.slot_part[last]
-    parts.pins_in[slot] = parts.pins_in[last]
-    parts.lone[slot] = parts.lone[last]
-    parts.used[net] -= 1
+    """Close an empty slot; of a list the last slot moves into its place."""
+    begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
+    last = slot
+    if end - begin < parts.weight.size:
+        while last + 1 < end and parts.slot_part[last + 1] != parts.vacant:
+            last += 1
+        parts.slot_part[slot] = parts.slot_part[last]
+        parts.pins_in[slot] = parts.pins_in[last]
+        parts.pins_in[last] = 0
+        if slot >= parts.first_long:
+            parts.several[slot - parts.first_long] = parts.several[last - parts.first_long]
+            parts.several[last - parts.first_long] = 0
+    parts.slot_part[last] = parts.vacant
 
 
-@kernel
+@kernel(_nrt=False)
+def _toggle(parts, slot, vertex):
+    """Note in a slot of a long net that a vertex comes or goes."""
+    if slot >= parts.first_long:
+        parts.several[slot - parts.first_long] ^= vertex
+
+
+@kernel(_nrt=False)
+def lone(level, parts, net, slot, vertex):
+    """Return the one pin of a net, other than `vertex`, in the part of a slot."""
+    if slot >= parts.first_long:
+        return np.int64(parts.several[slot - parts.first_long])
+    part = parts.slot_part[slot]
+    i = level.net_pointer[net]
+    while level.pins[i] == vertex or parts.part[level.pins[i]] != part:
+        i += 1
+    return np.int64(level.pins[i])
+
+
+@kernel(_nrt=False)
 def _fill_slots(level, parts):
-    """Fill weight, slots, alone and reach from part."""
-    n_parts = parts.weight.size
+    """Fill weight, slots and loss from part."""
     for vertex in range(parts.part.size):
         parts.weight[parts.part[vertex]] += level.weights[vertex]
     for net in range(level.net_costs.size):
-        cost = level.net_costs[net]
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
-        room = min(end - begin, n_parts)
-        first = parts.slot_pointer[net]
-        parts.slot_pointer[net + 1] = first + room
-        if room == n_parts:
-            parts.used[net] = n_parts
-            for part in range(n_parts):
-                parts.slot_part[first + part] = part
         for i in range(begin, end):
             pin = level.pins[i]
             slot = _enter(parts, net, np.int64(parts.part[pin]))
             parts.pins_in[slot] += 1
-            parts.lone[slot] ^= pin
-            parts.reach[pin] += cost
-        for slot in range(first, first + parts.used[net]):
-            if parts.pins_in[slot] == 1:
-                parts.alone[parts.lone[slot]] += cost
+            _toggle(parts, slot, pin)
+        for i in range(begin, end):
+            pin = level.pins[i]
+            if parts.pins_in[find(parts, net, np.int64(parts.part[pin]))] > 1:
+                parts.loss[pin] += level.net_costs[net]
 
 
-@kernel
-def connect(level, parts, vertex, bond, start):
-    """Write bond(vertex, k) for every part k to bond[start : start + n_parts]."""
-    bond[start : start + parts.weight.size] = 0
-    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-        net = level.nets[i]
-        cost = level.net_costs[net]
-        begin = parts.slot_pointer[net]
-        for slot in range(begin, begin + parts.used[net]):
-            if parts.pins_in[slot] > 0:
-                bond[start + parts.slot_part[slot]] += cost
+def _slot_pointer(level: Level, n_parts: int) -> np.ndarray:
+    """Where the slots of every net begin: `net_pointer` itself where that takes no more memory."""
+    sizes = np.minimum(np.diff(level.net_pointer), n_parts)
+    if int(sizes.sum()) + sizes.size >= level.pins.size:
+        return level.net_pointer
+    pointer = np.zeros(sizes.size + 1, np.int32)
+    np.cumsum(sizes, out=pointer[1:])
+    return pointer
 
 
-@kernel
-def _fill_bonds(level, parts):
-    for vertex in range(parts.part.size):
-        connect(level, parts, vertex, parts.bond, vertex * parts.weight.size)
+@kernel(_nrt=False)
+def _most_reach(level):
+    """Return the most that the nets of a vertex cost together."""
+    most = 0
+    for vertex in range(level.weights.size):
+        reach = 0
+        for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+            reach += level.net_costs[level.nets[i]]
+        most = max(most, reach)
+    return most
 
 
 def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
@@ -135,20 +159,32 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     `held` (bool) tells which vertices are fixed, `least` the weight that no move takes a part
     below.
     """
-    n, n_nets = level.weights.size, level.net_costs.size
-    n_slots = int(np.minimum(np.diff(level.net_pointer), n_parts).sum())
-    costs = np.int32 if int(level.net_costs.sum()) < 2**31 else np.int64
+    n = level.weights.size
+    pointer = _slot_pointer(level, n_parts)
+    n_slots = int(pointer[-1])
+    widest = int(level.net_pointer[-1] - level.net_pointer[-2]) if pointer.size > 1 else 0
+    slots = np.uint16 if max(n_parts, widest) < 2**16 - 1 else np.uint32
+    vacant = np.iinfo(slots).max
+    first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
+    ceiling = int(_most_reach(level))
+    costs: type = np.int64
+    if level.net_costs.itemsize == 4 and ceiling < 2**31:
+        costs = np.int16 if ceiling < 2**15 else np.int32
     parts = Parts(
         part=part,
         weight=np.zeros(n_parts, np.int64),
-        slot_pointer=np.zeros(n_nets + 1, np.int32),
-        slot_part=np.zeros(n_slots, np.int32),
-        pins_in=np.zeros(n_slots, np.int32),
-        lone=np.zeros(n_slots, np.int32),
-        used=np.zeros(n_nets, np.int32),
-        alone=np.zeros(n, costs),
-        reach=np.zeros(n, costs),
+        slot_pointer=pointer,
+        slot_part=np.full(n_slots, vacant, slots),
+        pins_in=np.zeros(n_slots, slots),
+        first_long=first_long,
+        several=np.zeros(n_slots - first_long, np.int32),
+        vacant=int(vacant),
+        ceiling=ceiling,
+        loss=np.zeros(n, costs),
         bond=np.zeros(0, costs),
+        dense=True,
+        row=np.zeros(n_parts, costs),
+        listed=np.zeros(n_parts, np.int32),
         key=np.zeros(n, costs),
         heap=np.zeros(n, np.int32),
         size=np.zeros(1, np.int64),
@@ -160,85 +196,32 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     return parts
 
 
-def with_bonds(level: Level, parts: Parts) -> Parts:
-    """Return the same state with the n_vertices · n_parts bonds that local search needs."""
-    parts = parts._replace(bond=np.empty(parts.part.size * parts.weight.size, parts.bond.dtype))
-    _fill_bonds(level, parts)
-    return parts
-
-
-@kernel
-def _leave(level, parts, net, vertex, here):
+@kernel(_nrt=False)
+def leave(level, parts, net, vertex, here):
     """Take `vertex` out of its part `here` in one net; returns the pins left there."""
     cost = level.net_costs[net]
     slot = find(parts, net, here)
-    left = parts.pins_in[slot] - 1
+    left = np.int64(parts.pins_in[slot]) - 1
     parts.pins_in[slot] = left
-    parts.lone[slot] ^= vertex
+    _toggle(parts, slot, vertex)
     if left == 1:
-        parts.alone[parts.lone[slot]] += cost
+        parts.loss[lone(level, parts, net, slot, vertex)] -= cost
     elif left == 0:
-        parts.alone[vertex] -= cost
+        parts.loss[vertex] += cost
         _vacate(parts, net, slot)
     return left
 
 
-@kernel
-def _arrive(level, parts, net, vertex, there):
+@kernel(_nrt=False)
+def arrive(level, parts, net, vertex, there):
     """Put `vertex` into part `there` in one net; returns the pins that were there."""
     cost = level.net_costs[net]
     slot = _enter(parts, net, there)
-    before = parts.pins_in[slot]
+    before = np.int64(parts.pins_in[slot])
     if before == 1:
-        parts.alone[parts.lone[slot]] -= cost
+        parts.loss[lone(level, parts, net, slot, vertex)] += cost
     elif before == 0:
-        parts.alone[vertex] += cost
+        parts.loss[vertex] -= cost
     parts.pins_in[slot] = before + 1
-    parts.lone[slot] ^= vertex
+    _toggle(parts, slot, vertex)
     return before
-
-
-@kernel
-def move_part(level, parts, vertex, there):
-    """Move a vertex to another part; slots, alone and (where kept) bonds follow."""
-    here = np.int64(parts.part[vertex])
-    n_parts = parts.weight.size
-    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-        net = np.int64(level.nets[i])
-        left = _leave(level, parts, net, vertex, here)
-        before = _arrive(level, parts, net, vertex, there)
-        if parts.bond.size > 0 and (left == 0 or before == 0):
-            cost = level.net_costs[net]
-            for j in range(level.net_pointer[net], level.net_pointer[net + 1]):
-                row = level.pins[j] * n_parts
-                if left == 0:
-                    parts.bond[row + here] -= cost
-                if before == 0:
-                    parts.bond[row + there] += cost
-    parts.part[vertex] = there
-    parts.weight[here] -= level.weights[vertex]
-    parts.weight[there] += level.weights[vertex]
-
-
-@kernel
-def best_part(level, parts, vertex, bond, start, limits):
-    """Return (part, gain) of the best move that keeps to the limits; the part is -1 if none does.
-
-    A fixed vertex has none, nor one whose part would grow lighter than the least allowed. Among
-    equal gains the part with most room left (in absolute weight) wins.
-    """
-    here = parts.part[vertex]
-    weight = level.weights[vertex]
-    best = -1
-    best_bond = 0
-    best_room = 0
-    if parts.held[vertex] or parts.weight[here] - weight < min(parts.least[0], parts.weight[here]):
-        return best, parts.alone[vertex] - parts.reach[vertex]
-    for part in range(parts.weight.size):
-        value = bond[start + part]
-        if part == here or (best >= 0 and value < best_bond):
-            continue
-        room = limits[part] - parts.weight[part] - weight
-        if room >= 0 and (best < 0 or value > best_bond or room > best_room):
-            best, best_bond, best_room = part, value, room
-    return best, parts.alone[vertex] - parts.reach[vertex] + best_bond

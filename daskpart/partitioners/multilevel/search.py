@@ -16,99 +16,133 @@ import numpy as np
 
 from daskpart._jit import kernel
 
+from .bonds import best_move, entry, may_leave, move_part, promise
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
-from .k_way import best_part, connect, find, move_part
+from .k_way import find, lone
 
 NONE = np.int64(-1)  # no vertex
 
 
-@kernel
+@kernel(_nrt=False)
+def _is_lonely(level, parts, vertex):
+    """Whether a vertex is its part's only pin in one of its nets: else it has nothing to gain."""
+    reach = 0
+    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+        reach += level.net_costs[level.nets[i]]
+    return reach > parts.loss[vertex]
+
+
+@kernel(_nrt=False)
 def propagate(level, parts, order, limits, max_rounds):
     """Move every border vertex to its best part, in the given order; returns the cost saved."""
-    bond = np.zeros(parts.weight.size, parts.bond.dtype)
     total = 0
     for _ in range(max_rounds):
         saved = 0
         for i in range(order.size):
             vertex = np.int64(order[i])
-            if parts.alone[vertex] == 0:
-                continue  # all its nets stay in its part without it: nothing to gain
-            connect(level, parts, vertex, bond, TOP)
-            part, gain = best_part(level, parts, vertex, bond, TOP, limits)
-            if part >= 0 and gain > 0:
-                move_part(level, parts, vertex, np.int64(part))
-                saved += gain
+            if _is_lonely(level, parts, vertex):
+                part, gain = best_move(level, parts, vertex, limits)
+                if part >= 0 and gain > 0:
+                    move_part(level, parts, vertex, np.int64(part))
+                    saved += gain
         total += saved
         if saved == 0:
             break
     return total
 
 
-@kernel
+@kernel(_nrt=False)
 def _offer(level, parts, vertex, gain):
     """Tell the heap that `vertex` may now gain that much; keys are hints, checked when popped."""
     if parts.place[vertex] == ABSENT:
         parts.key[vertex] = gain
         push(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
-    elif parts.place[vertex] != LOCKED and gain > parts.key[vertex]:
+    elif parts.place[vertex] >= 0 and gain > parts.key[vertex]:
         parts.key[vertex] = gain
         update(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
 
 
-@kernel
-def _offer_neighbours(level, parts, vertex, here, there, widest):
+@kernel(_nrt=False)
+def _invite(level, parts, vertex, there, limits):
+    """Offer a vertex for what it may gain in a part; with a folded table only if it may go there.
+
+    Such a table promises more than there is, above all where parts are full.
+    """
+    gain = np.int64(parts.bond[entry(level, parts, vertex, there)]) - parts.loss[vertex]
+    place = parts.place[vertex]
+    if place == ABSENT or (place >= 0 and gain > parts.key[vertex]):
+        room = limits[there] - parts.weight[there] - level.weights[vertex]
+        if parts.dense or (room >= 0 and may_leave(level, parts, vertex)):
+            _offer(level, parts, vertex, gain)
+
+
+@kernel(_nrt=False)
+def _invite_neighbours(level, parts, vertex, here, there, limits, widest):
     """Offer the pins that gain by the move of `vertex`: a net's new part, or a lone pin left."""
-    n_parts = parts.weight.size
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         net = np.int64(level.nets[i])
         source = find(parts, net, here)
         if source >= 0 and parts.pins_in[source] == 1:
-            pin = np.int64(parts.lone[source])
-            row = pin * n_parts + there
-            _offer(level, parts, pin, parts.alone[pin] - parts.reach[pin] + parts.bond[row])
+            _invite(level, parts, lone(level, parts, net, source, vertex), there, limits)
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
         if end - begin <= widest and parts.pins_in[find(parts, net, there)] == 1:
             for j in range(begin, end):
                 pin = np.int64(level.pins[j])
                 if pin != vertex:
-                    row = pin * n_parts + there
-                    gain = parts.alone[pin] - parts.reach[pin] + parts.bond[row]
-                    _offer(level, parts, pin, gain)
+                    _invite(level, parts, pin, there, limits)
 
 
-@kernel
-def _search(level, parts, limits, patience, widest, moved, origin):
-    """Empty the heap by moves, best first, until none helps; keep the best prefix."""
-    n_parts = parts.weight.size
+@kernel(_nrt=False)
+def _search(level, parts, limits, patience, widest):
+    """Empty the heap by moves, best first, until none helps; keep the best prefix.
+
+    The vertices moved are noted at the end of the heap's array (none of them is in the heap), where
+    they came from in `place`.
+    """
+    end = parts.heap.size - 1
     n_moved, n_best = 0, 0
     saved, best_saved = 0, 0
     while parts.size[0] > 0 and n_moved - n_best < patience:
         vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
-        part, gain = best_part(level, parts, vertex, parts.bond, vertex * n_parts, limits)
-        if part < 0:
+        part, gain = best_move(level, parts, vertex, limits)
+        # a folded table brings up what binds to full parts only: nothing to gain elsewhere
+        if part < 0 or (not parts.dense and gain == -parts.loss[vertex]):
             continue
         if parts.size[0] > 0 and gain < parts.key[parts.heap[0]]:
             parts.key[vertex] = gain
             push(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
             continue
-        parts.place[vertex] = LOCKED
         here = np.int64(parts.part[vertex])
-        moved[n_moved], origin[n_moved] = vertex, here
+        parts.place[vertex] = LOCKED - here
+        parts.heap[end - n_moved] = vertex
         n_moved += 1
         move_part(level, parts, vertex, np.int64(part))
         saved += gain
         if saved > best_saved:
             best_saved, n_best = saved, n_moved
-        _offer_neighbours(level, parts, vertex, here, np.int64(part), widest)
+        _invite_neighbours(level, parts, vertex, here, np.int64(part), limits, widest)
     parts.size[0] = 0
     for i in range(n_moved - 1, n_best - 1, -1):
-        vertex = np.int64(moved[i])
-        move_part(level, parts, vertex, np.int64(origin[i]))
+        vertex = np.int64(parts.heap[end - i])
+        move_part(level, parts, vertex, np.int64(LOCKED - parts.place[vertex]))
     return best_saved
 
 
-@kernel
-def search(level, parts, limits, patience, widest, max_rounds):
+@kernel(_nrt=False)
+def _seed(level, parts, limits, anew):
+    """Offer every vertex that has a bond to another part: without, no net of it is cut."""
+    parts.place[:] = ABSENT
+    for vertex in range(parts.part.size):
+        if parts.dense or anew:
+            part, gain = best_move(level, parts, vertex, limits)
+        else:
+            part, gain = 0, promise(level, parts, vertex)
+        if part >= 0 and gain > -parts.loss[vertex]:
+            _offer(level, parts, vertex, gain)
+
+
+@kernel(_nrt=False)
+def search(level, parts, limits, patience, widest, max_rounds, anew):
     """Rounds of local search from the whole border; returns the cost saved.
 
     Parameters
@@ -123,21 +157,13 @@ def search(level, parts, limits, patience, widest, max_rounds):
         Larger nets do not bring their pins into a search.
     max_rounds : int
         At most; a vertex moves once a round.
+    anew : bool
+        Whether the limits are looser than those that the bonds were found with.
     """
-    n_parts = parts.weight.size
-    n = parts.part.size
-    moved = np.empty(n, np.int32)
-    origin = np.empty(n, np.int32)
     total = 0
-    for _ in range(max_rounds):
-        parts.place[:] = ABSENT
-        for vertex in range(n):
-            row = vertex * n_parts
-            part, gain = best_part(level, parts, vertex, parts.bond, row, limits)
-            # without a bond to another part it lies inside: no net of it is cut
-            if part >= 0 and gain > parts.alone[vertex] - parts.reach[vertex]:
-                _offer(level, parts, vertex, gain)
-        saved = _search(level, parts, limits, patience, widest, moved, origin)
+    for turn in range(max_rounds):
+        _seed(level, parts, limits, anew and turn == 0)
+        saved = _search(level, parts, limits, patience, widest)
         total += saved
         if saved == 0:
             break
@@ -145,7 +171,7 @@ def search(level, parts, limits, patience, widest, max_rounds):
     return total
 
 
-@kernel
+@kernel(_nrt=False)
 def _lightest(parts):
     lightest = 0
     for part in range(parts.weight.size):
@@ -154,19 +180,17 @@ def _lightest(parts):
     return lightest
 
 
-@kernel
-def _relieve(level, parts, heavy, limits, bond, stays):
+@kernel(_nrt=False)
+def _relieve(level, parts, heavy, limits, stays):
     """Move vertices but `stays` out of one part, cheapest first, until it keeps to its limit."""
     for vertex in range(parts.part.size):
         movable = parts.part[vertex] == heavy and not parts.held[vertex] and vertex != stays
         if movable and 0 < level.weights[vertex] <= limits[heavy]:
-            connect(level, parts, vertex, bond, TOP)
-            _, gain = best_part(level, parts, vertex, bond, TOP, limits)
+            _, gain = best_move(level, parts, vertex, limits)
             _offer(level, parts, vertex, gain)
     while parts.size[0] > 0 and parts.weight[heavy] > limits[heavy]:
         vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
-        connect(level, parts, vertex, bond, TOP)
-        part, gain = best_part(level, parts, vertex, bond, TOP, limits)
+        part, gain = best_move(level, parts, vertex, limits)
         if parts.size[0] > 0 and part >= 0 and gain < parts.key[parts.heap[0]]:
             _offer(level, parts, vertex, gain)
             continue
@@ -178,8 +202,8 @@ def _relieve(level, parts, heavy, limits, bond, stays):
     parts.place[:] = ABSENT
 
 
-@kernel
-def _make_room(level, parts, heavy, limits, bond):
+@kernel(_nrt=False)
+def _make_room(level, parts, heavy, limits):
     """Move a vertex into the lightest part, beyond its limit, and others out of that part.
 
     For a part of a few heavy vertices, none of which finds room as the parts are.
@@ -196,22 +220,21 @@ def _make_room(level, parts, heavy, limits, bond):
     if chosen == NONE:
         return
     move_part(level, parts, chosen, there)
-    _relieve(level, parts, there, limits, bond, chosen)
+    _relieve(level, parts, there, limits, chosen)
     if parts.weight[there] - limits[there] >= excess:
         move_part(level, parts, chosen, heavy)
 
 
-@kernel
+@kernel(_nrt=False)
 def rebalance(level, parts, limits):
     """Move vertices out of parts over their limit, at the least cost; returns the excess left."""
-    bond = np.zeros(parts.weight.size, parts.bond.dtype)
     excess = 0
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:
-            _relieve(level, parts, np.int64(part), limits, bond, NONE)
+            _relieve(level, parts, np.int64(part), limits, NONE)
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:
-            _make_room(level, parts, np.int64(part), limits, bond)
+            _make_room(level, parts, np.int64(part), limits)
     for part in range(parts.weight.size):
         excess += max(parts.weight[part] - limits[part], 0)
     return excess

@@ -1,0 +1,229 @@
+"""What a vertex gains by joining a part, kept for many vertices at once; and the moves.
+
+    gain(v -> k) = bond(v, k) - loss(v)         bond: Σ cost of the nets of v that touch part k
+
+    dense     v  [ k = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]      an entry for every part
+    folded    v  [ max of 0-3  |  max of 4-7 ]              as many as v has nets; each at least
+                                                            the largest bond of its parts
+
+A dense table is exact. Of many parts and vertices it would outweigh everything else, while a search
+asks for the exact bonds of few vertices: those that it is about to move. So there the table is
+folded to an entry for every pin. What it tells may be too large, so a vertex that comes up for a
+move is weighed anew from its nets, which tightens its entries: it is never too small for a part
+that had room then. Search with looser limits therefore weighs every vertex anew when it begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart._jit import kernel
+
+from .k_way import Parts, arrive, leave
+from .level import Level
+
+
+@kernel(_nrt=False)
+def entry(level, parts, vertex, part):
+    """Return where the table keeps bond(vertex, part)."""
+    n_parts = parts.weight.size
+    if parts.dense:
+        return vertex * n_parts + part
+    begin = np.int64(level.vertex_pointer[vertex])
+    return begin + part * (level.vertex_pointer[vertex + 1] - begin) // n_parts
+
+
+@kernel(_nrt=False)
+def connect(level, parts, vertex):
+    """Write bond(vertex, k) to row[k] and list the parts that have any; returns how many.
+
+    Set `row` back to 0 for the parts listed when done.
+    """
+    n_parts = parts.weight.size
+    row, listed = parts.row, parts.listed
+    n_listed = 0
+    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+        net = level.nets[i]
+        cost = level.net_costs[net]
+        begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
+        short = end - begin < n_parts
+        for slot in range(begin, min(end, begin + n_parts)):
+            part = parts.slot_part[slot]
+            if part == parts.vacant:
+                if short:
+                    break
+                continue
+            if row[part] == 0:
+                listed[n_listed] = part
+                n_listed += 1
+            row[part] += cost
+    return n_listed
+
+
+@kernel(_nrt=False)
+def _fill_dense(level, parts):
+    for vertex in range(parts.part.size):
+        n_listed = connect(level, parts, vertex)
+        for i in range(n_listed):
+            part = parts.listed[i]
+            parts.bond[entry(level, parts, vertex, part)] = parts.row[part]
+            parts.row[part] = 0
+
+
+@kernel(_nrt=False)
+def _fill_folded(level, parts):
+    for vertex in range(parts.part.size):
+        here = parts.part[vertex]
+        for i in range(connect(level, parts, vertex)):
+            part = np.int64(parts.listed[i])
+            if part != here:
+                at = entry(level, parts, vertex, part)
+                parts.bond[at] = max(parts.bond[at], parts.row[part])
+            parts.row[part] = 0
+
+
+def with_bonds(level: Level, parts: Parts, most: int) -> Parts:
+    """Return the same state with bonds: dense if that is `most` entries or fewer, else folded."""
+    n_dense = parts.part.size * parts.weight.size
+    dense = n_dense <= most
+    bond = np.zeros(n_dense if dense else level.pins.size, parts.loss.dtype)
+    parts = parts._replace(bond=bond, dense=dense)
+    if dense:
+        _fill_dense(level, parts)
+    else:
+        _fill_folded(level, parts)
+    return parts
+
+
+@kernel(_nrt=False)
+def may_leave(level, parts, vertex):
+    """Whether a vertex is free and its part, left by it, not lighter than the least allowed."""
+    here = parts.weight[parts.part[vertex]]
+    return not parts.held[vertex] and here - level.weights[vertex] >= min(parts.least[0], here)
+
+
+@kernel(_nrt=False)
+def _roomiest(level, parts, vertex, limits):
+    """Return the other part with most room for a vertex, or -1 if none has any."""
+    best, best_room = np.int64(-1), np.int64(0)
+    for part in range(parts.weight.size):
+        room = limits[part] - parts.weight[part] - level.weights[vertex]
+        if part != parts.part[vertex] and room >= 0 and (best < 0 or room > best_room):
+            best, best_room = np.int64(part), np.int64(room)
+    return best
+
+
+@kernel(_nrt=False)
+def _best_in_table(level, parts, vertex, limits):
+    """Return (part, bond) of the part that binds a vertex most and has room; -1 if none has."""
+    here, weight = parts.part[vertex], level.weights[vertex]
+    start = vertex * parts.weight.size
+    best, best_bond, best_room = np.int64(-1), np.int64(0), np.int64(0)
+    for part in range(parts.weight.size):
+        value = np.int64(parts.bond[start + part])
+        if part == here or (best >= 0 and value < best_bond):
+            continue
+        room = limits[part] - parts.weight[part] - weight
+        if room >= 0 and (best < 0 or value > best_bond or room > best_room):
+            best, best_bond, best_room = np.int64(part), value, np.int64(room)
+    return best, best_bond
+
+
+@kernel(_nrt=False)
+def _best_of_nets(level, parts, vertex, limits):
+    """Return the same from the nets of a vertex, and tighten its folded entries.
+
+    They leave out the parts without room: where most are full, the largest bonds are to these.
+    """
+    here, weight = parts.part[vertex], level.weights[vertex]
+    if not parts.dense:
+        parts.bond[level.vertex_pointer[vertex] : level.vertex_pointer[vertex + 1]] = 0
+    best, best_bond, best_room = np.int64(-1), np.int64(0), np.int64(0)
+    for i in range(connect(level, parts, vertex)):
+        part = np.int64(parts.listed[i])
+        value = np.int64(parts.row[part])
+        parts.row[part] = 0
+        room = np.int64(limits[part] - parts.weight[part] - weight)
+        if part == here or room < 0:
+            continue
+        if not parts.dense:
+            at = entry(level, parts, vertex, part)
+            parts.bond[at] = max(np.int64(parts.bond[at]), value)
+        better = value > best_bond or room > best_room or (room == best_room and part < best)
+        if value >= best_bond and better:
+            best, best_bond, best_room = part, value, room
+    if best < 0:
+        best = _roomiest(level, parts, vertex, limits)
+    return best, best_bond
+
+
+@kernel(_nrt=False)
+def best_move(level, parts, vertex, limits):
+    """Return (part, gain) of the best move that keeps to the limits; the part is -1 if none does.
+
+    A fixed vertex has none, nor one whose part would grow lighter than the least allowed. Among
+    equal gains the part with most room left (in absolute weight) wins.
+    """
+    best, bond = np.int64(-1), np.int64(0)
+    if may_leave(level, parts, vertex):
+        if parts.dense and parts.bond.size > 0:
+            best, bond = _best_in_table(level, parts, vertex, limits)
+        else:
+            best, bond = _best_of_nets(level, parts, vertex, limits)
+    return best, bond - parts.loss[vertex]
+
+
+@kernel(_nrt=False)
+def promise(level, parts, vertex):
+    """Return the gain of the best move by a folded table, or more; limits are left out.
+
+    Without a bond to another part it is -loss.
+    """
+    most = np.int64(0)
+    if may_leave(level, parts, vertex):
+        for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+            most = max(most, np.int64(parts.bond[i]))
+    return most - parts.loss[vertex]
+
+
+@kernel(_nrt=False)
+def _follow_dense(level, parts, net, part, change):
+    """Add to bond(v, part) for every pin v of a net that begins or ends to touch the part."""
+    for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
+        parts.bond[level.pins[i] * parts.weight.size + part] += change
+
+
+@kernel(_nrt=False)
+def _follow_folded(level, parts, net, part, change):
+    """Add to the entries of the pins of a net that begins to touch the part."""
+    for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
+        at = entry(level, parts, np.int64(level.pins[i]), part)
+        parts.bond[at] = min(parts.bond[at] + change, parts.ceiling)
+
+
+@kernel(_nrt=False)
+def move_part(level, parts, vertex, there):
+    """Move a vertex to another part; slots, loss and (where kept) bonds follow."""
+    here = np.int64(parts.part[vertex])
+    behind = 0
+    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
+        net = np.int64(level.nets[i])
+        cost = level.net_costs[net]
+        left = leave(level, parts, net, vertex, here)
+        before = arrive(level, parts, net, vertex, there)
+        if parts.bond.size > 0:
+            if parts.dense:
+                if left == 0:
+                    _follow_dense(level, parts, net, here, -cost)
+                if before == 0:
+                    _follow_dense(level, parts, net, there, cost)
+            elif before == 0:
+                _follow_folded(level, parts, net, there, cost)
+        if left > 0:
+            behind += cost
+    if not parts.dense and behind > 0:
+        at = entry(level, parts, vertex, here)
+        parts.bond[at] = max(np.int64(parts.bond[at]), behind)
+    parts.part[vertex] = there
+    parts.weight[here] -= level.weights[vertex]
+    parts.weight[there] += level.weights[vertex]

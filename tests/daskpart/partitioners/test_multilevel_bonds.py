@@ -1,0 +1,122 @@
+"""K parts under moves: slots, losses and bonds, dense and folded, against a recount."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.multilevel import improvement, k_way
+from daskpart.partitioners.multilevel.aside import level_of
+from daskpart.partitioners.multilevel.bonds import best_move, entry, move_part, with_bonds
+from daskpart.partitioners.multilevel.k_way import find, parts_of
+from daskpart.partitioners.multilevel.level import Level, turned
+
+N = 40
+EVERYTHING = 1 << 20  # entries: more than any table here has
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nets_of_five_pins_are_long():
+    """So that both kinds are there: those that are searched for a last pin and those that know."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(k_way, "SHORT", 4)
+    yield
+    patch.undo()
+
+
+def made(seed: int, most_cost: int = 4) -> Level:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 12, 60)
+    pins = rng.integers(0, N - 3, sizes.sum())  # three vertices have no nets
+    pointer = np.concatenate([[0], np.cumsum(sizes)])
+    costs = rng.integers(1, most_cost, sizes.size)
+    return turned(level_of(Hypergraph.from_nets(pointer, pins, N, rng.integers(1, 4, N), costs)))
+
+
+def state(level: Level, seed: int, n_parts: int, most: int):
+    part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
+    held = np.zeros(N, np.bool_)
+    held[:3] = True
+    return with_bonds(level, parts_of(level, part, n_parts, held, 2), most)
+
+
+def recount(level: Level, part: np.ndarray, n_parts: int):
+    """Pins of every net in every part, loss of every vertex, bond of every vertex and part."""
+    net = np.repeat(np.arange(level.net_costs.size), np.diff(level.net_pointer))
+    pins_in = np.zeros((level.net_costs.size, n_parts), np.int64)
+    np.add.at(pins_in, (net, part[level.pins]), 1)
+    loss, bond = np.zeros(N, np.int64), np.zeros((N, n_parts), np.int64)
+    stays = pins_in[net, part[level.pins]] > 1
+    np.add.at(loss, level.pins[stays], level.net_costs[net[stays]])
+    np.add.at(bond, level.pins, (pins_in[net] > 0) * level.net_costs[net, None])
+    return pins_in, loss, bond
+
+
+@given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]), st.booleans())
+def test_slots_losses_and_bonds_follow_moves(seed, n_parts, dense):
+    """Exactly, but a folded entry may be larger than the largest bond that it stands for."""
+    level = made(seed)
+    parts = state(level, seed, n_parts, EVERYTHING if dense else 0)
+    rng = np.random.default_rng(seed)
+    for vertex, there in zip(rng.integers(0, N, 60), rng.integers(0, n_parts, 60), strict=True):
+        if parts.part[vertex] != there:
+            move_part(level, parts, np.int64(vertex), np.int64(there))
+    pins_in, loss, bond = recount(level, parts.part, n_parts)
+    for net in range(level.net_costs.size):
+        slots = [find(parts, net, part) for part in range(n_parts)]
+        found = [int(parts.pins_in[slot]) if slot >= 0 else 0 for slot in slots]
+        assert found == pins_in[net].tolist()
+    np.testing.assert_array_equal(parts.loss, loss)
+    weights = np.bincount(parts.part, level.weights, minlength=n_parts)
+    np.testing.assert_array_equal(parts.weight, weights)
+    if dense:
+        np.testing.assert_array_equal(parts.bond.reshape(N, n_parts), bond)
+        return
+    assert parts.bond.size == level.pins.size
+    for vertex in np.flatnonzero(np.diff(level.vertex_pointer)):
+        for part in set(range(n_parts)) - {int(parts.part[vertex])}:
+            assert parts.bond[entry(level, parts, vertex, part)] >= bond[vertex, part]
+
+
+@given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]))
+def test_a_folded_table_finds_the_moves_of_a_dense_one(seed, n_parts):
+    """And weighing a vertex makes its entries the largest bonds to parts with room."""
+    level = made(seed)
+    dense, folded = (state(level, seed, n_parts, most) for most in (EVERYTHING, 0))
+    limits = np.full(n_parts, int(1.1 * dense.weight.max()), np.int64)
+    folded.bond[:] += 5
+    for vertex in range(N):
+        move = best_move(level, dense, vertex, limits)
+        assert move == best_move(level, folded, vertex, limits)
+        begin, end = level.vertex_pointer[vertex : vertex + 2]
+        row = dense.bond[vertex * n_parts : (vertex + 1) * n_parts].copy()
+        row[dense.part[vertex]] = 0
+        row[limits - dense.weight < level.weights[vertex]] = 0
+        if move[0] >= 0 and end > begin:
+            assert folded.bond[begin:end].max() == row.max()
+
+
+def cost(level: Level, part: np.ndarray, n_parts: int) -> int:
+    return int((level.net_costs * (np.sum(recount(level, part, n_parts)[0] > 0, 1) - 1)).sum())
+
+
+@given(st.integers(0, 10_000), st.sampled_from([3, 8]), st.sampled_from([4, 2**40]))
+def test_a_search_by_a_folded_table_is_never_worse_and_keeps_balance(seed, n_parts, most_cost):
+    """For bonds of 2 and of 8 bytes; the same again from the same start."""
+    level = made(seed, most_cost)
+    part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
+    weights = np.bincount(part, level.weights, minlength=n_parts).astype(np.int64)
+    bounds, free = improvement.Bounds(0, np.full(n_parts, weights.max())), np.zeros(N, np.bool_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(improvement, "SMALL_TABLE", 0)
+        patch.setattr(improvement, "DENSE_TABLE", 0)
+        better, again = (
+            improvement.improve(level, part.copy(), bounds, free, np.random.default_rng(seed))
+            for _ in range(2)
+        )
+    np.testing.assert_array_equal(better, again)
+    assert np.bincount(better, level.weights, minlength=n_parts).max() <= weights.max()
+    assert cost(level, better, n_parts) < cost(level, part, n_parts)
