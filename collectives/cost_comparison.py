@@ -22,7 +22,7 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
 from .cost_measurement import cost_model_of, seconds_of
-from .cost_model import Choice, CostModel, Problem
+from .cost_model import Choice, CostModel, Problem, preferred
 from .sparse_allreduce import sparse_allreduce
 from .sparse_steps import ALGORITHMS
 from .stream_inputs import stream_of
@@ -65,8 +65,9 @@ class ModelComparison:
         found: dict[tuple[int, int], float] = {}
         for problem in dict.fromkeys((row.size, row.entries) for row in self.rows):
             rows = [row for row in self.rows if (row.size, row.entries) == problem]
-            chosen = min(rows, key=lambda row: row.predicted)
-            found[problem] = chosen.measured / min(row.measured for row in rows)
+            measured = {row.algorithm: row.measured for row in rows}
+            chosen = preferred({row.algorithm: row.predicted for row in rows})
+            found[problem] = measured[chosen] / min(measured.values())
         return found
 
     def to_dict(self) -> dict[str, Any]:
