@@ -9,8 +9,8 @@
 A dense table is exact. Of many parts and vertices it would outweigh everything else, while a search
 asks for the exact bonds of few vertices: those that it is about to move. So there the table is
 folded to an entry for every pin. What it tells may be too large, so a vertex that comes up for a
-move is weighed anew from its nets, which tightens its entries: it is never too small for a part
-that had room then. Search with looser limits therefore weighs every vertex anew when it begins.
+move is weighed anew from its nets, which tightens its entries: they are never too small for a part
+that had room then. Parts find room while others move, so every round weighs all vertices first.
 """
 
 from __future__ import annotations
@@ -171,19 +171,6 @@ def best_move(level, parts, vertex, limits):
         else:
             best, bond = _best_of_nets(level, parts, vertex, limits)
     return best, bond - parts.loss[vertex]
-
-
-@kernel(_nrt=False)
-def promise(level, parts, vertex):
-    """Return the gain of the best move by a folded table, or more; limits are left out.
-
-    Without a bond to another part it is -loss.
-    """
-    most = np.int64(0)
-    if may_leave(level, parts, vertex):
-        for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-            most = max(most, np.int64(parts.bond[i]))
-    return most - parts.loss[vertex]
 
 
 @kernel(_nrt=False)

@@ -93,7 +93,7 @@ def improve(
     del order
     parts = with_bonds(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
     patience = int(np.clip(n // 20, *PATIENCE))
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS, False)
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
     best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
     for share in LOOSE:
         _search_loosely(level, parts, bounds, share, patience)
@@ -109,9 +109,9 @@ def _search_loosely(
 ) -> None:
     """Search with limits so much looser, take the parts back under theirs, and search again."""
     loose = (bounds.most * (1 + share)).astype(np.int64)
-    search(level, parts, loose, patience, WIDEST, 1, True)
+    search(level, parts, loose, patience, WIDEST, 1)
     rebalance(level, parts, bounds.most)
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS, False)
+    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
 
 
 def rise(

@@ -16,7 +16,7 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .bonds import best_move, entry, may_leave, move_part, promise
+from .bonds import best_move, entry, may_leave, move_part
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
 from .k_way import find, lone
 
@@ -129,20 +129,17 @@ def _search(level, parts, limits, patience, widest):
 
 
 @kernel(_nrt=False)
-def _seed(level, parts, limits, anew):
+def _seed(level, parts, limits):
     """Offer every vertex that has a bond to another part: without, no net of it is cut."""
     parts.place[:] = ABSENT
     for vertex in range(parts.part.size):
-        if parts.dense or anew:
-            part, gain = best_move(level, parts, vertex, limits)
-        else:
-            part, gain = 0, promise(level, parts, vertex)
+        part, gain = best_move(level, parts, vertex, limits)
         if part >= 0 and gain > -parts.loss[vertex]:
             _offer(level, parts, vertex, gain)
 
 
 @kernel(_nrt=False)
-def search(level, parts, limits, patience, widest, max_rounds, anew):
+def search(level, parts, limits, patience, widest, max_rounds):
     """Rounds of local search from the whole border; returns the cost saved.
 
     Parameters
@@ -157,12 +154,10 @@ def search(level, parts, limits, patience, widest, max_rounds, anew):
         Larger nets do not bring their pins into a search.
     max_rounds : int
         At most; a vertex moves once a round.
-    anew : bool
-        Whether the limits are looser than those that the bonds were found with.
     """
     total = 0
-    for turn in range(max_rounds):
-        _seed(level, parts, limits, anew and turn == 0)
+    for _ in range(max_rounds):
+        _seed(level, parts, limits)
         saved = _search(level, parts, limits, patience, widest)
         total += saved
         if saved == 0:
