@@ -87,6 +87,6 @@ def _measured(panel: Any, lines: Sequence[Sequence[Any]]) -> None:
         densities = [line[3] for line in own]
         panel.plot(densities, [line[5] for line in own], "o", color=f"C{place}", label=name)
         panel.plot(densities, [line[6] for line in own], color=f"C{place}", linewidth=0.8)
-    panel.set_title(f"measured, P = {n_ranks}, {transport} (lines: predicted), colours as in 5.4")
+    panel.set_title(f"as 5.4, P = {n_ranks}, measured ({transport}); lines: predicted")
     panel.set(xscale="log", yscale="log", xlabel="density of a rank's vector",
               ylabel=f"ms, N = {size:.0e}")  # fmt: skip
