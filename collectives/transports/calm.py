@@ -3,8 +3,8 @@
     event loop of a worker    tick 20 ms, profile 10 ms    ──run──▶    250 ms    ──end──▶  as before
 
 Each look takes the GIL from the ranks, and a rank that is late keeps all others waiting: with more
-ranks than cores a small allreduce took three times as long. What is seen less: the dashboard's
-profile of these workers, and how promptly their event loop answers.
+ranks than cores small allreduces waited for that most of the time. What is seen less: the
+dashboard's profile of these workers, and how promptly their event loop answers.
 """
 
 from __future__ import annotations

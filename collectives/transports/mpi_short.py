@@ -101,7 +101,7 @@ class ShortSwap:
         rounds, step, blocked = self._answer.rounds, first_step, 0.0
         for turn in self._turns:
             lane = turn.lane
-            if lane is not None and not lane.expecting:
+            if lane is not None:
                 lane.expect()
             if turn.destination is not None and not turn.sent(step, array):
                 self._endpoint.send(step, turn.destination, (array[None],))
@@ -113,7 +113,7 @@ class ShortSwap:
                     blocked += perf_counter() - waiting
                 if lane.come and turn.is_ours(step):
                     array = turn.merge(array, turn.array)
-                    lane.expecting = lane.come = False
+                    lane.taken()
                 else:
                     array = self._merged(array, step, turn.source)
             step += 1
