@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 RATING = (400, 200)  # pins that a vertex looks at; of wider nets only its first, if at all
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
 LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
+ALIKE = 0.75  # a level with more than this share of the finer one's pins need not be kept, too
 
 
 class Step(NamedTuple):
@@ -44,10 +45,15 @@ class Step(NamedTuple):
 
     again: Callable[[], Level]  # makes it anew, lean
     target: np.ndarray  # [n_vertices], unsigned
+    n_pins: int  # of the level
 
     def opened(self) -> tuple[Level, np.ndarray]:
         """The level and the map; whoever drops the step does not hold what was put aside."""
         return self.again(), self.target
+
+    def coarse(self) -> Level:
+        """The coarser level, made from this one once more."""
+        return contract(self.again(), self.target.astype(np.int32), int(self.target.max()) + 1)
 
 
 @kernel
@@ -158,6 +164,20 @@ def _number(leader):
     return target, n_clusters
 
 
+def _aside(
+    level: Level, steps: list[Step], again: Callable[[], Level] | None
+) -> Callable[[], Level]:
+    """What makes a level anew: itself, packed, or the finer one, packed and hardly larger.
+
+    The latter only where the finest is made again too: elsewhere levels wait for a short time.
+    """
+    if not steps:
+        return again or partial(lean, level)
+    if again and len(steps) % 2 == 0 and level.pins.size > ALIKE * steps[-1].n_pins:
+        return steps[-1].coarse
+    return packed(level)
+
+
 def coarsen(
     level: Level,
     community: np.ndarray,
@@ -206,7 +226,6 @@ def coarsen(
         coarse_community[target] = community
         community = coarse_community
         coarse = contract(level, target, n_coarse)
-        aside = packed(level) if steps else again or partial(lean, level)
-        steps.append(Step(aside, narrow(target)))
+        steps.append(Step(_aside(level, steps, again), narrow(target), level.pins.size))
         level = coarse
     return steps, level, community

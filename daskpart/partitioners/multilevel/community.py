@@ -168,13 +168,12 @@ def _members(name, n_names):
 
 
 @kernel(_nrt=False)
-def _merge_row(graph, lists, row, node, shift, name, start, fill, merged):
+def _merge_row(lists, values, row, node, shift, name, start, fill, merged):
     """Add the edges of a node to those of its community; returns (fill, weight inside)."""
     pointer, listed = lists
+    weights, costs, first_net = values
     neighbours, added, place = merged
-    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
-    community = name[node]
-    inside = graph.inner[node] if graph.inner.size > 0 else 0.0
+    community, inside = name[node], 0.0
     for i in range(pointer[row], pointer[row + 1]):
         neighbour = listed[i] + shift
         other = name[neighbour]
@@ -192,14 +191,14 @@ def _merge_row(graph, lists, row, node, shift, name, start, fill, merged):
 
 
 @kernel
-def _merge(graph, name, n_names):
-    """Return the graph whose nodes are the communities; `name` numbers that of each node."""
-    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
+def _merge_left(graph, name, n_names):
+    """Return the edges between the communities, `name` numbers that of each node, listed left."""
     n_left = np.int64(graph.left_pointer.size - 1)
     shift = n_left if graph.weights.size == 0 else ZERO
-    members, begin = _members(name, n_names)
+    lists, values = (graph.left_pointer, graph.left), (graph.weights, graph.costs, n_left)
+    members, begin = _members(name[:n_left], n_names)
     # more than is needed, but what is not written to takes no memory
-    neighbours = np.empty(graph.left.size + graph.right.size, np.int32)
+    neighbours = np.empty(graph.left.size, np.int32)
     weights = np.empty(neighbours.size, graph.weights.dtype)
     inner = np.zeros(n_names, weights.dtype)
     merged = neighbours, weights, np.full(n_names, -1, np.int32)
@@ -208,14 +207,38 @@ def _merge(graph, name, n_names):
         start = fill
         for j in range(begin[community], begin[community + 1]):
             node = np.int64(members[j])
-            lists = left if node < n_left else right
-            row = node if node < n_left else node - n_left
-            to_add = shift if node < n_left else ZERO
-            fill, inside = _merge_row(graph, lists, row, node, to_add, name, start, fill, merged)
-            inner[community] += inside
+            fill, inside = _merge_row(lists, values, node, node, shift, name, start, fill, merged)
+            inner[community] += inside + (graph.inner[node] if graph.inner.size > 0 else 0.0)
         begin[community] = start  # of its edges; where its members begin is not needed any more
     begin[n_names] = fill
     return begin, neighbours[:fill], weights[:fill], inner
+
+
+@kernel
+def _merge_right(lists, values, name, n_names, begin, neighbours, weights, inner):
+    """Add the edges of nets to those of vertices, which fill the second half of both arrays.
+
+    They are written from the front. Each edge of a vertex has one of a net at its other end, so
+    what is written never gets as far as what is still to be read.
+    """
+    first_net, half = values[2], np.int64(neighbours.size // 2)
+    members, begin_nets = _members(name[first_net:], n_names)
+    merged = neighbours, weights, np.full(n_names, -1, np.int32)
+    place, fill = merged[2], np.int64(0)
+    for community in range(n_names):
+        start = fill
+        for i in range(half + begin[community], half + begin[community + 1]):
+            neighbours[fill], weights[fill] = neighbours[i], weights[i]
+            place[neighbours[fill]] = fill
+            fill += 1
+        for j in range(begin_nets[community], begin_nets[community + 1]):
+            net = np.int64(members[j])
+            node = first_net + net
+            fill, inside = _merge_row(lists, values, net, node, ZERO, name, start, fill, merged)
+            inner[community] += inside
+        begin[community] = start
+    begin[n_names] = fill
+    return neighbours[:fill], weights[:fill]
 
 
 @kernel
@@ -228,23 +251,37 @@ def _volume(net_pointer, net_costs):
 
 def _star_expansion(level: Level) -> _Graph:
     """The graph of vertices, then nets; weights are whole numbers that int32 holds, if it does."""
+    level = turned(level)
     volume = 2 * _volume(level.net_pointer, level.net_costs)
     weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
     lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins
     return _Graph(*lists, level.net_costs, weights, weights)
 
 
-def _merged(graph: _Graph, community: np.ndarray, n_names: int) -> _Graph:
-    pointer, neighbours, weights, inner = _merge(graph, community, n_names)
-    none = np.zeros(0, np.int32)
-    return _Graph(pointer, neighbours, pointer[:1], none, graph.costs, weights, inner)
+def _behind_room(array: np.ndarray) -> np.ndarray:
+    """The array as the second half of one; the first is not written to, so takes no memory."""
+    roomy = np.empty(2 * array.size, array.dtype)
+    roomy[array.size :] = array
+    return roomy
+
+
+def _add_nets(graph: _Graph, community: np.ndarray, n_names: int, merged: list) -> None:
+    """Add the edges listed right to the merged ones, in place: nobody holds what is copied."""
+    first_net = np.int64(community.size - graph.costs.size)
+    lists, values = (graph.right_pointer, graph.right), (graph.weights, graph.costs, first_net)
+    merged[1] = _behind_room(merged[1])
+    merged[2] = _behind_room(merged[2])
+    merged[1:3] = _merge_right(lists, values, community, n_names, *merged)
 
 
 def communities(level: Level) -> np.ndarray:
-    """Return int32[n_vertices], the community of each vertex: 0, 1, …"""
-    graph = _star_expansion(turned(level))
-    n, label = level.weights.size, None
-    n_before = n + level.net_costs.size
+    """Return int32[n_vertices], the community of each vertex: 0, 1, …
+
+    The nets of vertices, and a level that nobody else holds, are let go as soon as they are merged.
+    """
+    n, n_before = level.weights.size, level.weights.size + level.net_costs.size
+    graph, none, label = _star_expansion(level), np.zeros(0, np.int32), None
+    del level
     while True:
         community, n_moved = _rounds(graph, ROUNDS, FEW)
         if n_moved == 0:
@@ -252,7 +289,14 @@ def communities(level: Level) -> np.ndarray:
         n_names = _number(community)
         shrinks = n_names <= LEAST_SHRINK * n_before
         if shrinks:
-            graph = _merged(graph, community, n_names)
+            merged = list(_merge_left(graph, community, n_names))
+            graph = graph._replace(left_pointer=none, left=none)
+            if graph.right.size > 0:
+                _add_nets(graph, community, n_names, merged)
+            pointer, neighbours, weights, inner = merged
+            no_costs = none.astype(graph.costs.dtype)  # a part of the array would keep it all
+            graph = _Graph(pointer, neighbours, pointer[:1], none, no_costs, weights, inner)
+            del merged, pointer, neighbours, weights, inner
         label = community[:n].copy() if label is None else community[label]
         if not shrinks:
             break

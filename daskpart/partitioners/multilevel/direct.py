@@ -205,9 +205,9 @@ def _best_of(
     finest: Finest, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
 ) -> np.ndarray:
     """Solve as often as the effort and the pins allow, and combine the best partitions."""
-    apart = narrow(communities(finest.level()))
-    found = []
     affordable = max(SOLVE_PINS // max(finest.level().pins.size, 1), min(4, effort.solves))
+    apart = narrow(communities(finest.taken()))
+    found = []
     for turn in range(min(effort.solves, affordable)):
         trial = effort._replace(even=turn % 2 == 0)
         groups = apart if turn % 4 < 2 else np.zeros_like(apart)  # now the one fits, now the other

@@ -21,6 +21,7 @@ import numpy as np
 
 from daskpart._jit import kernel
 
+from .aside import narrow
 from .bonds import with_bonds
 from .coarsen import Step, coarsen
 from .k_way import Parts, parts_of
@@ -94,14 +95,15 @@ def improve(
     parts = with_bonds(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
     patience = int(np.clip(n // 20, *PATIENCE))
     search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
-    best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
+    best, best_score = narrow(parts.part), score(level, parts.part, bounds.most)
     for share in LOOSE:
         _search_loosely(level, parts, bounds, share, patience)
         new_score = score(level, parts.part, bounds.most)
         if new_score >= best_score:
             break
-        best[:], best_score = parts.part, new_score
-    return best
+        best, best_score = narrow(parts.part), new_score
+    parts.part[:] = best
+    return parts.part
 
 
 def _search_loosely(
