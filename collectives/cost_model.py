@@ -31,6 +31,7 @@ from .tables import html_table, text_lines
 
 PLAINEST = "ssar-recursive-doubling"
 NEAR = 1.15  # times the least predicted time, up to which the plainest algorithm is taken
+FULL = 0.5  # share of the indices in the expected sum beyond which only predictions count
 _MOST_LAYERINGS = 200  # a butterfly of so many ranks has hundreds of layerings; few differ
 
 
@@ -187,22 +188,24 @@ class CostModel:
         return {algorithm: seconds[algorithm] for algorithm in ALGORITHMS}
 
 
-def preferred(seconds: Mapping[str, float]) -> str:
+def preferred(problem: Problem, seconds: Mapping[str, float]) -> str:
     """The algorithm to take, by the predicted seconds of each: the quickest or the plainest.
 
     Recursive doubling has the fewest steps. Each step waits for the slowest rank, which has no
-    price in the model, so a few percent less by prediction are no gain.
+    price in the model, so a few percent less by prediction are no gain. Where the sum fills up it
+    is another matter: recursive doubling then sends and combines nearly all of it in every step.
     """
     quickest = min(seconds, key=lambda algorithm: seconds[algorithm])
     near = seconds.get(PLAINEST, np.inf) <= NEAR * seconds[quickest]
-    return PLAINEST if near else quickest
+    union = expected_union(problem.size, problem.density, problem.n_ranks)
+    return PLAINEST if near and union <= FULL * problem.size else quickest
 
 
 @lru_cache(maxsize=4096)
 def _best(model: CostModel, problem: Problem) -> Choice:
     choices = model.choices(problem)
     seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
-    algorithm = preferred(seconds)
+    algorithm = preferred(problem, seconds)
     return next(choice for choice in choices if choice.algorithm == algorithm)
 
 

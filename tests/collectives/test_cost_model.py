@@ -11,6 +11,7 @@ import pytest
 from daskpart.collectives import GraphCommunicator, LocalCommunicator, compare_with_model
 from daskpart.collectives.cost_measurement import cost_model_of
 from daskpart.collectives.cost_model import (
+    FULL,
     NEAR,
     PLAINEST,
     CostModel,
@@ -97,9 +98,13 @@ def test_predict_gives_every_algorithm_its_best_options():
 
 
 def test_recursive_doubling_is_taken_unless_another_is_clearly_quicker():
-    assert preferred({PLAINEST: 1.14, "butterfly": 1.0, "dense-ring": 9.0}) == PLAINEST
-    assert preferred({PLAINEST: 1.16, "butterfly": 1.0, "dense-ring": 9.0}) == "butterfly"
-    assert preferred({"butterfly": 2.0, "dense-ring": 1.0}) == "dense-ring"
+    sparse, full = Problem(8, 10**6, 10**4), Problem(8, 10**6, 10**5)
+    assert expected_union(1, sparse.density, 8) < FULL < expected_union(1, full.density, 8)
+    near = {PLAINEST: 1.14, "butterfly": 1.0, "dense-ring": 9.0}
+    assert preferred(sparse, near) == PLAINEST
+    assert preferred(full, near) == "butterfly"
+    assert preferred(sparse, {**near, PLAINEST: 1.16}) == "butterfly"
+    assert preferred(sparse, {"butterfly": 2.0, "dense-ring": 1.0}) == "dense-ring"
     for entries in np.geomspace(10, 10**6, 40).astype(int):
         problem = Problem(8, 10**6, int(entries))
         best, choices = TYPICAL.best(problem), TYPICAL.choices(problem)
