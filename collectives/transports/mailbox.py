@@ -85,9 +85,9 @@ class Mailbox:
         key, limit = (step, source), monotonic() + self.deadline
         with self._condition:
             while key not in self._arrived:
-                self._check()
+                self.check()
                 if not self._condition.wait(limit - monotonic()) and key not in self._arrived:
-                    self._check()
+                    self.check()
                     raise self.too_late(source)
             return self._arrived.pop(key)
 
@@ -100,7 +100,8 @@ class Mailbox:
 
     def check(self) -> None:
         """Raise RunStopped if the batch was stopped; takes no lock, as ranks ask all the time."""
-        self._check()
+        if self.halted is not None:
+            raise RunStopped(f"Rank {self.rank} stopped: {self.halted}")
 
     def stop(self, first_step: int, reason: str) -> None:
         """Stop the batch that begins with this step, also if it has not begun here."""
@@ -133,7 +134,3 @@ class Mailbox:
         if self.halted is None and self._stopped is not None:
             step, reason = self._stopped
             self.halted = reason if step >= self._first_step else None
-
-    def _check(self) -> None:
-        if self.halted is not None:
-            raise RunStopped(f"Rank {self.rank} stopped: {self.halted}")

@@ -112,7 +112,6 @@ class Rank:
         self._answer = Answer(rank)
         self._recording = False
         self._short_swaps: dict[tuple, Any] = {}
-        self._last_short: Any = None
         self._methods: dict[str, Callable[[Command, dict[int, Any]], None]] = {
             kind: getattr(self, f"_{kind}") for kind in KINDS
         }
@@ -124,7 +123,6 @@ class Rank:
         """
         self._answer = answer = Answer(self.rank)
         self._short_swaps.clear()  # keys and numbers are those of one batch
-        self._last_short = None
         mailbox, methods = self._mailbox, self._methods
         try:
             for command in commands:
@@ -242,15 +240,12 @@ class Rank:
 
     def _short_swap(self, command: Command, array: NDArray[Any]) -> Any:
         """The quicker way for arrays like this one, if there is one."""
-        if self._last_short is not None and self._last_short.serves(command, array):
-            return self._last_short
         exchanges, _, label = command.detail
         key = id(exchanges), label, array.shape
         short = self._short_swaps.get(key)
         if short is None or not short.serves(command, array):
             short = self._endpoint.short_swap(command, array, self._answer)
             self._short_swaps[key] = short
-        self._last_short = short
         return short
 
     def _send_values(
