@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,20 @@ class RankMessages:
     out_positions: list[NDArray[np.int64]]
     sources: list[int]
     in_positions: list[NDArray[np.int64]]
+
+    @cached_property
+    def out_runs(self) -> list[slice | None]:
+        """For each destination its positions as a slice, where they follow one another."""
+        return [_run(positions) for positions in self.out_positions]
+
+    @cached_property
+    def in_runs(self) -> list[slice | None]:
+        """For each source the same; no slice at all if a position comes twice, or is sent too."""
+        coming = np.concatenate([*self.in_positions, np.zeros(0, np.int64)])
+        sent = np.concatenate([*self.out_positions, np.zeros(0, np.int64)])
+        if len(np.unique(coming)) < len(coming) or np.isin(coming, sent).any():
+            return [None] * len(self.in_positions)
+        return [_run(positions) for positions in self.in_positions]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +157,12 @@ def open_inbox(messages: RankMessages, payloads: list[NDArray[Any]]) -> Inbox:
                 f"{payload.shape[1:]} and {payload.dtype}."
             )
     return Inbox(messages.rank, messages.sources, messages.in_positions, payloads)
+
+
+def _run(positions: NDArray[np.int64]) -> slice | None:
+    if not len(positions) or (np.diff(positions) != 1).any():
+        return None
+    return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
 def _localise_round(

@@ -81,7 +81,7 @@ ANY = Reduction("any", np.logical_or, False)
 
 def pack_rows(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
     """Rows of an array at the given positions; a `pack` for states that are plain arrays."""
-    return np.take(value, positions, axis=0)
+    return value.take(positions, axis=0)
 
 
 def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:

@@ -16,15 +16,15 @@ import numpy as np
 from distributed.protocol import Serialize, to_serialize
 
 from .spmd import SpmdCommunicator
+from .spmd_endpoint import pickled_object
 from .spmd_host import Session
-from .spmd_rank import pickled_object
 
 _INLINE_BYTES = 65_536
 _PLAIN_KINDS = "biufcmMSU"  # dtypes that their short string describes whole
 
 
 class DaskEndpoint:
-    """One rank's messages over Dask comms; see `spmd_rank.Endpoint`."""
+    """One rank's messages over Dask comms; see `spmd_endpoint.Endpoint`."""
 
     def __init__(self, session: Session, rank: int) -> None:
         self._session, self._rank = session, rank

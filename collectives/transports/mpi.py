@@ -57,7 +57,7 @@ def worker_group(members: tuple[int, ...], run_id: str) -> WorkerGroup:
 
 
 class MpiEndpoint:
-    """One rank's messages over MPI; see `spmd_rank.Endpoint`.
+    """One rank's messages over MPI; see `spmd_endpoint.Endpoint`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class MpiEndpoint:
             message = Message(self._take(step, source, message.beside()))
         if message.kind == "object":
             return pickle.loads(message.rest)
-        if message.large:
+        if message.form.beside:
             self._take_large(message, step, source, room)
         return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
 
@@ -140,18 +140,24 @@ class MpiEndpoint:
     def wait_for(self, lane: Lane, step: int, source: int) -> None:
         """Wait for the next message on a lane, unless that of this step came before."""
         if not self._early or (step, source) not in self._early:
-            for _ in range(_TRIES):
-                _give_way()
-                if lane.has_come():
-                    return
-            self._until(lane.has_come, f"a message of rank {source}")
+            self._wait_for(lane, source)
+
+    def _wait_for(self, lane: Lane, source: int) -> None:
+        """Wait for the next message on a lane."""
+        for _ in range(_TRIES):
+            _give_way()
+            if lane.has_come():
+                return
+        self._until(lane.has_come, f"a message of rank {source}")
 
     def _next(self, step: int, source: int) -> Message:
         """The first message of a step; those of later steps are put aside."""
         lane = self.lane(source)
         while True:
             lane.expect()
-            message = self._until(lane.poll, f"a message of rank {source}")
+            if not lane.has_come():
+                self._wait_for(lane, source)
+            message = lane.read()
             if message.step == step:
                 return message
             unwanted = self._mailbox.is_unwanted
@@ -164,7 +170,7 @@ class MpiEndpoint:
     ) -> None:
         if room is not None:
             message.offer(room())
-        for array in [message.arrays[place] for place in message.large]:
+        for array in message.large():
             if array.base is not None:  # offered: it may hold what was lent in a round before
                 self.give_back(before=step)
             self._take(step, source, octets_of(array))

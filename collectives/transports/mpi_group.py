@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any
 
@@ -19,11 +20,11 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .mpi_messages import FIRST_BYTES, Message, Outgoing, array_in, write_step
+from .mpi_messages import FIRST_BYTES, Form, Message, Outgoing, write_step
 
 _GROUP_TAGS = 32_749  # within every tag bound, which is at least 32 767
-_SLOT_BYTES = (256, 2048, FIRST_BYTES)
-_MOST_LETTERS = 32
+_MOST_LETTERS = 32  # of a lane
+_LETTERS_BYTES = 4 * FIRST_BYTES  # of all of them
 _SWEEP_SECONDS = 2.0
 
 
@@ -142,38 +143,49 @@ class Lane:
     def __init__(self, group: WorkerGroup, process: int, send_tag: int, receive_tag: int) -> None:
         self._group, self._process, self._tag = group, process, send_tag
         self.mpi = group.mpi
-        self._slots = [self._slot(nbytes) for nbytes in _SLOT_BYTES]
-        self._letters: dict[bytes, Letter] = {}
+        self._letters: dict[Form, Letter] = {}  # the oldest first
+        self._letters_bytes = 0
+        self._guess: Form | None = None  # what came last
         self.incoming = bytearray(FIRST_BYTES)
         kind = [self.incoming, group.mpi.BYTE]
         self.request = group.comm.Recv_init(kind, process, receive_tag)
         self.expecting = self.come = False
 
-    def _slot(self, nbytes: int) -> tuple[bytearray, Any]:
-        """A buffer to send from, and the request that sends it."""
-        buffer = bytearray(nbytes)
-        kind = [buffer, self._group.mpi.BYTE]
-        return buffer, self._group.comm.Send_init(kind, self._process, self._tag)
-
     def send(self, step: int, message: Outgoing) -> None:
         """Begin to send the first message; waits for nothing."""
-        for buffer, request in self._slots:
-            if message.nbytes <= len(buffer) and request.Test():  # nobody reads it any more
-                message.write(buffer, step)
-                request.Start()
-                return
+        if not message.object and self.send_arrays(step, message.form, message.small):
+            return
         buffer = bytearray(message.nbytes)
         message.write(buffer, step)
         self._group.start_send(buffer, self._process, self._tag)
 
-    def letter(self, message: Outgoing, array: NDArray[Any]) -> Letter | None:
-        """For messages of one row like this; None if there are too many."""
-        if message.header not in self._letters and len(self._letters) < _MOST_LETTERS:
-            buffer, request = self._slot(message.nbytes)
-            message.write(buffer, 0)
-            place = array_in(buffer, message.header, array)[0, ...]
-            self._letters[message.header] = Letter(request, buffer, place)
-        return self._letters.get(message.header)
+    def send_arrays(self, step: int, form: Form, arrays: Sequence[NDArray[Any]]) -> bool:
+        """Begin to send the arrays of a first message; False, if its letter is on its way."""
+        letter = self._letters.get(form)
+        if letter is None:
+            letter = self._new_letter(form)
+        if letter is None or not letter.request.Test():
+            return False
+        letter.send(step, arrays)
+        return True
+
+    def _new_letter(self, form: Form) -> Letter | None:
+        """A letter in place of the oldest, if there are too many; None if that is on its way."""
+        while self._letters and (
+            len(self._letters) == _MOST_LETTERS
+            or self._letters_bytes + form.nbytes > _LETTERS_BYTES
+        ):
+            oldest = next(iter(self._letters))
+            if not self._letters[oldest].request.Test():
+                return None
+            self._letters.pop(oldest).request.Free()
+            self._letters_bytes -= oldest.nbytes
+        buffer = bytearray(form.nbytes)
+        kind = [buffer, self._group.mpi.BYTE]
+        request = self._group.comm.Send_init(kind, self._process, self._tag)
+        letter = self._letters[form] = Letter(request, buffer, form)
+        self._letters_bytes += form.nbytes
+        return letter
 
     def expect(self) -> None:
         """Make ready for the next message, which then needs no place in between."""
@@ -191,23 +203,23 @@ class Lane:
         """The message is not needed any more."""
         self.expecting = self.come = False
 
-    def poll(self) -> Message | None:
-        """The next message, if it has come; after `expect`."""
-        if not self.has_come():
-            return None
+    def read(self) -> Message:
+        """The message that has come."""
+        message = Message(self.incoming, self._guess)
+        self._guess = message.form
         self.taken()
-        return Message(self.incoming)
+        return message
 
     def is_sent(self) -> bool:
         """Whether everything was sent; makes progress."""
-        return all([request.Test() for request in self._sending()])
+        return all([letter.request.Test() for letter in self._letters.values()])
 
     def close(self) -> bool:
         """Let go of the requests; whether none was on its way."""
         all_free = True
         if self.expecting and not self.come:
             self.request.Cancel()
-        for request in (self.request, *self._sending()):
+        for request in (self.request, *[letter.request for letter in self._letters.values()]):
             if request.Test():
                 request.Free()
             else:  # its buffer must stay
@@ -215,36 +227,31 @@ class Lane:
                 _unfinished.append(self)
         return all_free
 
-    def _sending(self) -> list[Any]:
-        requests = [request for _, request in self._slots]
-        return requests + [letter.request for letter in self._letters.values()]
-
 
 class Letter:
-    """A message of one small array, of which only the step and the array change.
+    """A first message of one form: only the step and the arrays change.
 
     Parameters
     ----------
     request : mpi4py.MPI.Prequest
+        Sends the buffer.
     buffer : bytearray
-        The whole message.
-    array : ndarray
-        Where its array is.
+    form : Form
     """
 
-    __slots__ = ("array", "buffer", "request")
+    __slots__ = ("_buffer", "_places", "request")
 
-    def __init__(self, request: Any, buffer: bytearray, array: NDArray[Any]) -> None:
-        self.request, self.buffer, self.array = request, buffer, array
+    def __init__(self, request: Any, buffer: bytearray, form: Form) -> None:
+        self.request, self._buffer = request, buffer
+        form.open(buffer)
+        self._places = form.arrays_in(buffer)
 
-    def send(self, step: int, array: NDArray[Any]) -> bool:
-        """Begin to send; False, if the one before is not sent yet."""
-        if not self.request.Test():
-            return False
-        write_step(self.buffer, step)
-        self.array[...] = array
+    def send(self, step: int, arrays: Sequence[NDArray[Any]]) -> None:
+        """Begin to send; the letter before must have been sent."""
+        write_step(self._buffer, step)
+        for place, array in zip(self._places, arrays, strict=True):
+            place[...] = array
         self.request.Start()
-        return True
 
 
 _unfinished: list[Lane] = []  # of runs that were broken off

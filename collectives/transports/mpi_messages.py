@@ -1,15 +1,17 @@
 """What a message between MPI ranks looks like.
 
-    step │ lengths │ header │ small arrays      one message of bytes, the first
+    step │ form │ small arrays                  one message of bytes, the first
     large array, large array, …                 beside it the arrays themselves, uncopied, unpickled
 
-The header says kind, dtypes and shapes. It is filled up so that arrays begin where a processor
-likes to read them, and kernels need no second version for arrays that don't. What does not fit into
-`FIRST_BYTES` goes beside, and the first message says so.
+A `Form` says kind, dtypes and shapes; most messages have one that was seen before, so it is neither
+made nor read anew. It is filled up so that arrays begin where a processor likes to read them, and
+kernels need no second version for arrays that don't. What does not fit into `FIRST_BYTES` goes
+beside, and the first message says so.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
 import struct
 from functools import lru_cache
@@ -18,15 +20,73 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .spmd_rank import pickled_object
+from .spmd_endpoint import pickled_object
 
-FIRST_BYTES = 20_480
-_INLINE_BYTES = 16_384  # of all small arrays together
-_LENGTHS = struct.Struct("<qqq")  # step, header with this, all
-_STEP = struct.Struct("<q")
+FIRST_BYTES = 294_912
+_INLINE_BYTES = 262_144  # of all small arrays together; a message beside costs more than a copy
+_LENGTH = struct.Struct("<q")  # of a step, a form, or what follows the form where no arrays do
 _ALIGNED = 16
 
-Described = tuple[tuple[np.dtype[Any], tuple[int, ...], bool], ...]  # dtype, shape, inline
+Described = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
+
+
+class Form:
+    """What messages of one kind, dtypes and shapes have in common; made by `form_of`.
+
+    Attributes
+    ----------
+    kind : {"object", "array", "tuple", "beside"}
+    opening : bytes
+        What is written after the step.
+    begin, nbytes : int
+        Where arrays, or else a length and so many bytes, begin in the first message, and where it
+        ends, if it has arrays.
+    inline : list of (int, dtype, tuple of int, int)
+        Arrays of the first message: place among all, dtype, shape, and where they begin in it.
+    beside : list of (int, dtype, tuple of int)
+        Arrays in messages of their own.
+    """
+
+    __slots__ = ("begin", "beside", "inline", "kind", "nbytes", "opening")
+
+    def __init__(self, kind: str, described: Described, opening: bytes) -> None:
+        self.kind, self.opening = kind, opening
+        self.begin = end = _LENGTH.size + len(opening)
+        room = _INLINE_BYTES
+        self.inline: list[tuple[int, np.dtype[Any], tuple[int, ...], int]] = []
+        self.beside: list[tuple[int, np.dtype[Any], tuple[int, ...]]] = []
+        for place, (dtype, shape) in enumerate(described):
+            nbytes = dtype.itemsize * math.prod(shape)
+            if nbytes <= room:
+                self.inline.append((place, dtype, shape, end))
+                room -= nbytes
+                end += nbytes + -nbytes % _ALIGNED
+            else:
+                self.beside.append((place, dtype, shape))
+        self.nbytes = end
+
+    def open(self, buffer: bytearray) -> None:
+        """Write into a first message what it begins with, except for the step."""
+        buffer[_LENGTH.size : self.begin] = self.opening
+
+    def arrays_in(self, buffer: bytearray) -> list[NDArray[Any]]:
+        """Where a first message in this buffer has its arrays."""
+        return [np.ndarray(shape, dtype, buffer, begin) for _, dtype, shape, begin in self.inline]
+
+
+@lru_cache(maxsize=512)  # the same shapes come again and again
+def form_of(kind: str, described: Described) -> Form:
+    """The form of messages of this kind, with arrays of these dtypes and shapes."""
+    header = pickle.dumps((kind, described))
+    filled = 2 * _LENGTH.size + len(header)
+    filled += -filled % _ALIGNED
+    header = header.ljust(filled - 2 * _LENGTH.size, b"\0")
+    return Form(kind, described, _LENGTH.pack(filled) + header)
+
+
+@lru_cache(maxsize=512)
+def _form_from(header: bytes) -> Form:
+    return form_of(*pickle.loads(header))
 
 
 class Outgoing:
@@ -34,55 +94,59 @@ class Outgoing:
 
     Attributes
     ----------
-    header : bytes
-        The same for all messages of one kind, dtypes and shapes; lengths are not filled in.
+    form : Form
     nbytes : int
-        Of the first buffer, which `write` fills.
+        Of the first message, which `write` fills.
+    small : list of ndarray
+        What it has of arrays.
     large : list of buffers
         What is sent beside it.
     """
 
-    __slots__ = ("_inline", "header", "large", "nbytes")
+    __slots__ = ("form", "large", "nbytes", "object", "small")
 
     def __init__(self, payload: Any) -> None:
         arrays = payload if isinstance(payload, tuple) else (payload,)
+        self.small: list[NDArray[Any]] = []
         self.large: list[Any] = []
-        if all([isinstance(a, np.ndarray) and not a.dtype.hasobject for a in arrays]):
-            self._outline(arrays, "tuple" if isinstance(payload, tuple) else "array")
+        self.object = b""
+        if not all([isinstance(a, np.ndarray) and not a.dtype.hasobject for a in arrays]):
+            self._set_object(pickled_object(payload))
+            return
+        kind = "tuple" if isinstance(payload, tuple) else "array"
+        self.form = form = form_of(kind, tuple([(a.dtype, a.shape) for a in arrays]))
+        self.nbytes = form.nbytes
+        if form.beside:
+            self.small = [arrays[place] for place, *_ in form.inline]
+            beside = [np.ascontiguousarray(arrays[place]) for place, *_ in form.beside]
+            self.large = [octets_of(array) for array in beside]
         else:
-            self._set("object", (), [pickled_object(payload)])
+            self.small = list(arrays)
+
+    def _set_object(self, pickled: bytes) -> None:
+        self.form, self.object = form_of("object", ()), pickled
+        self.nbytes = self.form.begin + _LENGTH.size + len(pickled)
         if self.nbytes > FIRST_BYTES:
             whole = bytearray(self.nbytes)
             self.write(whole, 0)
-            self.large.insert(0, whole)
-            self._set("beside", (), [_STEP.pack(len(whole))])
+            self.large.append(whole)
+            self._set_beside(len(whole))
 
-    def _outline(self, arrays: tuple[NDArray[Any], ...], kind: str) -> None:
-        room, described, inline = _INLINE_BYTES, [], []
-        for array in arrays:
-            small = array.nbytes <= room
-            described.append((array.dtype, array.shape, small))
-            if small:
-                room -= array.nbytes
-                inline.append(array.tobytes())
-            else:
-                self.large.append(octets_of(np.ascontiguousarray(array)))
-        self._set(kind, tuple(described), inline)
-
-    def _set(self, kind: str, described: Described, inline: list[bytes]) -> None:
-        self.header, self._inline = _headed(kind, described), inline
-        self.nbytes = len(self.header)
-        for piece in inline:
-            self.nbytes += _filled_up(len(piece))
+    def _set_beside(self, nbytes: int) -> None:
+        self.form, self.object = form_of("beside", ()), _LENGTH.pack(nbytes)
+        self.nbytes = self.form.begin + 2 * _LENGTH.size
 
     def write(self, buffer: bytearray, step: int) -> None:
         """Put the first message into a buffer of `nbytes` or more."""
-        place = len(self.header)
-        buffer[:place] = self.header
-        _LENGTHS.pack_into(buffer, 0, step, place, self.nbytes)
-        for piece in self._inline:
-            buffer[place : place + len(piece)] = piece
-            place += _filled_up(len(piece))
+        form = self.form
+        write_step(buffer, step)
+        form.open(buffer)
+        if self.object:
+            begin = form.begin + _LENGTH.size
+            _LENGTH.pack_into(buffer, form.begin, len(self.object))
+            buffer[begin : begin + len(self.object)] = self.object
+        for place, array in zip(form.arrays_in(buffer), self.small, strict=True):
+            place[...] = array
 
 
 def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -92,24 +156,17 @@ def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def write_step(buffer: bytearray, step: int) -> None:
     """Change the step of a first message."""
-    _STEP.pack_into(buffer, 0, step)
+    _LENGTH.pack_into(buffer, 0, step)
 
 
-def array_in(buffer: bytearray, header: bytes, like: NDArray[Any]) -> NDArray[Any]:
-    """Where a first message with this header has its only array."""
-    return np.ndarray(like.shape, like.dtype, buffer, len(header))
+def step_of(buffer: bytearray) -> int:
+    """The step of a first message."""
+    return int(_LENGTH.unpack_from(buffer)[0])
 
 
-def form_of(message: Outgoing) -> bytes:
-    """What a first message says after its step and before its arrays."""
-    buffer = bytearray(message.nbytes)
-    message.write(buffer, 0)
-    return bytes(buffer[_STEP.size : len(message.header)])
-
-
-def has_start(buffer: bytearray, step: int, form: bytes) -> bool:
-    """Whether a first message says this step and form."""
-    return _STEP.unpack_from(buffer)[0] == step and buffer.startswith(form, _STEP.size)
+def has_form(buffer: bytearray, form: Form) -> bool:
+    """Whether a first message is of this form."""
+    return buffer.startswith(form.opening, _LENGTH.size)
 
 
 class Message:
@@ -119,61 +176,64 @@ class Message:
     ----------
     buffer : bytearray
         Begins with the first message; is copied.
+    guess : Form, optional
+        What it may be like.
 
     Attributes
     ----------
     step : int
-    kind : {"object", "array", "tuple", "beside"}
-    rest : memoryview
-        What follows the header.
+    form : Form
+    rest : bytearray
+        What follows the form.
     arrays : list of ndarray
         Of the large ones nothing has come yet.
-    large : list of int
-        Places of those that come in buffers of their own, in order.
     """
 
-    __slots__ = ("_described", "arrays", "kind", "large", "rest", "step")
+    __slots__ = ("arrays", "form", "rest", "step")
 
-    def __init__(self, buffer: bytearray) -> None:
-        self.step, place, nbytes = _LENGTHS.unpack_from(buffer)
-        first = buffer[:nbytes]
-        self.rest = memoryview(first)[place:]
-        self.kind, self._described, self.large = _read_header(bytes(first[_LENGTHS.size : place]))
+    def __init__(self, buffer: bytearray, guess: Form | None = None) -> None:
+        self.step = step_of(buffer)
+        if guess is None or not has_form(buffer, guess):
+            guess = _form_at(buffer)
+        self.form, begin = guess, guess.begin
         self.arrays: list[NDArray[Any]] = []
-        for dtype, shape, small in self._described:
-            if small:
-                array: NDArray[Any] = np.ndarray(shape, dtype, first, place)
-                place += _filled_up(array.nbytes)
-            else:
-                array = np.empty(shape, dtype)
-            self.arrays.append(array)
+        if guess.kind in ("object", "beside"):
+            (length,) = _LENGTH.unpack_from(buffer, begin)
+            begin += _LENGTH.size
+            self.rest = buffer[begin : begin + length]
+            return
+        self.rest = buffer[begin : guess.nbytes]
+        self.arrays = [
+            np.ndarray(shape, dtype, self.rest, place - begin)
+            for _, dtype, shape, place in guess.inline
+        ]
+        for place, dtype, shape in guess.beside:
+            self.arrays.insert(place, np.empty(shape, dtype))
+
+    @property
+    def kind(self) -> str:
+        """The form's."""
+        return self.form.kind
 
     def offer(self, room: tuple[NDArray[Any] | None, ...] | None) -> None:
         """Take these arrays for the large ones, where they are alike."""
         if room is None or len(room) != len(self.arrays):
             return
-        for place in self.large:
-            offered, (dtype, shape, _) = room[place], self._described[place]
+        for place, dtype, shape in self.form.beside:
+            offered = room[place]
             if offered is not None and (offered.dtype, offered.shape) == (dtype, shape):
                 self.arrays[place] = offered
 
+    def large(self) -> list[NDArray[Any]]:
+        """Arrays that come in buffers of their own, in order."""
+        return [self.arrays[place] for place, *_ in self.form.beside]
+
     def beside(self) -> bytearray:
         """A buffer for the message that did not fit."""
-        return bytearray(_STEP.unpack_from(self.rest)[0])
+        return bytearray(_LENGTH.unpack_from(self.rest)[0])
 
 
-@lru_cache(maxsize=256)  # the same shapes come again and again
-def _headed(kind: str, described: Described) -> bytes:
-    header = pickle.dumps((kind, described))
-    length = _filled_up(_LENGTHS.size + len(header))
-    return bytes(_LENGTHS.size) + header.ljust(length - _LENGTHS.size, b"\0")
-
-
-@lru_cache(maxsize=256)
-def _read_header(header: bytes) -> tuple[str, Described, list[int]]:
-    kind, described = pickle.loads(header)
-    return kind, described, [place for place, (_, _, small) in enumerate(described) if not small]
-
-
-def _filled_up(nbytes: int) -> int:
-    return nbytes + -nbytes % _ALIGNED
+def _form_at(buffer: bytearray) -> Form:
+    """The form of a first message."""
+    begin = 2 * _LENGTH.size
+    return _form_from(bytes(buffer[begin : _LENGTH.unpack_from(buffer, _LENGTH.size)[0]]))

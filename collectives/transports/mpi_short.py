@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from daskpart.collectives.exchange import Exchange, ValueInbox
 from daskpart.collectives.swapping import Merge
 
-from .mpi_group import Lane, Letter
-from .mpi_messages import Outgoing, array_in, form_of, has_start
+from .mpi_group import Lane
+from .mpi_messages import Form, form_of, has_form, step_of
 from .spmd_batch import Answer, Command, RoundShare
 
 if TYPE_CHECKING:
     from .mpi import MpiEndpoint
-
-SHORT_BYTES = 4096
 
 
 class ShortSwap:
@@ -66,24 +64,25 @@ class ShortSwap:
         answer: Answer,
     ) -> ShortSwap | None:
         """Made ready; None where the array, or who sends to whom, is not of the simple kind."""
-        if array.dtype.hasobject or not 0 < array.nbytes <= SHORT_BYTES:
+        if array.dtype.hasobject or not array.nbytes:
             return None
         if not all(isinstance(value, Hashable) for value in (command.static or {}).values()):
             return None  # such as arrays, which do not say whether they are equal
         exchanges, steps, label = command.detail
         if not _is_simple(endpoint, rank, exchanges):
             return None
-        row = array[None]
-        message, turns = Outgoing((row,)), []
+        form, turns = form_of("tuple", ((array.dtype, (1, *array.shape)),)), []
+        if form.beside:
+            return None
         for index, exchange in enumerate(exchanges):
             to, sources = tuple(exchange.destinations[rank]), exchange.sources[rank]
             share = RoundShare(label, index, to, (1,) * len(to), (array.nbytes,) * len(to))
-            turn = _Turn(answer.shares.setdefault(share, len(answer.shares)), message)
+            turn = _Turn(answer.shares.setdefault(share, len(answer.shares)), form)
             for other in to:
-                turn.send_to(other, endpoint.lane(other), message, row)
+                turn.send_to(other, endpoint.lane(other))
             for other in sources:
                 merge = steps.merger(array, rank, other, **(command.static or {}))
-                turn.receive_from(other, endpoint.lane(other), message, row, merge)
+                turn.receive_from(other, endpoint.lane(other), merge)
             turns.append(turn)
         return cls(endpoint, rank, command, array, answer, turns)
 
@@ -103,7 +102,7 @@ class ShortSwap:
             lane = turn.lane
             if lane is not None:
                 lane.expect()
-            if turn.destination is not None and not turn.sent(step, array):
+            if turn.destination is not None and not turn.out.send_arrays(step, turn.form, (array,)):
                 self._endpoint.send(step, turn.destination, (array[None],))
             rounds.append(turn.number)
             if lane is not None:
@@ -137,37 +136,31 @@ class _Turn:
     ----------
     number : int
         Of what it sends, in the answer.
-    message : Outgoing
-        One row like those that are sent and arrive.
+    form : Form
+        Of what is sent and arrives.
     """
 
-    __slots__ = ("array", "destination", "form", "lane", "letter", "merge", "number", "source")
+    __slots__ = ("array", "destination", "form", "lane", "merge", "number", "out", "source")
 
-    def __init__(self, number: int, message: Outgoing) -> None:
-        self.number, self.form = number, form_of(message)
-        self.destination: int | None = None
-        self.letter: Letter | None = None  # None where nothing goes, or there are too many
+    def __init__(self, number: int, form: Form) -> None:
+        self.number, self.form = number, form
+        self.destination: int | None = None  # None where nothing goes
         self.lane: Lane | None = None  # None where nothing comes
 
-    def send_to(self, destination: int, lane: Lane, message: Outgoing, row: NDArray[Any]) -> None:
-        """Make ready to send arrays like this row."""
-        self.destination, self.letter = destination, lane.letter(message, row)
+    def send_to(self, destination: int, out: Lane) -> None:
+        """Make ready to send."""
+        self.destination, self.out = destination, out
 
-    def receive_from(
-        self, source: int, lane: Lane, message: Outgoing, row: NDArray[Any], merge: Merge
-    ) -> None:
-        """Make ready to find arrays like this row where messages arrive."""
+    def receive_from(self, source: int, lane: Lane, merge: Merge) -> None:
+        """Make ready to find arrays where messages arrive."""
         self.source, self.lane, self.merge = source, lane, merge
-        self.array = array_in(lane.incoming, message.header, row)[0, ...]
-
-    def sent(self, step: int, array: NDArray[Any]) -> bool:
-        """Whether the message could be begun to be sent with what is ready."""
-        return self.letter is not None and self.letter.send(step, array)
+        self.array = self.form.arrays_in(lane.incoming)[0][0, ...]
 
     def is_ours(self, step: int) -> bool:
         """Whether what has come is the message of this step, and of the expected form."""
         assert self.lane is not None
-        return has_start(self.lane.incoming, step, self.form)
+        incoming = self.lane.incoming
+        return step_of(incoming) == step and has_form(incoming, self.form)
 
 
 def _is_simple(endpoint: MpiEndpoint, rank: int, exchanges: Sequence[Exchange]) -> bool:

@@ -9,13 +9,12 @@
 Every rank executes the same sequence of communicator calls, which is what SPMD is; the text that
 makes the sequence runs once, at the driver. So a text needs no change and may look at replicated
 results, callbacks and checkpoints stay where the user is, and an epoch that settles once costs one
-round trip to the client however many messages it sends. Calls are executed at `settle`, `gather`
-and `result`.
+round trip to the client however many messages it sends: at `settle`, `gather` or `result`.
 
-Discipline. Ranks never exceed the workers' free threads: the run holds a lease on them.
-All ranks run before the first batch. Every wait has a deadline. A rank that fails stops the others,
-which say so; the run goes on with the values that were there before the batch. A worker that is
-lost, a cancelled task and a client that goes away end the run within seconds, and leave nothing.
+Discipline. Ranks never exceed the workers' free threads: the run holds a lease on them. All ranks
+run before the first batch. Every wait has a deadline. A rank that fails stops the others, which say
+so; the run goes on with the values of before the batch. A worker that is lost, a cancelled task and
+a client that goes away end the run within seconds, and leave nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ from . import spmd_host as host
 from .cluster import current_client
 from .from_dask import collection_keys
 from .mailbox import RunStopped
-from .spmd_batch import HANDED_OUT, Answer, Command, addressed, count_answers
+from .spmd_batch import HANDED_OUT, OVERWRITING, Answer, Command, addressed, count_answers
 from .spmd_cluster import RankCluster, places_by_threads
-from .spmd_rank import Endpoint
+from .spmd_endpoint import Endpoint
 
 _LARGE_BYTES = 100_000  # values beyond this are scattered, not sent with the batch
 _UNKNOWN = object()
@@ -90,7 +89,7 @@ class SpmdCommunicator(Communicator):
         If there is no client, or more ranks than threads; a `WorkersBusyError` if another run
         holds the workers, or ranks did not start in time.
     WorkerLostError
-        From then on: if a worker was lost. The run is over; make a new communicator.
+        If a worker was lost. The run is over; make a new communicator.
     TimeoutError
         If a message did not come until the deadline.
     """
@@ -211,8 +210,16 @@ class SpmdCommunicator(Communicator):
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
-        detail = (*addressed(pending.prepared_round), pending.content)
-        return self._record(PerRank, "collect", (state, *values), combine, static, detail)
+        address = addressed(pending.prepared_round)
+        post = self._commands[-1] if self._commands else None
+        if post is None or (post.step, post.inputs[0]) != (pending.content, state.content.number):
+            detail = (*address, pending.content)
+            return self._record(PerRank, "collect", (state, *values), combine, static, detail)
+        self._commands.pop()  # nothing was asked for between the two: they become one call
+        self._step -= 1
+        self._dropped.extend(post.dropped)
+        detail = (*address, post.function)
+        return self._record(PerRank, "exchange", (state, *values), combine, static, detail)
 
     def _post_values(
         self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
@@ -379,7 +386,7 @@ class SpmdCommunicator(Communicator):
     ) -> None:
         """Values that not every rank has made, or that some have overwritten, are lost."""
         for command in commands[done:]:
-            if command.kind in ("update", "collect", "collect_values", "agreed"):
+            if command.kind in OVERWRITING:
                 self._dropped.append(command.inputs[0])
             if command.step in made and command.kind not in HANDED_OUT:
                 self._dropped.append(command.step)

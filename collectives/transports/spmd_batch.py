@@ -15,9 +15,10 @@ from daskpart.collectives.timeline import Span, Timeline
 
 HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
 KINDS = (
-    *HANDED_OUT, "connect", "record", "map", "update", "post", "collect", "post_values",
-    "collect_values", "swap", "fold", "agreed", "gather",
+    *HANDED_OUT, "connect", "record", "map", "update", "post", "collect", "exchange",
+    "post_values", "collect_values", "swap", "fold", "agreed", "gather",
 )  # fmt: skip
+OVERWRITING = ("update", "collect", "exchange", "collect_values", "agreed")
 
 
 class Command(NamedTuple):
@@ -30,15 +31,16 @@ class Command(NamedTuple):
     step : int
         Number of the call, and of the value that it makes; rises through the whole run.
     inputs : tuple of int
-        Numbers of the values it takes; of an "update" or "collect" the first is overwritten.
+        Numbers of the values it takes; of those in `OVERWRITING` the first is overwritten.
     function : callable or None
     static : dict or None
     detail : object
         For messages ``(number of the messages, slot, label, index, step of the post)``, where None
-        is this very step; for values ``(destinations of each rank, label, index)`` and ``(sources
-        of each rank, label, step of the post)``; for a swap ``(exchanges, steps, label)``, whose
-        messages have this step and those after it; for a fold its label; for "fetch_value" the keys
-        of the ranks' values on their workers; for "hold" a plain value.
+        is this very step; of an "exchange", a post and its collect at once, ``(number of the
+        messages, slot, label, index, pack)``; for values ``(destinations of each rank, label,
+        index)`` and ``(sources of each rank, label, step of the post)``; for a swap ``(exchanges,
+        steps, label)``, whose messages have this step and those after it; for a fold its label; for
+        "fetch_value" the keys of the ranks' values on their workers; for "hold" a plain value.
     dropped : tuple of int
         Numbers of values that nobody needs any more; they go before the command is executed.
     """

@@ -35,7 +35,9 @@ from daskpart.errors import InputError
 
 from .calm import calm
 from .mailbox import Mailbox, RunStopped
-from .spmd_rank import Answer, Endpoint, Rank
+from .spmd_batch import Answer
+from .spmd_endpoint import Endpoint
+from .spmd_rank import Rank
 from .spmd_stream import MESSAGES, STREAM_END, Stream
 
 _WATCH_SECONDS = 0.5

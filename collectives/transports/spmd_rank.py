@@ -15,15 +15,12 @@ transports.
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import duplicate
@@ -40,48 +37,8 @@ from daskpart.collectives.timeline import (
 
 from .mailbox import Mailbox, RunStopped
 from .spmd_batch import HANDED_OUT, KINDS, Answer, Command, RoundShare
-
-
-class Endpoint(Protocol):
-    """How one rank's messages travel."""
-
-    def connect(self) -> None:
-        """Do what all ranks must do together, where there is something."""
-
-    def lends(self, destination: int) -> bool:
-        """Whether what goes there may be sent with `lent`."""
-
-    def send(self, step: int, destination: int, payload: Any, lent: bool = False) -> None:
-        """Send an array, a tuple of arrays or a small object without waiting.
-
-        Nobody changes it any more, or, if it is lent, not before `give_back`.
-        """
-
-    def receive(self, step: int, source: int, room: Callable[[], Any] | None = None) -> Any:
-        """Wait for a message, at most until the deadline.
-
-        `room` gives arrays that it may be received into, see `SwapSteps`.
-        """
-
-    def short_swap(self, command: Command, array: NDArray[Any], answer: Answer) -> Any:
-        """A quicker way for this swap, whose steps have `merger`, with arrays like this; or None.
-
-        ``serves(command, array)`` says whether it is the way for another swap;
-        ``run(first_step, array, begin)`` does all rounds, and notes them and the seconds since
-        `begin` in the answer.
-        """
-
-    def give_back(self) -> None:
-        """Wait until nothing that was lent is needed any more."""
-
-    def flush(self) -> None:
-        """Wait until nothing that was sent needs this process any more."""
-
-    def close(self, whole: bool) -> None:
-        """Let go of what the worker's endpoints share; called once, of the last rank to end.
-
-        `whole` says whether the run was closed, and not broken off.
-        """
+from .spmd_endpoint import Endpoint
+from .spmd_rows import not_in_place, rooms_in_place, rows_in_place
 
 
 class Rank:
@@ -183,17 +140,8 @@ class Rank:
         messages: RankMessages = self._values[numbered][slot]
         value = self._values[command.inputs[0]]
         assert command.function is not None
-        sizes: list[tuple[int, int]] = []
-        begin = perf_counter()
-        for destination, positions in zip(
-            messages.destinations, messages.out_positions, strict=True
-        ):
-            packing = perf_counter()
-            payload = pack_message(value, positions, command.function, self.rank, destination)
-            self._answer.seconds_computing += perf_counter() - packing
-            sizes.append((len(payload), payload.nbytes))
-            self._endpoint.send(command.step, destination, payload)
-        self._sent(label, index, messages.destinations, sizes, begin)
+        nowhere = [None] * len(messages.destinations)
+        self._send_rows(value, messages, command.function, nowhere, (command.step, label, index))
 
     def _collect(self, command: Command, own: dict[int, Any]) -> None:
         numbered, slot, label, _, step = command.detail
@@ -201,6 +149,26 @@ class Rank:
         payloads = [self._receive(step, source, label) for source in messages.sources]
         inbox = open_inbox(messages, payloads)
         state, *values = self._state_and_values(command)
+        self._values[command.step] = self._called(command, state, inbox, *values)
+
+    def _exchange(self, command: Command, own: dict[int, Any]) -> None:
+        numbered, slot, label, index, pack = command.detail
+        messages: RankMessages = self._values[numbered][slot]
+        state, *values = self._state_and_values(command)
+        assert command.function is not None
+        rows = rows_in_place(state, messages, pack)
+        self._send_rows(state, messages, pack, rows, (command.step, label, index))
+        rooms = rooms_in_place(state, messages, command.function)
+        payloads = [
+            self._receive(
+                command.step, source, label, None if room is None else partial(tuple, [room])
+            )
+            for source, room in zip(messages.sources, rooms, strict=True)
+        ]
+        begin = perf_counter()
+        self._endpoint.give_back()
+        self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
+        inbox = not_in_place(open_inbox(messages, payloads), rooms)
         self._values[command.step] = self._called(command, state, inbox, *values)
 
     def _post_values(self, command: Command, own: dict[int, Any]) -> None:
@@ -247,6 +215,32 @@ class Rank:
             short = self._endpoint.short_swap(command, array, self._answer)
             self._short_swaps[key] = short
         return short
+
+    def _send_rows(
+        self,
+        value: Any,
+        messages: RankMessages,
+        pack: Callable,
+        rows: Sequence[NDArray[Any] | None],
+        place: tuple[int, str, int],
+    ) -> None:
+        """A message of rows to each destination, packed or as they lie; `place` as below."""
+        step, label, index = place
+        sizes: list[tuple[int, int]] = []
+        begin = perf_counter()
+        for destination, positions, lying in zip(
+            messages.destinations, messages.out_positions, rows, strict=True
+        ):
+            lent = lying is not None and self._endpoint.lends(destination)
+            packing = perf_counter()
+            payload = (
+                lying if lent else pack_message(value, positions, pack, self.rank, destination)
+            )
+            assert payload is not None
+            self._answer.seconds_computing += perf_counter() - packing
+            sizes.append((len(payload), payload.nbytes))
+            self._endpoint.send(step, destination, payload, lent)
+        self._sent(label, index, messages.destinations, sizes, begin)
 
     def _send_values(
         self,
@@ -365,10 +359,3 @@ class Rank:
             words = name if isinstance(name, str) else name_of(name)
             self._answer.spans.append((kind, words, time_of(begin), time_of(end), nbytes))
         return end - begin
-
-
-def pickled_object(value: Any) -> bytes:
-    """A value that is no array, for a message; numbers the short way."""
-    if isinstance(value, int | float | complex | np.generic):
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return dumps(value)

@@ -17,6 +17,7 @@ from exchange_text import (
     run_reference,
 )
 
+from daskpart import Connectivity
 from daskpart.collectives import (
     ANY,
     MAX,
@@ -150,6 +151,31 @@ def test_messages_keep_what_was_posted(make_communicator):
     state = communicator.update(increment, state)
     state = communicator.collect(pending, state, place_rows)
     assert [float(rows[0, 0]) for rows in communicator.gather(state)] == [6.0, 5.0]
+
+
+def test_large_rows_that_lie_together(make_communicator):
+    """A transport need neither pack nor place them; it shows in nothing but the time."""
+    n_ranks, n_rows, width = 3, 2, 40_000  # 160 kB a row, 320 kB a message
+    items = np.arange(n_ranks * n_rows)
+    everyone = np.tile(np.arange(n_ranks, dtype=np.int32), len(items))
+    connectivity = Connectivity.from_pairs(
+        np.repeat(items, n_ranks).astype(np.int32), everyone, len(items), n_ranks
+    )
+    numberings = [items, items, items[::-1].copy()]  # on rank 2 they lie the other way round
+    communicator = make_communicator(n_ranks)
+    prepared = communicator.prepare(
+        expand_plan(connectivity, items // n_rows), communicator.values(numberings)
+    )
+    rng = np.random.default_rng(0)
+    given = [rng.random((len(items), width), np.float32) for _ in range(n_ranks)]
+    state = expand(communicator, prepared, communicator.values(given))
+    state = communicator.update(increment, state)  # while messages may be on their way
+    found = communicator.gather(expand(communicator, prepared, state))
+    for rank, numbering in enumerate(numberings):
+        for place, item in enumerate(numbering):
+            owner = item // n_rows
+            expected = given[owner][numberings[owner] == item][0] + np.float32(1)
+            assert found[rank][place].tobytes() == expected.tobytes()
 
 
 def _pack_all_as_view(rows, positions):

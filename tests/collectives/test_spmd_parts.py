@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from daskpart.collectives.prepared import Inbox, RankMessages
+from daskpart.collectives.reduction import pack_rows, place_rows
 from daskpart.collectives.transports import mailbox as boxes
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
@@ -18,6 +20,11 @@ from daskpart.collectives.transports.mpi_messages import FIRST_BYTES, Message, O
 from daskpart.collectives.transports.spmd_batch import Command
 from daskpart.collectives.transports.spmd_cluster import places_by_threads
 from daskpart.collectives.transports.spmd_rank import Rank
+from daskpart.collectives.transports.spmd_rows import (
+    not_in_place,
+    rooms_in_place,
+    rows_in_place,
+)
 from daskpart.errors import InputError
 
 
@@ -116,7 +123,7 @@ def test_a_lease_dies_with_its_owner(monkeypatch):
 
 def message_arrays():
     structured = np.zeros(2, dtype=[("id", "i4"), ("x", "f8")])
-    big = np.random.default_rng(0).standard_normal((300, 50))
+    big = np.random.default_rng(0).standard_normal((2000, 50))
     return [np.arange(3), np.zeros((0, 4), "f4"), big, structured, big[::3], np.array(2.5)]
 
 
@@ -135,7 +142,7 @@ def test_messages_over_dask_come_whole(payload):
 
 def test_large_arrays_are_their_own_buffers():
     """Nothing of a large array is pickled or copied for MPI."""
-    large, empty = np.zeros((100, 50)), np.zeros((0, 3))
+    large, empty = np.zeros((1000, 50)), np.zeros((0, 3))
     message = Outgoing((large, empty))
     (buffer,) = message.large
     assert np.shares_memory(buffer, large)
@@ -148,8 +155,8 @@ def over_mpi(payload, room=None):
     sent = Outgoing(payload)
     message = arrived(sent, step=7)
     message.offer(room)
-    for place, buffer in zip(message.large, sent.large, strict=True):
-        octets_of(message.arrays[place])[:] = buffer
+    for place, buffer in zip(message.large(), sent.large, strict=True):
+        octets_of(place)[:] = buffer
     return message
 
 
@@ -174,9 +181,9 @@ def test_what_does_not_fit_goes_beside():
 
 
 def test_messages_over_mpi_come_whole_and_aligned():
-    given = (*message_arrays(), np.zeros((100, 50)), np.zeros(3, np.int8), np.ones(5))
+    given = (*message_arrays(), np.zeros((1000, 50)), np.zeros(3, np.int8), np.ones(5))
     message = over_mpi(given)
-    assert message.kind == "tuple" and len(message.large) == 3
+    assert message.kind == "tuple" and len(message.large()) == 3
     for one, other in zip(given, message.arrays, strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         np.testing.assert_array_equal(one, other)
@@ -185,14 +192,37 @@ def test_messages_over_mpi_come_whole_and_aligned():
 
 
 def test_large_arrays_arrive_where_there_is_room_for_them():
-    given = (np.arange(5000.0), np.arange(4), np.arange(6000.0))
-    rooms = (np.zeros(5000), np.zeros(4, int), np.zeros(6000, np.float32))
+    given = (np.arange(50000.0), np.arange(4), np.arange(60000.0))
+    rooms = (np.zeros(50000), np.zeros(4, int), np.zeros(60000, np.float32))
     found = over_mpi(given, rooms).arrays
-    assert found[0] is rooms[0] and rooms[0][-1] == 4999.0
+    assert found[0] is rooms[0] and rooms[0][-1] == 49999.0
     assert found[1] is not rooms[1] and found[2] is not rooms[2]  # small; of another dtype
     for one, other in zip(given, found, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert over_mpi(given, (np.zeros(5000),)).arrays[0].sum() == given[0].sum()
+    assert over_mpi(given, (np.zeros(50000),)).arrays[0].sum() == given[0].sum()
+
+
+def test_rows_lie_in_place_where_positions_follow_one_another():
+    out = [np.array([4, 5, 6]), np.array([6, 4]), np.zeros(0, int)]
+    messages = RankMessages(0, [1, 2, 3], out, [1, 2], [np.array([0, 1]), np.array([3, 2])])
+    assert messages.out_runs == [slice(4, 7), None, None]
+    assert messages.in_runs == [slice(0, 2), None]
+    state = np.zeros((8, 2000))
+    rows = rows_in_place(state, messages, pack_rows)
+    assert np.shares_memory(rows[0], state) and rows[1:] == [None, None]
+    assert rows_in_place(state, messages, np.take) == [None] * 3  # who knows what it does
+    assert rows_in_place(state[:, ::2], messages, pack_rows) == [None] * 3
+    (room, _) = rooms = rooms_in_place(state, messages, place_rows)
+    assert room.shape == (2, 2000) and np.shares_memory(room, state)
+    other = np.ones((2, 2000))
+    left = not_in_place(Inbox(0, [1, 2], messages.in_positions, [room, other]), rooms)
+    assert (left.sources, left.payloads) == ([2], [other])
+
+
+def test_no_row_arrives_in_place_where_it_could_meet_another():
+    here, there = np.array([0, 1]), np.array([1, 2])
+    assert RankMessages(0, [], [], [1, 2], [here, there]).in_runs == [None, None]
+    assert RankMessages(0, [2], [there], [1], [here]).in_runs == [None]
 
 
 def test_places_never_exceed_threads():
