@@ -56,7 +56,7 @@ def hypercube_allreduce(
         Name of the rounds in `counters`. A message of doubling counts as one row; of halving only
         messages and bytes mean something.
     halving : bool
-        For long arrays, from some 10 kB on: twice the messages, fewer bytes.
+        For long arrays, from some 300 kB on: twice the messages, fewer bytes.
 
     Returns
     -------

@@ -16,11 +16,10 @@ import numpy as np
 from distributed.protocol import Serialize, to_serialize
 
 from .spmd import SpmdCommunicator
-from .spmd_endpoint import pickled_object
+from .spmd_endpoint import PLAIN_KINDS, pickled_object
 from .spmd_host import Session
 
 _INLINE_BYTES = 65_536
-_PLAIN_KINDS = "biufcmMSU"  # dtypes that their short string describes whole
 
 
 class DaskEndpoint:
@@ -78,7 +77,7 @@ def encoded(payload: Any) -> tuple:
         return ("tuple", *map(encoded, payload))
     if not isinstance(payload, np.ndarray):
         return ("object", pickled_object(payload))
-    if payload.nbytes > _INLINE_BYTES or payload.dtype.kind not in _PLAIN_KINDS:
+    if payload.nbytes > _INLINE_BYTES or payload.dtype.kind not in PLAIN_KINDS:
         return ("array", to_serialize(payload))
     return ("bytes", payload.dtype.str, payload.shape, payload.tobytes())
 

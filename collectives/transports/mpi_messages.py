@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .spmd_endpoint import pickled_object
+from .spmd_endpoint import PLAIN_KINDS, pickled_object
 
 FIRST_BYTES = 294_912
 _INLINE_BYTES = 262_144  # of all small arrays together; a message beside costs more than a copy
@@ -77,16 +77,20 @@ class Form:
 @lru_cache(maxsize=512)  # the same shapes come again and again
 def form_of(kind: str, described: Described) -> Form:
     """The form of messages of this kind, with arrays of these dtypes and shapes."""
-    header = pickle.dumps((kind, described))
-    filled = 2 * _LENGTH.size + len(header)
-    filled += -filled % _ALIGNED
-    header = header.ljust(filled - 2 * _LENGTH.size, b"\0")
-    return Form(kind, described, _LENGTH.pack(filled) + header)
+    named = [
+        (dtype.str if dtype.kind in PLAIN_KINDS else dtype, shape) for dtype, shape in described
+    ]
+    header = pickle.dumps((kind, named), pickle.HIGHEST_PROTOCOL)
+    begin = 2 * _LENGTH.size + len(header)
+    filling = -begin % _ALIGNED
+    return Form(kind, described, _LENGTH.pack(begin + filling) + header + bytes(filling))
 
 
 @lru_cache(maxsize=512)
-def _form_from(header: bytes) -> Form:
-    return form_of(*pickle.loads(header))
+def _form_from(opening: bytes) -> Form:
+    """The form that a first message says."""
+    kind, named = pickle.loads(memoryview(opening)[_LENGTH.size :])
+    return Form(kind, tuple([(np.dtype(dtype), shape) for dtype, shape in named]), opening)
 
 
 class Outgoing:
@@ -194,7 +198,8 @@ class Message:
     def __init__(self, buffer: bytearray, guess: Form | None = None) -> None:
         self.step = step_of(buffer)
         if guess is None or not has_form(buffer, guess):
-            guess = _form_at(buffer)
+            (begin,) = _LENGTH.unpack_from(buffer, _LENGTH.size)
+            guess = _form_from(bytes(buffer[_LENGTH.size : begin]))
         self.form, begin = guess, guess.begin
         self.arrays: list[NDArray[Any]] = []
         if guess.kind in ("object", "beside"):
@@ -231,9 +236,3 @@ class Message:
     def beside(self) -> bytearray:
         """A buffer for the message that did not fit."""
         return bytearray(_LENGTH.unpack_from(self.rest)[0])
-
-
-def _form_at(buffer: bytearray) -> Form:
-    """The form of a first message."""
-    begin = 2 * _LENGTH.size
-    return _form_from(bytes(buffer[begin : _LENGTH.unpack_from(buffer, _LENGTH.size)[0]]))

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from .spmd_batch import Answer, Command
 
+PLAIN_KINDS = "biufcmMSU"  # dtypes that their short string describes whole
+
 
 class Endpoint(Protocol):
     """How one rank's messages travel."""
