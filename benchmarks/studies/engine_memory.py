@@ -80,9 +80,10 @@ def main(names: tuple[str, ...], parts: tuple[int, ...], out: Path) -> None:
         "However many parts there are, the table of gains has 3.5 entries a pin at most, of 2 "
         "bytes each where no vertex has nets that cost more than 32,767 together: a table of an "
         "entry for every vertex and part is kept where it is no larger, else it is folded to one "
-        "entry a pin. On a netlist, of four pins a vertex and net, what the search on the finest "
-        "level keeps of every vertex and net weighs more than the pins; on threads, of three pins "
-        "a net, the levels that wait while the coarsest one, with most of the pins, is cut."
+        "entry a pin. Most is taken where vertices or nets have few pins: on a netlist, of four "
+        "pins a vertex and net, what the search on the finest level keeps of every vertex and net "
+        "weighs more than the pins; on threads, of three pins a net, the coarsest level has most "
+        "of the pins, and is cut while finer ones wait."
     )
     write_numbers(out, "engine_memory", COLUMNS, rows, origin)
     write_section(out, "engine_memory", "Peak memory of our engine", body, origin)

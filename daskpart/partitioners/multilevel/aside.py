@@ -8,9 +8,10 @@
                    coarsest level       costs, weights: mostly 1 or 2 bytes, not 4 or 8
 
 Coarsening makes levels one after another, and the search needs them in the opposite order: of all
-but the one at work these are kept. To pack and unpack is a copy; to make the finest level again
-takes less than the half of what it took at first, since no identical nets are looked for. Where a
-level has nearly all pins of the finer one, only one of the two is kept, and merged once more.
+but the one at work these are kept, and of the coarsest one, too, while its pieces are cut. To pack
+and unpack is a copy; to make the finest level again takes less than the half of what it took at
+first, since no identical nets are looked for. Where a level has nearly all pins of the finer one,
+only one of the two is kept, and merged once more.
 """
 
 from __future__ import annotations

@@ -12,11 +12,17 @@ anew inside the sides that were found, so that they survive, and refines from th
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .coarsen import Step, coarsen
-from .level import Level, turned
+from .level import Level, lean, turned
 from .two_way import Sides, cut_cost, grow, refine, sides_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COARSEST = 160  # vertices at which coarsening stops
 CLUSTERS = 160  # no cluster weighs more than this share of the total
@@ -77,6 +83,7 @@ def _start(
         score = (int(excess), int(cut_cost(level, sides)))
         if best is None or score < best:
             best, best_side = score, sides.side
+        del sides  # before those of the next start are there
     return best_side
 
 
@@ -92,6 +99,7 @@ def _rise(steps: list[Step], side: np.ndarray, held: np.ndarray, limits: np.ndar
         sides = sides_of(level, side[target])
         refine(level, sides, held, limits, _patience(level.weights.size), PASSES)
         side = sides.side
+        del level, sides  # before the next level is there
     return side
 
 
@@ -136,6 +144,7 @@ def bipartition_level(
     fixed: np.ndarray,
     rng: np.random.Generator,
     cycles: int = 0,
+    again: Callable[[], Level] | None = None,
 ) -> np.ndarray:
     """Cut a level in two.
 
@@ -149,6 +158,8 @@ def bipartition_level(
     rng : numpy.random.Generator
     cycles : int
         V-cycles at most; they end with the first that brings nothing.
+    again : callable, optional
+        Makes the level anew, so that nobody need hold it until then.
 
     Returns
     -------
@@ -156,11 +167,15 @@ def bipartition_level(
         Side of each vertex. Heavier than its limit only where no refinement found a way.
     """
     cap = max(int(level.weights.sum()) // CLUSTERS, 1)
-    steps, middle, community = coarsen(level, (fixed + 1).astype(np.int32), cap, MIDDLE, rng)
+    community = (fixed + 1).astype(np.int32)
+    steps, middle, community = coarsen(level, community, cap, MIDDLE, rng, again=again)
+    again = again or partial(lean, level)
+    del level
     side = _solve_middle(middle, community, cap, targets, limits, rng)
     del middle
     side = _rise(steps, side, (community - 1).astype(np.int8), limits)
     for _ in range(cycles):
+        level = again()
         better = _cycle(level, side, limits, fixed, cap, rng)
         if _score(level, better, limits) >= _score(level, side, limits):
             break

@@ -14,18 +14,22 @@ from the root (Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from daskpart._jit import kernel
 
-from .aside import Finest, narrow
-from .bipartition import bipartition_level, side_limits
+from .aside import Finest, narrow, packed
+from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
 from .improvement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
-from .level import DROPPED, NO_LEVEL, Level, contract
+from .level import DROPPED, NO_LEVEL, Level, contract, lean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COARSEST = 3000  # vertices of the level that the recursion cuts, at least
 COARSEST_ROOT = 640  # and at least so many times the root of K: 80 a part for K = 64
@@ -61,44 +65,50 @@ def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
 class _Piece(NamedTuple):
     """A part of the coarsest level that is still to be cut."""
 
-    level: Level
+    again: Callable[[], Level]  # makes its level, see `_piece`
+    weight: int
     vertices: np.ndarray  # int64[n_vertices]: their numbers on the coarsest level
     parts: tuple[int, int]  # to become parts[0] .. parts[1] - 1
+
+
+def _piece(level: Level, vertices: np.ndarray, parts: tuple[int, int]) -> _Piece:
+    """Packed if it is coarsened before it is cut, several times over: then it waits meanwhile."""
+    again = packed(level) if vertices.size > MIDDLE else partial(lean, level)
+    return _Piece(again, int(level.weights.sum()), vertices, parts)
 
 
 def _halves(
     piece: _Piece, limit: int, rng: np.random.Generator, effort: Effort
 ) -> tuple[_Piece, _Piece]:
     """Cut a piece in two, with as many parts on the left as on the right, or one more."""
-    level, vertices, (first, end) = piece
+    again, total, vertices, (first, end) = piece
     n_parts = end - first
     n_left = (n_parts + 1) // 2
-    total = int(level.weights.sum())
     depth = int(np.ceil(np.log2(n_parts)))
     slack = max((limit * n_parts / max(total, 1)) ** (1.0 / depth) - 1.0, 0.0)
     left = total * n_left // n_parts
     targets = np.array([left, total - left], np.int64)
     free = np.full(vertices.size, -1, np.int8)
     limits, cycles = side_limits(targets, slack), effort.two_way_cycles
-    side = bipartition_level(level, targets, limits, free, rng, cycles)
-    middle = first + n_left
+    side = bipartition_level(again(), targets, limits, free, rng, cycles, again)
+    level, middle = again(), first + n_left
     return (
-        _split_off(piece, side == 0, (first, middle)),
-        _split_off(piece, side == 1, (middle, end)),
+        _split_off(level, vertices, side == 0, (first, middle)),
+        _split_off(level, vertices, side == 1, (middle, end)),
     )
 
 
-def _split_off(piece: _Piece, chosen: np.ndarray, parts: tuple[int, int]) -> _Piece:
+def _split_off(
+    level: Level, vertices: np.ndarray, chosen: np.ndarray, parts: tuple[int, int]
+) -> _Piece:
     """The piece of the chosen vertices; what is one part already needs no nets any more."""
     members = np.flatnonzero(chosen)
-    level, vertices = piece.level, piece.vertices[members]
+    half = NO_LEVEL
     if parts[1] - parts[0] > 1:
         target = np.full(chosen.size, DROPPED, np.int32)
         target[members] = np.arange(members.size, dtype=np.int32)
-        level = contract(level, target, members.size)
-    else:
-        level = NO_LEVEL
-    return _Piece(level, vertices, parts)
+        half = contract(level, target, members.size)
+    return _piece(half, vertices[members], parts)
 
 
 def least_weight(weights: np.ndarray, n_parts: int, epsilon: float) -> int:
@@ -114,12 +124,10 @@ def least_weight(weights: np.ndarray, n_parts: int, epsilon: float) -> int:
     return max(int(min((1.0 - LIGHTEST * epsilon) * mean, mean - room)), 0)
 
 
-def _recurse(
-    coarsest: Level, n_parts: int, limit: int, rng: np.random.Generator, effort: Effort
-) -> np.ndarray:
+def _recurse(whole: _Piece, limit: int, rng: np.random.Generator, effort: Effort) -> np.ndarray:
     """Cut into K parts, depth first; a piece is let go as soon as its two halves are there."""
-    part = np.zeros(coarsest.weights.size, np.int32)
-    pieces = [_Piece(coarsest, np.arange(part.size), (0, n_parts))]
+    part = np.zeros(whole.vertices.size, np.int32)
+    pieces = [whole]
     while pieces:
         piece = pieces.pop()
         first, end = piece.parts
@@ -157,15 +165,21 @@ def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
 
 
 def _cut_coarsest(
-    coarsest: Level, n_parts: int, bounds: Bounds, rng: np.random.Generator, effort: Effort
+    coarsest: list[Level], bounds: Bounds, rng: np.random.Generator, effort: Effort
 ) -> np.ndarray:
-    """The best of several recursions on the coarsest level, each searched over all parts."""
-    tries = []
-    free = np.zeros(coarsest.weights.size, np.bool_)
+    """The best of several recursions on the coarsest level, each searched over all parts.
+
+    The level comes in a list, so that nobody holds it while only its pieces are worked on.
+    """
+    tries, most = [], bounds.most
+    free = np.zeros(coarsest[0].weights.size, np.bool_)
     for _ in range(effort.tries):
-        part = _recurse(coarsest, n_parts, int(bounds.most[0]), rng, effort)
-        tries.append(improve(coarsest, part, bounds, free, rng))
-    return min(tries, key=lambda part: score(coarsest, part, bounds.most))
+        whole = _piece(coarsest.pop(), np.arange(free.size), (0, most.size))
+        part = _recurse(whole, int(most[0]), rng, effort)
+        coarsest.append(whole.again())
+        del whole
+        tries.append(improve(coarsest[0], part, bounds, free, rng))
+    return min(tries, key=lambda part: score(coarsest[0], part, most))
 
 
 def _solve(
@@ -181,23 +195,24 @@ def _solve(
     fewest = max(COARSEST, int(COARSEST_ROOT * n_parts**0.5))
     cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
     core_cost = score(level, _core_first(level, n_parts, int(most[0])), most)[1]
-    free = np.zeros(level.weights.size, np.bool_)
     del level  # so that it is there only while it is worked on
     groups = groups.astype(np.int32)
-    steps, coarsest, groups = coarsen(
+    steps, level, groups = coarsen(
         finest.taken(), groups, cap, fewest, rng, effort.even, finest.level
     )
-    part = _cut_coarsest(coarsest, n_parts, bounds, rng, effort)
-    if core_cost < CORE_WORTH * score(coarsest, part, most)[1]:
+    coarsest = [level]
+    del level
+    part = _cut_coarsest(coarsest, bounds, rng, effort)
+    if core_cost < CORE_WORTH * score(coarsest[0], part, most)[1]:
         del steps, coarsest
-        core = _core_first(finest.level(), n_parts, int(most[0]))
-        part = improve(finest.level(), core, bounds, free, rng)
+        part = _core_first(finest.level(), n_parts, int(most[0]))
+        part = improve(finest.level(), part, bounds, np.zeros(part.size, np.bool_), rng)
     else:
-        held = np.zeros(coarsest.weights.size, np.bool_)
         del coarsest
+        held = np.zeros(part.size, np.bool_)
         part = rise(steps, part, bounds, held, rng)
     for _ in range(effort.cycles):
-        part = cycle(finest.level(), part, bounds, free, rng)
+        part = cycle(finest.level(), part, bounds, np.zeros(part.size, np.bool_), rng)
     return part
 
 
@@ -206,12 +221,16 @@ def _best_of(
 ) -> np.ndarray:
     """Solve as often as the effort and the pins allow, and combine the best partitions."""
     affordable = max(SOLVE_PINS // max(finest.level().pins.size, 1), min(4, effort.solves))
+    n_solves = min(effort.solves, affordable)
     apart = narrow(communities(finest.taken()))
+    together = np.zeros_like(apart)
+    # now the one fits, now the other; whoever coarsens by the last of them need not keep it
+    groups = [apart if turn % 4 < 2 else together for turn in range(n_solves)]
+    del apart, together
     found = []
-    for turn in range(min(effort.solves, affordable)):
+    for turn in range(n_solves):
         trial = effort._replace(even=turn % 2 == 0)
-        groups = apart if turn % 4 < 2 else np.zeros_like(apart)  # now the one fits, now the other
-        found.append(_solve(finest, groups, n_parts, bounds, rng, trial))
+        found.append(_solve(finest, groups.pop(0), n_parts, bounds, rng, trial))
     if len(found) == 1:
         return found[0]
     level = finest.level()

@@ -21,10 +21,9 @@ import numpy as np
 
 from daskpart._jit import kernel
 
-from .aside import narrow
 from .bonds import with_bonds
 from .coarsen import Step, coarsen
-from .k_way import Parts, parts_of
+from .k_way import Parts, name_type, parts_of
 from .level import Level, turned
 from .search import propagate, rebalance, search
 
@@ -73,21 +72,33 @@ def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
 def improve(
     level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rebalance and search on one level; returns the new part of each vertex.
+    """Rebalance and search on one level.
 
     Parameters
     ----------
     level : Level
-    part : int32[n_vertices]
-        Changed in place.
+    part : integers [n_vertices]
+        May be changed.
     bounds : Bounds
     held : bool[n_vertices]
         Vertices that stay where they are.
     rng : numpy.random.Generator
+
+    Returns
+    -------
+    int32[n_vertices]
     """
-    level, n, n_parts = turned(level), part.size, bounds.most.size
-    parts: Parts = parts_of(level, part, n_parts, held, bounds.least)
-    order = rng.permutation(np.arange(n, dtype=np.int32))
+    return _improved(turned(level), part, bounds, held, rng).astype(np.int32)
+
+
+def _improved(
+    level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """The parts after the search, in the type in which the search keeps them."""
+    n = part.size
+    parts: Parts = parts_of(level, part, bounds.most.size, held, bounds.least)
+    order = np.arange(n, dtype=np.int32)
+    rng.shuffle(order)
     if np.any(parts.weight > bounds.most):
         rebalance(level, parts, bounds.most)
     propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
@@ -95,15 +106,14 @@ def improve(
     parts = with_bonds(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
     patience = int(np.clip(n // 20, *PATIENCE))
     search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
-    best, best_score = narrow(parts.part), score(level, parts.part, bounds.most)
+    best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
     for share in LOOSE:
         _search_loosely(level, parts, bounds, share, patience)
         new_score = score(level, parts.part, bounds.most)
         if new_score >= best_score:
             break
-        best, best_score = narrow(parts.part), new_score
-    parts.part[:] = best
-    return parts.part
+        best[:], best_score = parts.part, new_score
+    return best
 
 
 def _search_loosely(
@@ -128,11 +138,13 @@ def rise(
     `held` (bool) is that of the coarsest level. The steps are used up, so that nobody keeps a level
     that is done with.
     """
+    names = name_type(bounds.most.size)
     while steps:
         level, target = steps.pop().opened()
-        held, part = held[target], part[target]
+        held, part = held[target], part.astype(names)[target]
         del target
         part = improve(level, part, bounds, held, rng)
+        del level  # before the next one is there
     return part
 
 

@@ -8,7 +8,7 @@
 A net of which v is the part's only pin moves with v. So a move that leaves a net one pin there
 lowers the loss of that pin, and one that joins a single pin raises it. Which pin that is a short
 net finds among its pins; a long one knows the exclusive-or of the pins of every slot, as in
-`two_way`. Slots take 4 bytes each, 8 in long nets.
+`two_way`. A slot takes 2 bytes for up to 255 parts, else 3; 7 or 8 in long nets.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ SHORT = 64  # pins of the nets that are searched for a part's last pin
 class Parts(NamedTuple):
     """A K-way partition under change."""
 
-    part: np.ndarray  # int32[n_vertices]
+    part: np.ndarray  # names[n_vertices]: uint8, uint16 or uint32, as the number of parts asks
     weight: np.ndarray  # int64[n_parts]
     slot_pointer: np.ndarray  # int32[n_nets + 1]
-    slot_part: np.ndarray  # slots[n_slots]: uint16 where parts and nets are small, else uint32
-    pins_in: np.ndarray  # slots[n_slots]: pins of the net in the part
+    slot_part: np.ndarray  # names[n_slots]
     first_long: int  # the slot at which the long nets begin: nets come by rising size
+    few: np.ndarray  # uint8[first_long]: pins of a short net in the part
+    many: np.ndarray  # uint16 or uint32 [slots of long nets]: pins of a long one
     several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
@@ -51,11 +52,27 @@ class Parts(NamedTuple):
 
 
 @kernel(_nrt=False)
+def pins_in(parts, slot):
+    """Return how many pins of a net are in the part of a slot."""
+    if slot < parts.first_long:
+        return np.int64(parts.few[slot])
+    return np.int64(parts.many[slot - parts.first_long])
+
+
+@kernel(_nrt=False)
+def _set_pins_in(parts, slot, count):
+    if slot < parts.first_long:
+        parts.few[slot] = count
+    else:
+        parts.many[slot - parts.first_long] = count
+
+
+@kernel(_nrt=False)
 def find(parts, net, part):
     """Return the slot of a part in a net, or -1 where the net does not touch it."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
     if end - begin >= parts.weight.size:
-        return np.int64(begin + part if parts.pins_in[begin + part] > 0 else -1)
+        return np.int64(begin + part if parts.slot_part[begin + part] == part else -1)
     for slot in range(begin, end):
         if parts.slot_part[slot] == part:
             return np.int64(slot)
@@ -86,8 +103,8 @@ def _vacate(parts, net, slot):
         while last + 1 < end and parts.slot_part[last + 1] != parts.vacant:
             last += 1
         parts.slot_part[slot] = parts.slot_part[last]
-        parts.pins_in[slot] = parts.pins_in[last]
-        parts.pins_in[last] = 0
+        _set_pins_in(parts, slot, pins_in(parts, last))
+        _set_pins_in(parts, last, 0)
         if slot >= parts.first_long:
             parts.several[slot - parts.first_long] = parts.several[last - parts.first_long]
             parts.several[last - parts.first_long] = 0
@@ -123,11 +140,11 @@ def _fill_slots(level, parts):
         for i in range(begin, end):
             pin = level.pins[i]
             slot = _enter(parts, net, np.int64(parts.part[pin]))
-            parts.pins_in[slot] += 1
+            _set_pins_in(parts, slot, pins_in(parts, slot) + 1)
             _toggle(parts, slot, pin)
         for i in range(begin, end):
             pin = level.pins[i]
-            if parts.pins_in[find(parts, net, np.int64(parts.part[pin]))] > 1:
+            if pins_in(parts, find(parts, net, np.int64(parts.part[pin]))) > 1:
                 parts.loss[pin] += level.net_costs[net]
 
 
@@ -153,9 +170,15 @@ def _most_reach(level):
     return most
 
 
-def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
-    """Return the state of a partition, without bonds; `part` (int32) is used in place.
+def name_type(n_parts: int) -> np.dtype:
+    """The narrowest unsigned type for the names of the parts and that of a vacant slot."""
+    return np.min_scalar_type(n_parts)
 
+
+def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
+    """Return the state of a partition, without bonds.
+
+    `part` (integers) is used in place if it is of the `name_type`.
     `held` (bool) tells which vertices are fixed, `least` the weight that no move takes a part
     below.
     """
@@ -163,22 +186,22 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     pointer = _slot_pointer(level, n_parts)
     n_slots = int(pointer[-1])
     widest = int(level.net_pointer[-1] - level.net_pointer[-2]) if pointer.size > 1 else 0
-    slots = np.uint16 if max(n_parts, widest) < 2**16 - 1 else np.uint32
-    vacant = np.iinfo(slots).max
+    names = name_type(n_parts)
     first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
     ceiling = int(_most_reach(level))
     costs: type = np.int64
     if level.net_costs.itemsize == 4 and ceiling < 2**31:
         costs = np.int16 if ceiling < 2**15 else np.int32
     parts = Parts(
-        part=part,
+        part=part.astype(names, copy=False),
         weight=np.zeros(n_parts, np.int64),
         slot_pointer=pointer,
-        slot_part=np.full(n_slots, vacant, slots),
-        pins_in=np.zeros(n_slots, slots),
+        slot_part=np.full(n_slots, n_parts, names),
         first_long=first_long,
+        few=np.zeros(first_long, np.uint8),
+        many=np.zeros(n_slots - first_long, np.uint16 if widest < 2**16 else np.uint32),
         several=np.zeros(n_slots - first_long, np.int32),
-        vacant=int(vacant),
+        vacant=n_parts,
         ceiling=ceiling,
         loss=np.zeros(n, costs),
         bond=np.zeros(0, costs),
@@ -201,8 +224,8 @@ def leave(level, parts, net, vertex, here):
     """Take `vertex` out of its part `here` in one net; returns the pins left there."""
     cost = level.net_costs[net]
     slot = find(parts, net, here)
-    left = np.int64(parts.pins_in[slot]) - 1
-    parts.pins_in[slot] = left
+    left = pins_in(parts, slot) - 1
+    _set_pins_in(parts, slot, left)
     _toggle(parts, slot, vertex)
     if left == 1:
         parts.loss[lone(level, parts, net, slot, vertex)] -= cost
@@ -217,11 +240,11 @@ def arrive(level, parts, net, vertex, there):
     """Put `vertex` into part `there` in one net; returns the pins that were there."""
     cost = level.net_costs[net]
     slot = _enter(parts, net, there)
-    before = np.int64(parts.pins_in[slot])
+    before = pins_in(parts, slot)
     if before == 1:
         parts.loss[lone(level, parts, net, slot, vertex)] += cost
     elif before == 0:
         parts.loss[vertex] -= cost
-    parts.pins_in[slot] = before + 1
+    _set_pins_in(parts, slot, before + 1)
     _toggle(parts, slot, vertex)
     return before

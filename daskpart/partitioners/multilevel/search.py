@@ -18,7 +18,7 @@ from daskpart._jit import kernel
 
 from .bonds import best_move, entry, may_leave, move_part
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
-from .k_way import find, lone
+from .k_way import find, lone, pins_in
 
 NONE = np.int64(-1)  # no vertex
 
@@ -82,10 +82,10 @@ def _invite_neighbours(level, parts, vertex, here, there, limits, widest):
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         net = np.int64(level.nets[i])
         source = find(parts, net, here)
-        if source >= 0 and parts.pins_in[source] == 1:
+        if source >= 0 and pins_in(parts, source) == 1:
             _invite(level, parts, lone(level, parts, net, source, vertex), there, limits)
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
-        if end - begin <= widest and parts.pins_in[find(parts, net, there)] == 1:
+        if end - begin <= widest and pins_in(parts, find(parts, net, there)) == 1:
             for j in range(begin, end):
                 pin = np.int64(level.pins[j])
                 if pin != vertex:

@@ -64,7 +64,7 @@ def lightened(
     level = turned(level_of(hypergraph))
     parts = parts_of(level, np.array(assignment, np.int32), n_parts, held, 0)
     rebalance(level, parts, np.full(n_parts, most, np.int64))
-    return parts.part
+    return parts.part.astype(np.int32)
 
 
 def v_cycle(

@@ -11,7 +11,7 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import improvement, k_way
 from daskpart.partitioners.multilevel.aside import level_of
 from daskpart.partitioners.multilevel.bonds import best_move, entry, move_part, with_bonds
-from daskpart.partitioners.multilevel.k_way import find, parts_of
+from daskpart.partitioners.multilevel.k_way import Parts, find, parts_of, pins_in
 from daskpart.partitioners.multilevel.level import Level, turned
 
 N = 40
@@ -55,6 +55,23 @@ def recount(level: Level, part: np.ndarray, n_parts: int):
     return pins_in, loss, bond
 
 
+def assert_slots(level: Level, parts: Parts, counts: np.ndarray) -> None:
+    """The slots of every net tell its pins in every part."""
+    for net in range(level.net_costs.size):
+        slots = [find(parts, net, part) for part in range(counts.shape[1])]
+        found = [pins_in(parts, slot) if slot >= 0 else 0 for slot in slots]
+        assert found == counts[net].tolist()
+
+
+@pytest.mark.parametrize(("n_parts", "name_bytes"), [(255, 1), (256, 2)])
+def test_names_of_parts_and_of_a_vacant_slot_take_no_more_than_they_need(n_parts, name_bytes):
+    level = made(n_parts)
+    part = np.random.default_rng(0).integers(n_parts - 9, n_parts, N)
+    parts = parts_of(level, part, n_parts, np.zeros(N, np.bool_), 0)
+    assert parts.part.itemsize == parts.slot_part.itemsize == name_bytes
+    assert_slots(level, parts, recount(level, part, n_parts)[0])
+
+
 @given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]), st.booleans())
 def test_slots_losses_and_bonds_follow_moves(seed, n_parts, dense):
     """Exactly, but a folded entry may be larger than the largest bond that it stands for."""
@@ -64,11 +81,8 @@ def test_slots_losses_and_bonds_follow_moves(seed, n_parts, dense):
     for vertex, there in zip(rng.integers(0, N, 60), rng.integers(0, n_parts, 60), strict=True):
         if parts.part[vertex] != there:
             move_part(level, parts, np.int64(vertex), np.int64(there))
-    pins_in, loss, bond = recount(level, parts.part, n_parts)
-    for net in range(level.net_costs.size):
-        slots = [find(parts, net, part) for part in range(n_parts)]
-        found = [int(parts.pins_in[slot]) if slot >= 0 else 0 for slot in slots]
-        assert found == pins_in[net].tolist()
+    counts, loss, bond = recount(level, parts.part, n_parts)
+    assert_slots(level, parts, counts)
     np.testing.assert_array_equal(parts.loss, loss)
     weights = np.bincount(parts.part, level.weights, minlength=n_parts)
     np.testing.assert_array_equal(parts.weight, weights)
