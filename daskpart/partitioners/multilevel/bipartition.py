@@ -6,8 +6,13 @@ level 0   ●●●●●●●●●●●● ------------------------> refine
          coarsest  ●●● --> several starts --> refine
 
 Which clusters meet on the way down is chance, and on netlists it decides 20 % of the cut; so the
-last levels, which cost little, are coarsened and solved several times over. A V-cycle coarsens
-anew inside the sides that were found, so that they survive, and refines from there.
+last levels, which cost little, are coarsened and solved several times over: into few heavy
+clusters in one run, which tells what belongs together, into many light ones in the next, which
+balance. A V-cycle coarsens anew inside the sides that were found, so that they survive, and refines
+from there.
+
+Heavy clusters next to tight limits leave no move. So on coarse levels a side may exceed its limit
+by the heaviest cluster; less from level to level, and on the finest one not at all.
 """
 
 from __future__ import annotations
@@ -24,13 +29,16 @@ from .two_way import Sides, cut_cost, grow, refine, sides_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COARSEST = 160  # vertices at which coarsening stops
-CLUSTERS = 160  # no cluster weighs more than this share of the total
+COARSEST = 160  # vertices at which a V-cycle stops coarsening
+CLUSTERS = 160  # no cluster of it, or above the middle level, weighs more than this share of all
 STARTS = 8  # starts on the coarsest level, fewer where it has many pins
 START_PINS = 400_000  # pins that all starts together may walk over
 MIDDLE = 3000  # vertices of the level that is solved several times
-RUNS = 4  # solutions of that level, fewer where it has many pins
+RUNS = ((20, 40), (160, 160), (40, 80), (80, 80))  # clusters and vertices as above, for each run
+FEWEST_RUNS = 2  # where the level has many pins
 RUN_PINS = 150_000  # pins of that level over all its solutions
+RUN_VERTICES = 80  # one more run for each so many of its vertices
+LOOSEST = 20  # no limit is exceeded by more than this share of the total
 PASSES = 6  # refinement passes on a level, at most
 
 
@@ -41,6 +49,12 @@ def side_limits(targets: np.ndarray, epsilon: float) -> np.ndarray:
     hold the total.
     """
     return np.maximum(np.floor((1.0 + epsilon) * targets), targets).astype(np.int64)
+
+
+def _loosened(level: Level, limits: np.ndarray) -> np.ndarray:
+    """The limits on a coarse level: its heaviest cluster may be too much for a side."""
+    share = int(level.weights.sum()) // LOOSEST
+    return limits + min(int(level.weights.max(initial=0)), share)
 
 
 def _patience(n_vertices: int) -> int:
@@ -87,17 +101,21 @@ def _start(
     return best_side
 
 
-def _rise(steps: list[Step], side: np.ndarray, held: np.ndarray, limits: np.ndarray) -> np.ndarray:
+def _rise(
+    steps: list[Step], side: np.ndarray, held: np.ndarray, limits: np.ndarray, finest: bool = True
+) -> np.ndarray:
     """Carry the sides of the coarsest level up through `steps`, refining on each level.
 
-    `held` (int8: -1, or the side where a vertex must stay) is that of the coarsest level. The steps
-    are used up, so that nobody keeps a level that is done with.
+    `held` (int8: -1, or the side where a vertex must stay) is that of the coarsest level, `finest`
+    tells whether the last level is the finest of all, which keeps to the limits. The steps are used
+    up, so that nobody keeps a level that is done with.
     """
     while steps:
         level, target = steps.pop().opened()
         level, held = turned(level), held[target]
         sides = sides_of(level, side[target])
-        refine(level, sides, held, limits, _patience(level.weights.size), PASSES)
+        here = limits if finest and not steps else _loosened(level, limits)
+        refine(level, sides, held, here, _patience(level.weights.size), PASSES)
         side = sides.side
         del level, sides  # before the next level is there
     return side
@@ -112,24 +130,25 @@ def _score(level: Level, side: np.ndarray, limits: np.ndarray) -> tuple[int, int
 def _solve_middle(
     level: Level,
     community: np.ndarray,
-    cap: int,
     targets: np.ndarray,
     limits: np.ndarray,
     rng: np.random.Generator,
+    finest: bool,
 ) -> np.ndarray:
     """Return the best of several solutions of a level, each by a coarsening of its own."""
-    n = level.weights.size
-    affordable = min(RUN_PINS // max(level.pins.size, 1), n // COARSEST // 2)
-    n_runs = int(np.clip(affordable, 2 if 2 * n > MIDDLE else 1, RUNS))
+    total, last = int(level.weights.sum()), limits if finest else _loosened(level, limits)
+    affordable = min(RUN_PINS // max(level.pins.size, 1), level.weights.size // RUN_VERTICES)
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
-    for _ in range(n_runs):
-        steps, coarsest, below = coarsen(level, community, cap, COARSEST, rng)
+    for clusters, fewest in RUNS[: max(affordable, FEWEST_RUNS)]:
+        cap = max(total // clusters, 1)
+        steps, coarsest, below = coarsen(level, community, cap, fewest, rng)
         is_coarsest, held = not steps, (below - 1).astype(np.int8)
-        side = _start(turned(coarsest), held, targets, limits, rng)
+        here = last if is_coarsest else _loosened(coarsest, limits)
+        side = _start(turned(coarsest), held, targets, here, rng)
         del coarsest
-        side = _rise(steps, side, held, limits)
-        score = _score(level, side, limits)
+        side = _rise(steps, side, held, limits, finest)
+        score = _score(level, side, last)
         if best is None or score < best:
             best, best_side = score, side
         if is_coarsest:
@@ -171,7 +190,7 @@ def bipartition_level(
     steps, middle, community = coarsen(level, community, cap, MIDDLE, rng, again=again)
     again = again or partial(lean, level)
     del level
-    side = _solve_middle(middle, community, cap, targets, limits, rng)
+    side = _solve_middle(middle, community, targets, limits, rng, not steps)
     del middle
     side = _rise(steps, side, (community - 1).astype(np.int8), limits)
     for _ in range(cycles):
@@ -197,6 +216,7 @@ def _cycle(
     coarsest = turned(coarsest)
     sides = sides_of(coarsest, (community % 2).astype(np.int8))
     held = (community // 2 - 1).astype(np.int8)
-    refine(coarsest, sides, held, limits, _patience(coarsest.weights.size), PASSES)
+    here = _loosened(coarsest, limits) if steps else limits
+    refine(coarsest, sides, held, here, _patience(coarsest.weights.size), PASSES)
     del coarsest
     return _rise(steps, sides.side, held, limits)

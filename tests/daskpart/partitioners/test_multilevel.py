@@ -15,7 +15,7 @@ from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.multilevel import MultilevelEngine, improvement
 from daskpart.partitioners.multilevel.aside import level_of
-from daskpart.partitioners.multilevel.bipartition import side_limits
+from daskpart.partitioners.multilevel.bipartition import LOOSEST, _loosened, side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
 from daskpart.partitioners.multilevel.direct import least_weight
@@ -245,6 +245,15 @@ def test_parts_of_few_vertices_may_be_lighter(seed: int, n_parts: int, epsilon: 
     gone = 8 * weights.sum() / np.count_nonzero(weights)  # eight vertices may leave a mean part
     assert least <= max(mean - gone, mean / 2)
     assert least == int(mean / 2) or least + 1 > min((1 - 2 * epsilon) * mean, mean - gone)
+
+
+def test_a_coarse_level_loosens_limits_by_its_heaviest_cluster_but_not_by_a_heavy_vertex() -> None:
+    limits = np.array([210, 190])
+    for heaviest, more in ((3, 3), (150, 400 // LOOSEST)):
+        weights = np.full(400 - heaviest + 1, 1, np.int64)
+        weights[0] = heaviest
+        level = level_of(Hypergraph.from_nets([0, 2], [0, 1], weights.size, weights))
+        np.testing.assert_array_equal(_loosened(level, limits), limits + more)
 
 
 def test_a_part_of_heavy_vertices_is_relieved_by_making_room() -> None:

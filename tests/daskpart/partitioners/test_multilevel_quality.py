@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import daskpart
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.engine import get_engine
@@ -43,6 +44,11 @@ def _coauthor_physics(folder: Path) -> Hypergraph:
     return Hypergraph.column_net(adjacency + scipy.sparse.eye_array(n))
 
 
+def _bundle1(folder: Path) -> Hypergraph:
+    """Points that few cameras see: dense blocks, cut within tight limits."""
+    return daskpart.read(next((folder / "hypergraphs").glob("bundle1.mtx.hgr.*")))
+
+
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.skipif(
@@ -50,7 +56,7 @@ def _coauthor_physics(folder: Path) -> Hypergraph:
 )
 @pytest.mark.parametrize(
     ("load", "n_parts"),
-    [(_ml_1m, 8), (_gowalla, 8), (_coauthor_physics, 8), (_coauthor_physics, 64)],
+    [(_ml_1m, 8), (_gowalla, 8), (_coauthor_physics, 8), (_coauthor_physics, 64), (_bundle1, 8)],
 )
 def test_within_a_tenth_of_mtkahypar(shared_data, load, n_parts):
     hypergraph = load(shared_data)
