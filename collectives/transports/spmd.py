@@ -76,12 +76,11 @@ class SpmdCommunicator(Communicator):
     client : distributed.Client, optional
         Default: the current one.
     placement : sequence of str, optional
-        Worker address of each rank. Default: round-robin over the workers in order of their names,
-        passing over those whose threads are taken.
+        Worker address of each rank. Default: round-robin over the workers by their names.
     deadline : float
         Seconds that a rank waits for one message.
     start_seconds : float
-        Seconds to wait until the workers are free, and again until all ranks run.
+        How long to wait until the workers are free, and again until all ranks run.
 
     Raises
     ------
@@ -345,18 +344,19 @@ class SpmdCommunicator(Communicator):
         return answers
 
     def _executed(self, commands: list[Command], own: dict[int, list[bytes]]) -> list[Answer]:
-        batch, first_step = dumps(commands), commands[0].step
-        of_rank: dict[str, dict[int, dict[int, bytes]]] = defaultdict(dict)
-        for rank, place in enumerate(self.placement):
-            of_rank[place][rank] = {number: values[rank] for number, values in own.items()}
-        calls = [
-            (self.run_id, first_step, batch, of_rank[place]) for place in self._cluster.workers
-        ]
-        packed = self._cluster.on_each(host.execute_batch, calls)
-        if any(answers is None for answers in packed):
-            self._cluster.require_workers()
-            raise WorkerLostError("A worker no longer knows this run: it was cancelled.")
-        answers = [pickle.loads(answer) for of_worker in packed for answer in of_worker]
+        of_worker: dict[str, dict[int, dict[int, bytes]]] = defaultdict(dict)
+        for rank, place in enumerate(self.placement) if own else ():
+            of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
+        packed = self._cluster.execute(
+            {"run": self.run_id, "first_step": commands[0].step, "commands": dumps(commands)},
+            [pickle.dumps(of_worker[place]) if own else b"" for place in self._cluster.workers],
+        )
+        answers: list[Answer] = []
+        for of_ranks in packed:
+            if of_ranks is None:
+                self._cluster.require_workers()
+                raise WorkerLostError("A worker no longer knows this run: it was cancelled.")
+            answers.extend(map(pickle.loads, of_ranks))
         return sorted(answers, key=lambda answer: answer.rank)
 
     def _error_of(self, failed: list[Answer]) -> Exception:

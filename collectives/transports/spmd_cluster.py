@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
@@ -37,6 +38,31 @@ class RankCluster(Cluster):
         async def all_of_them() -> list[Any]:
             calls = [one(*pair) for pair in zip(self.workers, arguments, strict=True)]
             return await asyncio.gather(*calls)
+
+        return self._watched(all_of_them)
+
+    def execute(self, batch: dict[str, Any], own: Sequence[bytes]) -> list[list[bytes] | None]:
+        """Have all workers execute a batch, each with values of its own, if there are any."""
+
+        async def told(workers: list[str], values: bytes) -> dict[str, Any]:
+            message = {"op": host.BATCH, "own": values, **batch}
+            return await self.client.scheduler.broadcast(
+                msg=message, workers=workers, on_error="return_pickle"
+            )
+
+        async def all_of_them() -> list[Any]:
+            groups = [(self.workers, b"")]
+            if any(own):
+                groups = [
+                    ([place], values) for place, values in zip(self.workers, own, strict=True)
+                ]
+            said: dict[str, Any] = {}
+            for of_group in await asyncio.gather(*[told(*group) for group in groups]):
+                said |= of_group
+            for answer in said.values():
+                if isinstance(answer, bytes):  # of a worker that could not be asked
+                    raise pickle.loads(answer)
+            return [said[place]["result"] for place in self.workers]
 
         return self._watched(all_of_them)
 

@@ -3,7 +3,7 @@
     worker process
     ┌──────────────────────────────────────────────────────────────┐
     │ event loop   RankHost ─ Session a run ─ watch, streams       │
-    │                 │ put           ▲ batches, by client.run     │
+    │                 │ put           ▲ batches, by the scheduler  │
     │ threads      mailbox 0 ─▶ rank 0      mailbox 4 ─▶ rank 4    │  one long Dask task a rank
     └──────────────────────────────────────────────────────────────┘
 
@@ -29,6 +29,7 @@ from typing import Any
 
 from distributed import get_worker, secede
 from distributed.core import Status
+from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
 from daskpart.errors import InputError
@@ -41,6 +42,7 @@ from .spmd_rank import Rank
 from .spmd_stream import MESSAGES, STREAM_END, Stream
 
 _WATCH_SECONDS = 0.5
+BATCH = "daskpart_rank_batch"
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the run was closed"
 
@@ -82,6 +84,7 @@ class RankHost:
         self.sessions: dict[str, Session] = {}
         self._uncalm: Callable[[], None] | None = None
         worker.handlers[MESSAGES] = self._read_messages
+        worker.handlers[BATCH] = self._execute_batch
 
     @staticmethod
     def of(worker: Any) -> RankHost:
@@ -103,6 +106,18 @@ class RankHost:
             self._uncalm()
             self._uncalm = None
         return known
+
+    async def _execute_batch(
+        self, run: str, first_step: int, commands: bytes, own: bytes
+    ) -> dict[str, Any]:
+        """Run a batch on the ranks of this worker; None in place of answers for an unknown run.
+
+        A handler of its own: of what goes through `Client.run` the worker writes a line in its log.
+        """
+        session = self.sessions.get(run)
+        values = pickle.loads(own) if own else {}
+        answers = None if session is None else await session.execute(first_step, commands, values)
+        return {"status": "OK", "result": to_serialize(answers)}
 
     async def _read_messages(self, comm: Any, run: str, sender: str) -> str:
         """Take in what another worker sends, for as long as the run lasts."""
@@ -300,18 +315,6 @@ async def missing_ranks(run_id: str, seconds: float, dask_worker: Any) -> list[i
     """Ranks of this worker that do not run within this time."""
     session = RankHost.of(dask_worker).sessions.get(run_id)
     return [] if session is None else await session.missing(seconds)
-
-
-async def execute_batch(
-    run_id: str,
-    first_step: int,
-    commands: bytes,
-    own: dict[int, dict[int, bytes]],
-    dask_worker: Any,
-) -> list[bytes] | None:
-    """Run a batch on the ranks of this worker; None if the worker does not know the run."""
-    session = RankHost.of(dask_worker).sessions.get(run_id)
-    return None if session is None else await session.execute(first_step, commands, own)
 
 
 async def stop_batch(run_id: str, first_step: int, reason: str, dask_worker: Any) -> None:
