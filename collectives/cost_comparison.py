@@ -67,7 +67,7 @@ class ModelComparison:
             rows = [row for row in self.rows if (row.size, row.entries) == problem]
             measured = {row.algorithm: row.measured for row in rows}
             predicted = {row.algorithm: row.predicted for row in rows}
-            chosen = preferred(Problem(self.n_ranks, *problem), predicted)
+            chosen = preferred(predicted)
             found[problem] = measured[chosen] / min(measured.values())
         return found
 

@@ -5,6 +5,7 @@
                                                  packed and combined as every algorithm does
     a round of large messages                 →  seconds of a byte
     each kernel on all ranks at once          →  seconds of an entry
+    the last two with long arrays again       →  where caches end, and arrays are new memory
 
 All ranks do the same at once, so ranks that share cores, and a scheduler that serves them all, are
 in the figures. The ranks agree on the largest that any of them measured, so the choices that follow
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .communicator import Communicator, PerRank
-from .cost_model import CostModel
+from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
 from .exchange import Exchange, Payload, ValueInbox
 from .kernels_sparse import sparse_kernels, window_bits
 from .reduction import SUM
@@ -30,13 +31,15 @@ from .stream import Stream, combined
 from .stream_inputs import stream_of
 
 _ROUNDS, _MORE_ROUNDS = 4, 48
-_TURNS = 3
+_TURNS, _KERNEL_TURNS = 3, 6
 _MESSAGES = 8  # of a rank in the busiest round: more take long on thousands of ranks
-_LARGE_BYTES = 16_000_000  # of all ranks together
-_ENTRIES = 1 << 15
-_INDICES = 1 << 20
-_REPEATS = 24  # of a kernel, on all ranks together
-_SCATTERS = 16
+_LARGE_BYTES = 16_000_000  # of short messages, of all ranks together
+_LONG_BYTES = 320_000_000  # of long arrays, of all ranks together
+_ENTRIES = 1 << 13
+_INDICES = SHORT_BYTES // 4
+_SHARE = 1 / 8  # of the indices of a long vector has an entry
+_KEPT_BYTES = 1 << 24  # of what kernels gave, a rank
+_REPEATS, _MORE = 96, 8  # of a kernel, on all ranks together; times that where calls take long
 
 _DECIDE = ("placement", "scheduler", "n_threads", "sequential")
 _known: dict[tuple[Any, ...], CostModel] = {}  # for the life of the process
@@ -48,8 +51,8 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     Another communicator of the same kind, with as many ranks in the same places, has the same one:
     the next fit on a cluster does not measure it anew.
 
-    Takes under a second on threads, a few seconds on a cluster. Its messages are counted, with the
-    label "cost model".
+    Takes a second on threads, a few seconds on a cluster, and two arrays of 40 MB a rank, less on
+    more than 8 ranks. Its messages are counted, with the label "cost model".
 
     Parameters
     ----------
@@ -66,12 +69,10 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
 
 def _measured(communicator: Communicator) -> CostModel:
     start = seconds_of(communicator, partial(_start, communicator))
-    rounds = _round_constants(communicator)
-    kernels = _kernel_constants(communicator)
-    own = np.array([start, *rounds, *kernels])
-    everyones = communicator.values([own] * communicator.n_ranks)
+    own = {"start": start, **_round_constants(communicator), **_kernel_constants(communicator)}
+    everyones = communicator.values([np.array(list(own.values()))] * communicator.n_ranks)
     agreed = communicator.fold(everyones, _largest, label="cost model").result()
-    return CostModel(*agreed.tolist())
+    return CostModel(**dict(zip(own, agreed.tolist(), strict=True)))
 
 
 def _largest(values: list[NDArray[Any]]) -> NDArray[Any]:
@@ -94,11 +95,11 @@ def _first_of(value: Any, other: Any) -> Any:
 # -- messages ---
 
 
-def _round_constants(communicator: Communicator) -> tuple[float, float, float]:
+def _round_constants(communicator: Communicator) -> dict[str, float]:
     """Seconds of a round, of a message, of a byte."""
     n_ranks = communicator.n_ranks
     if n_ranks == 1:
-        return 0.0, 0.0, 0.0
+        return dict.fromkeys(("round", "message", "byte", "long_byte"), 0.0)
     most = min(n_ranks - 1, _MESSAGES)
     tiny = communicator.map(_tiny_stream, communicator.values(list(range(n_ranks))))
     own_steps = (_pack_stream, _combine_streams)  # so that what a step costs besides is in it
@@ -109,13 +110,22 @@ def _round_constants(communicator: Communicator) -> tuple[float, float, float]:
     else:
         each = max(float(np.polyfit(messages, seconds, 1)[0]), 0.0)
     start = max(float(np.mean(seconds - each * messages)), 0.0)
-    n_bytes = max(_LARGE_BYTES // n_ranks, 8)
-    large = communicator.map(_frozen_bytes, communicator.values([n_bytes] * n_ranks))
-    empty = communicator.map(_frozen_bytes, communicator.values([8] * n_ranks))
-    longer, shorter = (
-        _seconds_of_rounds(communicator, held, 1, _pack_all, _keep) for held in (large, empty)
-    )
-    return start, each, max(longer - shorter, 0.0) / n_bytes
+    short = max(_LARGE_BYTES // n_ranks, 8)
+    found = {"round": start, "message": each}
+    empty = _seconds_of_bytes(communicator, 8)
+    for name, n_bytes in (("byte", short), ("long_byte", max(_long_bytes(n_ranks), short))):
+        found[name] = max(_seconds_of_bytes(communicator, n_bytes) - empty, 0.0) / n_bytes
+    return found
+
+
+def _long_bytes(n_ranks: int) -> int:
+    return max(min(LONG_BYTES, _LONG_BYTES // n_ranks), 4 * SHORT_BYTES)
+
+
+def _seconds_of_bytes(communicator: Communicator, n_bytes: int) -> float:
+    lengths = communicator.values([n_bytes] * communicator.n_ranks)
+    held = communicator.settle(communicator.map(_frozen_bytes, lengths))
+    return _seconds_of_rounds(communicator, held, 1, _pack_all, _keep)
 
 
 def _seconds_of_rounds(
@@ -157,7 +167,7 @@ def _combine_streams(stream: Stream, inbox: ValueInbox) -> Stream:
 
 
 def _frozen_bytes(n_bytes: int) -> NDArray[np.uint8]:
-    array = np.zeros(n_bytes, np.uint8)
+    array = np.ones(n_bytes, np.uint8)  # zeros that nobody wrote are one page, read from a cache
     array.flags.writeable = False
     return array
 
@@ -177,76 +187,118 @@ def _same(value: Any) -> Any:
 # -- kernels ---
 
 
-def _kernel_constants(communicator: Communicator) -> tuple[float, ...]:
+def _kernel_constants(communicator: Communicator) -> dict[str, float]:
     """Seconds of an entry merged, gathered, scattered, of a dense element, of a byte copied."""
-    n_ranks = communicator.n_ranks
-    held = communicator.settle(
-        communicator.map(_vectors, communicator.values(list(range(n_ranks))))
-    )
-    repeats = max(1, _REPEATS // n_ranks)
-    idle = seconds_of(communicator, partial(communicator.map, _repeat, held, work=None, repeats=1))
-    units = {_merge: 2 * _ENTRIES, _gather: 4 * _ENTRIES, _scatter: _SCATTERS * _ENTRIES,
-             _add: _INDICES, _copy: 4 * _INDICES}  # fmt: skip
-    found = []
-    for work, n_units in units.items():
-        text = partial(communicator.map, _repeat, held, work=work, repeats=repeats)
-        seconds = seconds_of(communicator, text) - idle
-        found.append(max(seconds, 1e-9) / (repeats * n_units))
-    return tuple(found)
+    n_ranks, length = communicator.n_ranks, _long_bytes(communicator.n_ranks) // 4
+    short = {"merged_entry": (_merge, 2 * _ENTRIES), "gathered_entry": (_gather, 4 * _ENTRIES),
+             "scattered_entry": (_scatter, 4 * _ENTRIES), "dense_element": (_add, _INDICES),
+             "copied_byte": (_copy, 4 * _INDICES)}  # fmt: skip
+    long = {
+        "long_scattered_entry": (_scatter_long, int(length * _SHARE)),
+        "long_dense_element": (_add, length),
+        "long_copied_byte": (_copy, 4 * length),
+    }
+    held = communicator.map(_vectors, communicator.values(list(range(n_ranks))))
+    found = _seconds_a_unit(communicator, held, short, max(1, _REPEATS // n_ranks))
+    held = communicator.map(_long_vectors, communicator.values([length] * n_ranks))
+    return found | _seconds_a_unit(communicator, held, long, 1)
+
+
+def _seconds_a_unit(
+    communicator: Communicator, held: PerRank, works: dict[str, tuple[Callable, int]], repeats: int
+) -> dict[str, float]:
+    """Of each piece of work; in turn, so that a busy moment is in one reading of each."""
+    communicator.settle(held)
+    for times in (repeats, _MORE * repeats):  # more where little is lost in the time of a call
+        texts = [
+            partial(communicator.map, _repeat, held, work=work, repeats=times)
+            for work in (None, *(work for work, _ in works.values()))
+        ]
+        turns = [[_seconds(communicator, text) for text in texts] for _ in range(_KERNEL_TURNS + 1)]
+        idle, *seconds = np.min(turns[1:], axis=0).tolist()
+        if min(seconds) > 3 * idle:
+            break
+    return {
+        name: max(taken - idle, 1e-9) / (times * n_units)
+        for taken, (name, (_, n_units)) in zip(seconds, works.items(), strict=True)
+    }
 
 
 def _vectors(rank: int) -> list[NDArray[Any]]:
-    """Four sparse vectors (indices, values, …) and two dense ones."""
+    """Four sparse vectors (indices, values, …), room for their sum, all of them, a dense one."""
     random = np.random.default_rng(rank)
     vectors: list[NDArray[Any]] = []
     for _ in range(4):
         chosen = random.choice(_INDICES, _ENTRIES, replace=False)
         vectors += [np.sort(chosen).astype(np.uint32), np.ones(_ENTRIES, np.float32)]
-    return [*vectors, np.ones(_INDICES, np.float32), np.ones(_INDICES, np.float32)]
+    room = [np.ones(4 * _ENTRIES, dtype) for dtype in (np.uint32, np.float32)]
+    joined = [np.concatenate(vectors[kind::2]) for kind in (0, 1)]
+    return [*vectors, *room, *joined, np.ones(_INDICES, np.float32)]
+
+
+def _long_vectors(length: int) -> list[NDArray[Any]]:
+    """A sparse vector, and a dense one."""
+    indices = (np.arange(int(length * _SHARE)) / _SHARE).astype(np.uint32)
+    return [indices, np.ones(len(indices), np.float32), np.ones(length, np.float32)]
 
 
 def _repeat(vectors: list[NDArray[Any]], *, work: Callable | None, repeats: int) -> int:
-    result = None
+    """Keep what was made for a while, as a collective does: the next is new memory.
+
+    Memory that was freed just before costs nothing, new one up to ten times what is done with it:
+    it comes from the system page by page.
+    """
+    kept: list[NDArray[Any]] = []
     for _ in range(repeats if work is not None else 0):
         assert work is not None
-        result = work(vectors)  # the one before lives until then, as in a step of an algorithm
-    return repeats if result is not None else 0
+        kept.append(work(vectors))
+        if kept[0].nbytes * len(kept) >= _KEPT_BYTES:
+            kept.clear()
+    return repeats
 
 
-def _merge(vectors: list[NDArray[Any]]) -> None:
-    indices, values = np.empty(2 * _ENTRIES, np.uint32), np.empty(2 * _ENTRIES, np.float32)
+def _merge(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    indices, values = vectors[8][: 2 * _ENTRIES], vectors[9][: 2 * _ENTRIES]
     sparse_kernels(np.add).merge(*vectors[:4], indices, values)
+    return values
 
 
-def _gather(vectors: list[NDArray[Any]]) -> None:
-    indices, values = np.empty(4 * _ENTRIES, np.uint32), np.empty(4 * _ENTRIES, np.float32)
+def _gather(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    indices, values, all_indices, all_values = vectors[8:12]
+    pointer = np.arange(5) * _ENTRIES
+    bits = window_bits(_INDICES, 4 * _ENTRIES)
     sparse_kernels(np.add).merge_many(
-        np.concatenate(vectors[0:8:2]), np.concatenate(vectors[1:8:2]),
-        np.arange(5) * _ENTRIES, np.float32(0), window_bits(_INDICES, 4 * _ENTRIES),
-        indices, values,
-    )  # fmt: skip
+        all_indices, all_values, pointer, np.float32(0), bits, indices, values
+    )
+    return values
 
 
-def _scatter(vectors: list[NDArray[Any]]) -> None:
-    dense = np.zeros(_INDICES, np.float32)  # its own price is that of dense elements
-    for turn in range(_SCATTERS):
-        place = 2 * (turn % 4)
-        sparse_kernels(np.add).scatter(dense, 0, vectors[place], vectors[place + 1])
+def _scatter(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    for place in range(0, 8, 2):
+        sparse_kernels(np.add).scatter(vectors[-1], 0, vectors[place], vectors[place + 1])
+    return vectors[-1]
+
+
+def _scatter_long(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    indices, values, dense = vectors
+    sparse_kernels(np.add).scatter(dense, 0, indices, values)
+    return dense
 
 
 def _add(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.add(vectors[8], vectors[9])
+    return np.add(vectors[-1], vectors[-1])
 
 
 def _copy(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return vectors[8].copy()
+    return vectors[-1].copy()
+
+
+def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
+    begin = perf_counter()
+    communicator.settle(text())
+    return perf_counter() - begin
 
 
 def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
     """Least of a few turns, by the clock of whoever runs the text; one turn before, to compile."""
-    seconds = []
-    for _ in range(_TURNS + 1):
-        begin = perf_counter()
-        communicator.settle(text())
-        seconds.append(perf_counter() - begin)
-    return min(seconds[1:])
+    return min([_seconds(communicator, text) for _ in range(_TURNS + 1)][1:])

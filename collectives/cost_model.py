@@ -4,8 +4,13 @@
     a step  =  α_round + α · messages + β · bytes + γ · entries combined
 
 All per rank, while every rank does the same: the constants are measured so (`cost_measurement`),
-and hold for as many ranks on the same machine. How many entries a range of n indices has after m
-ranks were combined is the closed form of Renggli 2017 §3.2.1 for entries spread evenly,
+and hold for as many ranks on the same machine. Merging is bound by the processor, all else by
+memory, and most of that by new arrays: the system gives them out page by page, those of some MB in
+larger pages, and short ones stay in the caches. So these constants are measured with short arrays
+and with long ones; in between they go with the logarithm of the length.
+
+How many entries a range of n indices has after m ranks were combined is the closed form of
+Renggli 2017 §3.2.1 for entries spread evenly,
 
     E = n (1 − (1 − k/N)^m)
 
@@ -15,6 +20,7 @@ true figure is lower, so sparse algorithms do better than predicted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -31,7 +37,9 @@ from .tables import html_table, text_lines
 
 PLAINEST = "ssar-recursive-doubling"
 NEAR = 1.15  # times the least predicted time, up to which the plainest algorithm is taken
-FULL = 0.5  # share of the indices in the expected sum beyond which only predictions count
+SHORT_BYTES, LONG_BYTES = 1 << 20, 40_000_000  # of arrays that constants are measured with
+AT_HAND = 1 << 17  # bytes of new memory that cost nothing: they were freed just before
+_DECADES = math.log(LONG_BYTES / SHORT_BYTES)
 _MOST_LAYERINGS = 200  # a butterfly of so many ranks has hundreds of layerings; few differ
 
 
@@ -106,7 +114,9 @@ class CostModel:
     dense_element : float
         γ of an element of a dense vector that is combined with another.
     copied_byte : float
-        A byte copied, as joining ranges does.
+        A byte of a new array that is copied from others, or filled.
+    long_byte, long_scattered_entry, long_dense_element, long_copied_byte : float, optional
+        The same for arrays of `LONG_BYTES` and more; by default as for short ones.
     """
 
     start: float
@@ -118,6 +128,10 @@ class CostModel:
     scattered_entry: float
     dense_element: float
     copied_byte: float
+    long_byte: float | None = None
+    long_scattered_entry: float | None = None
+    long_dense_element: float | None = None
+    long_copied_byte: float | None = None
 
     def __repr__(self) -> str:
         return "\n  ".join(["CostModel, seconds of one rank", *text_lines(self._table())])
@@ -129,20 +143,31 @@ class CostModel:
         lines = [
             [entry.name.replace("_", " "), f"{getattr(self, entry.name):.2e}"]
             for entry in fields(self)
+            if getattr(self, entry.name) is not None
         ]
         return [["what", "seconds"], *lines]
+
+    def at(self, name: str, nbytes: float) -> float:
+        """A constant that depends on the length of arrays, for one of so many bytes."""
+        short, long = getattr(self, name), getattr(self, f"long_{name}")
+        if long is None:
+            return short
+        share = math.log(max(nbytes, SHORT_BYTES) / SHORT_BYTES) / _DECADES
+        return short + min(share, 1.0) * (long - short)
 
     def switch_density(self, size: int, dtype: DTypeLike) -> float:
         """Share of entries from which a dense vector is cheaper to send and combine.
 
-        The two cost the same where entries · (bytes · β + γ_merge) = n · (bytes · β + γ_dense).
+        Two sparse vectors of as many entries, and two dense ones, cost the same where
+        entries · (bytes · β + 2 γ_merge) = n · (bytes · β + γ_dense).
         With β alone this is the δ of Renggli (2017); with γ alone his observation that combining
         sparse vectors stops to pay at some percent (§5.2.5).
         """
         item = np.dtype(dtype).itemsize
-        pair = item + index_type(size).itemsize
-        dense = item * (self.byte + self.copied_byte) + self.dense_element
-        sparse = pair * (self.byte + self.copied_byte) + self.merged_entry
+        pair, length = item + index_type(size).itemsize, item * size
+        moved = self.at("byte", length) + self.at("copied_byte", length)
+        dense = item * moved + self.at("dense_element", length)
+        sparse = pair * moved + 2 * self.merged_entry
         return min(dense / sparse, item / pair) if sparse else item / pair
 
     def seconds_of(self, problem: Problem, steps: Sequence[Step]) -> float:
@@ -188,24 +213,21 @@ class CostModel:
         return {algorithm: seconds[algorithm] for algorithm in ALGORITHMS}
 
 
-def preferred(problem: Problem, seconds: Mapping[str, float]) -> str:
+def preferred(seconds: Mapping[str, float]) -> str:
     """The algorithm to take, by the predicted seconds of each: the quickest or the plainest.
 
     Recursive doubling has the fewest steps. Each step waits for the slowest rank, which has no
-    price in the model, so a few percent less by prediction are no gain. Where the sum fills up it
-    is another matter: recursive doubling then sends and combines nearly all of it in every step.
+    price in the model, so a few percent less by prediction are no gain.
     """
     quickest = min(seconds, key=lambda algorithm: seconds[algorithm])
-    near = seconds.get(PLAINEST, np.inf) <= NEAR * seconds[quickest]
-    union = expected_union(problem.size, problem.density, problem.n_ranks)
-    return PLAINEST if near and union <= FULL * problem.size else quickest
+    return PLAINEST if seconds.get(PLAINEST, np.inf) <= NEAR * seconds[quickest] else quickest
 
 
 @lru_cache(maxsize=4096)
 def _best(model: CostModel, problem: Problem) -> Choice:
     choices = model.choices(problem)
     seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
-    algorithm = preferred(problem, seconds)
+    algorithm = preferred(seconds)
     return next(choice for choice in choices if choice.algorithm == algorithm)
 
 
@@ -236,68 +258,80 @@ class _Walk:
         return price(step)
 
     def _dense(self, step: Step) -> float:
-        entries = self._values(self.n)
-        fresh = 0.0 if self.is_dense else self.n * self.model.dense_element
+        seconds = 0.0 if self.is_dense else self._scattering(self.n, self._values(self.n))
         self.is_dense = True
-        return fresh + entries * self.model.scattered_entry
+        return seconds
 
     def _split(self, step: Step) -> float:
         part = self.n / step.degree
         sent = (step.degree - 1) * self._bytes(part)
-        work = self._combining(part, step.degree)
-        self.n, self.n_combined = part, self.n_combined * step.degree
+        work = self._combining(part, step.degree, step.degree)
+        self.n = part
         return self._step(step.degree - 1, sent, work)
 
     def _join(self, step: Step) -> float:
         size = self._bytes(self.n)
         self.n *= step.degree
-        copying = step.degree * size * self.model.copied_byte
+        copying = self._copying(step.degree * size)
         return self._step(step.degree - 1, (step.degree - 1) * size, copying)
 
     def _swap(self, step: Step) -> float:
-        sent, work = self._bytes(self.n), self._combining(self.n, 2)
-        self.n_combined *= 2
-        return self._step(1, sent, work)
+        return self._step(1, self._bytes(self.n), self._combining(self.n, 2, 2))
 
     def _fold(self, step: Step) -> float:
-        sent, work = self._bytes(self.n), self._combining(self.n, 2)
-        self.n_combined *= self.problem.n_ranks / step.n_parts
-        return self._step(1, sent, work)
+        sent, more = self._bytes(self.n), self.problem.n_ranks / step.n_parts
+        return self._step(1, sent, self._combining(self.n, 2, more))
 
     def _unfold(self, step: Step) -> float:
         return self._step(1, self._bytes(self.n), 0.0)
 
     def _ring_down(self, step: Step) -> float:
         part = self.problem.size / step.n_parts
-        return self._step(1, part * self.item, part * self.model.dense_element)
+        return self._step(1, part * self.item, self._adding(part))
 
     def _ring_up(self, step: Step) -> float:
         return self._step(1, self.problem.size / step.n_parts * self.item, 0.0)
 
     def _unring(self, step: Step) -> float:
-        return self.problem.size * self.item * self.model.copied_byte
+        return self._copying(self.problem.size * self.item)
 
     def _values(self, n: float) -> float:
         """Values that a range of n indices holds now."""
-        entries = expected_union(n, self.problem.density, self.n_combined)
-        switched = self.n_combined > 1 and entries >= self.switch * n
-        return n if self.is_dense or switched else entries
+        return n if self.is_dense else self._union(n, self.n_combined)
+
+    def _union(self, n: float, n_ranks: float) -> float:
+        return expected_union(n, self.problem.density, n_ranks)
 
     def _bytes(self, n: float) -> float:
-        values = self._values(n)
-        return values * (self.item if values >= n else self.pair)
+        return self._values(n) * (self.item if self.is_dense else self.pair)
 
-    def _combining(self, n: float, degree: int) -> float:
-        """Seconds to combine `degree` ranges of n indices."""
-        values = self._values(n)
-        if values >= n:
-            return (degree - 1) * n * self.model.dense_element
-        if values >= self.switch * n:
-            return n * self.model.dense_element + degree * values * self.model.scattered_entry
+    def _combining(self, n: float, degree: int, more: float) -> float:
+        """Seconds to combine `degree` ranges of n indices, of `more` times as many ranks then."""
+        values, was_dense = self._values(n), self.is_dense
+        self.n_combined *= more
+        if was_dense:
+            return (degree - 1) * self._adding(n)
+        self.is_dense = self._union(n, self.n_combined) >= self.switch * n
+        if self.is_dense:
+            return self._scattering(n, degree * values)
+        merged = self._copying(self.pair * self._values(n))  # written to new arrays
         if degree == 2:
-            return 2 * values * self.model.merged_entry
-        return degree * values * self.model.gathered_entry
+            return 2 * values * self.model.merged_entry + merged
+        gathered = self._copying(self.pair * degree * values)
+        return gathered + degree * values * self.model.gathered_entry + merged
+
+    def _scattering(self, n: float, entries: float) -> float:
+        """Seconds to make a dense vector of n, and to put so many entries into it."""
+        nbytes = n * self.item
+        return self._copying(nbytes) + entries * self.model.at("scattered_entry", nbytes)
+
+    def _adding(self, n: float) -> float:
+        return n * self.model.at("dense_element", n * self.item)
+
+    def _copying(self, nbytes: float) -> float:
+        return max(nbytes - AT_HAND, 0.0) * self.model.at("copied_byte", nbytes)
 
     def _step(self, messages: float, nbytes: float, work: float) -> float:
         model = self.model
-        return model.round + messages * model.message + nbytes * model.byte + work
+        sending = nbytes * model.at("byte", nbytes / messages)
+        return model.round + messages * model.message + sending + work

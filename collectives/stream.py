@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 from .kernels_sparse import compress, place, sparse_kernels, window_bits
 from .reduction import Reduction
 
+_MANY = 1 << 15  # entries, from which on the size of their union is estimated before merging
+_SAMPLE, _PLACES = 2048, 16  # entries looked at for that, and where
+
 
 @dataclass(frozen=True, eq=False)
 class Stream:
@@ -171,15 +174,18 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
         At least one.
     reduction : Reduction
     density : float
-        Switch to dense where this share of the range has entries.
+        Switch to dense where this share of the range has entries; of many entries a sample tells.
     """
     if any(stream.is_dense for stream in streams):
         return _onto_dense(streams, reduction)
     held = [stream for stream in streams if stream.n_entries]
     if len(held) <= 1:
         return (held or streams)[0].switched(density)
-    if max(stream.n_entries for stream in held) >= density * (held[0].upper - held[0].lower):
-        return _onto_dense(held, reduction)  # the union is at least as large
+    entries = [stream.n_entries for stream in held]
+    limit = density * (held[0].upper - held[0].lower)
+    # merged first and switched then, they would be gone through twice
+    if max(entries) >= limit or (sum(entries) >= max(limit, _MANY) and _union(held) >= limit):
+        return _onto_dense(held, reduction)
     return _merged(held, reduction).switched(density)
 
 
@@ -192,8 +198,7 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     length = last.upper - first.lower
     entries = sum(stream.n_entries for stream in streams)
     if length and entries >= density * length:
-        values = np.concatenate([stream.to_dense().values for stream in streams])
-        return first.replaced(values, None, first.lower, last.upper)
+        return first.replaced(_joined(streams, length), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(
         np.concatenate([stream.values for stream in sparse]),
@@ -203,22 +208,57 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     )
 
 
+def _union(streams: Sequence[Stream]) -> float:
+    """Indices of the range that have entries, estimated from some places all over it."""
+    first, n_entries = streams[0], sum(stream.n_entries for stream in streams)
+    length = first.upper - first.lower
+    width = max(length * _SAMPLE // (n_entries * _PLACES), 1)
+    begins = first.lower + length * np.arange(_PLACES) // _PLACES
+    found: list[NDArray[Any]] = []
+    for indices in (stream.indices for stream in streams if stream.indices is not None):
+        cuts = np.searchsorted(indices, np.stack((begins, begins + width)).astype(indices.dtype))
+        found += [indices[begin:end] for begin, end in cuts.T.tolist()]
+    return len(np.unique(np.concatenate(found))) * length / (_PLACES * width)
+
+
+def _joined(streams: Sequence[Stream], length: int) -> NDArray[Any]:
+    """Values of adjacent ranges of that length together, dense."""
+    if all(stream.is_dense for stream in streams):
+        return np.concatenate([stream.values for stream in streams])
+    values, lower = _neutral_values(streams[0], length), streams[0].lower
+    for stream in streams:
+        if stream.indices is None:
+            values[stream.lower - lower : stream.upper - lower] = stream.values
+        else:
+            place(values, lower, _wide(stream.indices), stream.values)
+    return values
+
+
 def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
-    first = streams[0]
-    total = first.values.copy() if first.is_dense else _dense_values(first)
-    scatter = sparse_kernels(reduction.combine).scatter
+    first, combine = streams[0], reduction.combine
+    total = first.values if first.is_dense else _dense_values(first)
     for stream in streams[1:]:
         if stream.indices is None:
-            total = reduction.combine(total, stream.values)
+            # into the array at hand where that is one of ours: long new ones cost more than adding
+            own = {"out": total} if isinstance(combine, np.ufunc) and total.flags.writeable else {}
+            total = combine(total, stream.values, **own)
         else:
+            total = total if total.flags.writeable else total.copy()
+            scatter = sparse_kernels(combine).scatter
             scatter(total, stream.lower, _wide(stream.indices), stream.values)
     return first.replaced(total, None, first.lower, first.upper)
 
 
 def _dense_values(stream: Stream) -> NDArray[Any]:
-    dense = np.full(stream.upper - stream.lower, stream.neutral, stream.values.dtype)
+    dense = _neutral_values(stream, stream.upper - stream.lower)
     place(dense, stream.lower, _wide(stream.indices), stream.values)
     return dense
+
+
+def _neutral_values(like: Stream, length: int) -> NDArray[Any]:
+    """So many neutral elements; zeros come from the system as they are, and are not written."""
+    dtype = like.values.dtype
+    return np.full(length, like.neutral, dtype) if like.neutral else np.zeros(length, dtype)
 
 
 def _place(indices: NDArray[Any], bound: int) -> int:

@@ -11,9 +11,11 @@ import pytest
 from daskpart.collectives import GraphCommunicator, LocalCommunicator, compare_with_model
 from daskpart.collectives.cost_measurement import cost_model_of
 from daskpart.collectives.cost_model import (
-    FULL,
+    AT_HAND,
+    LONG_BYTES,
     NEAR,
     PLAINEST,
+    SHORT_BYTES,
     CostModel,
     Problem,
     expected_union,
@@ -98,13 +100,10 @@ def test_predict_gives_every_algorithm_its_best_options():
 
 
 def test_recursive_doubling_is_taken_unless_another_is_clearly_quicker():
-    sparse, full = Problem(8, 10**6, 10**4), Problem(8, 10**6, 10**5)
-    assert expected_union(1, sparse.density, 8) < FULL < expected_union(1, full.density, 8)
     near = {PLAINEST: 1.14, "butterfly": 1.0, "dense-ring": 9.0}
-    assert preferred(sparse, near) == PLAINEST
-    assert preferred(full, near) == "butterfly"
-    assert preferred(sparse, {**near, PLAINEST: 1.16}) == "butterfly"
-    assert preferred(sparse, {"butterfly": 2.0, "dense-ring": 1.0}) == "dense-ring"
+    assert preferred(near) == PLAINEST
+    assert preferred({**near, PLAINEST: 1.16}) == "butterfly"
+    assert preferred({"butterfly": 2.0, "dense-ring": 1.0}) == "dense-ring"
     for entries in np.geomspace(10, 10**6, 40).astype(int):
         problem = Problem(8, 10**6, int(entries))
         best, choices = TYPICAL.best(problem), TYPICAL.choices(problem)
@@ -112,12 +111,37 @@ def test_recursive_doubling_is_taken_unless_another_is_clearly_quicker():
         assert best.algorithm == PLAINEST or best == choices[0]
 
 
+def test_long_arrays_have_prices_of_their_own():
+    model = replace(TYPICAL, copied_byte=1.0, long_copied_byte=3.0)
+    lengths = (10, SHORT_BYTES, (SHORT_BYTES * LONG_BYTES) ** 0.5, LONG_BYTES, 10**12)
+    assert [model.at("copied_byte", n) for n in lengths] == pytest.approx([1, 1, 2, 3, 3])
+    assert model.at("byte", 10**12) == TYPICAL.byte  # as for short ones
+    copied = replace(NOTHING, copied_byte=1.0, long_copied_byte=3.0)
+    for size, price in ((SHORT_BYTES // 4, 1.0), (LONG_BYTES, 3.0), (100, 0.0)):
+        seconds = copied.predict(2, size, size)["dsar-split-allgather-ring"]
+        # half a vector is filled, both halves are joined, 4 bytes an element
+        assert seconds == pytest.approx(price * (4 * size * 1.5 - 2 * AT_HAND))
+
+
+def test_a_range_turns_dense_once():
+    """The price of the switch is that of a dense vector, and of writing all entries into it."""
+    scattered = replace(NOTHING, scattered_entry=1.0, merged_entry=1.0, dense_element=0.1)
+    problem = Problem(4, 1000, 100)
+    assert scattered.switch_density(1000, "f4") == pytest.approx(0.05)
+    for algorithm, entries in (("ssar-split-allgather", 100), ("ssar-recursive-doubling", 200)):
+        seconds = scattered.seconds_of(problem, steps_of(algorithm, 4))
+        added = 0 if algorithm == "ssar-split-allgather" else 0.1 * 1000  # the second swap
+        assert seconds == pytest.approx(entries + added)
+    dsar, ssar = (steps_of(f"{kind}", 4) for kind in ALGORITHMS[2:0:-1])
+    assert scattered.seconds_of(problem, dsar) == scattered.seconds_of(problem, ssar)
+
+
 def test_switch_density_is_between_bytes_and_work():
     """δ of §3.3.2 where bytes are all that counts; a few percent where combining is."""
     bytes_only = replace(NOTHING, byte=1.0)
     assert bytes_only.switch_density(10**6, "f4") == pytest.approx(0.5)
     assert bytes_only.switch_density(1000, "f8") == pytest.approx(0.8)
-    work_only = replace(NOTHING, merged_entry=16.0, dense_element=1.0)
+    work_only = replace(NOTHING, merged_entry=8.0, dense_element=1.0)
     assert work_only.switch_density(10**6, "f4") == pytest.approx(1 / 16)
     assert 1 / 16 < TYPICAL.switch_density(10**6, "f4") < 0.5
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from daskpart.collectives import stream as stream_module
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.reduction import ANY, MAX, MIN, SUM, Reduction
 from daskpart.collectives.stream import combined, concatenated, index_type
@@ -132,6 +133,35 @@ def test_merging_many_keeps_the_order_of_ranks(size, n_streams, seed):
     for vector in vectors:
         expected = expected + vector
     assert merged.to_numpy().tobytes() == (expected + 0.0).tobytes()
+
+
+@pytest.mark.parametrize("n_streams", [2, 8])
+def test_a_sum_that_fills_up_is_dense_at_once(n_streams, monkeypatch):
+    """The size of the union is estimated: entries that coincide are no reason to switch."""
+    random = np.random.default_rng(n_streams)
+    size, k = 400_000, 40_000
+    drawn = [np.sort(random.choice(size, k, replace=False)) for _ in range(n_streams)]
+    union = len(np.unique(np.concatenate(drawn)))
+    streams = [stream_of((indices, np.ones(k, np.float32), size)) for indices in drawn]
+    assert stream_module._union(streams) == pytest.approx(union, rel=0.1)
+    merged = combined(streams, SUM, 1.0)
+    coinciding = combined([streams[0]] * n_streams, SUM, 0.15)
+    assert coinciding.n_entries == k and not coinciding.is_dense
+    assert not merged.is_dense and merged.n_entries == union
+    monkeypatch.setattr(stream_module, "_merged", None)  # not asked
+    dense = combined(streams, SUM, 0.15)
+    assert dense.is_dense
+    np.testing.assert_array_equal(dense.values, merged.to_numpy())
+
+
+def test_dense_streams_are_added_without_touching_them():
+    held = [stream_of(np.array([1.0, 2.0 * n])).to_dense() for n in range(3)]
+    sparse = stream_of((np.array([1]), np.array([5.0]), 2))
+    for order in ([0, 1, 2], [2, 0, 1]):
+        streams = [*(held[n] for n in order), sparse, held[0]]
+        assert combined(streams, SUM, 1.0).values.tolist() == [4, 11]
+        assert combined(streams[::-1], SUM, 1.0).values.tolist() == [4, 11]
+    assert [stream.values.tolist() for stream in held] == [[1, 0], [1, 2], [1, 4]]
 
 
 def test_ranges_join_to_the_whole():
