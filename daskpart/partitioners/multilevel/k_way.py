@@ -72,7 +72,7 @@ def find(parts, net, part):
     """Return the slot of a part in a net, or -1 where the net does not touch it."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
     if end - begin >= parts.weight.size:
-        return np.int64(begin + part if parts.slot_part[begin + part] == part else -1)
+        return np.int64(begin + part if pins_in(parts, begin + part) > 0 else -1)
     for slot in range(begin, end):
         if parts.slot_part[slot] == part:
             return np.int64(slot)
