@@ -153,21 +153,16 @@ class Lane:
 
     def send(self, step: int, message: Outgoing) -> None:
         """Begin to send the first message; waits for nothing."""
-        if not message.object and self.send_arrays(step, message.form, message.small):
+        letter = None if message.object else self.letter(message.form)
+        if letter is not None and letter.send(step, message.small):
             return
         buffer = bytearray(message.nbytes)
         message.write(buffer, step)
         self._group.start_send(buffer, self._process, self._tag)
 
-    def send_arrays(self, step: int, form: Form, arrays: Sequence[NDArray[Any]]) -> bool:
-        """Begin to send the arrays of a first message; False, if its letter is on its way."""
-        letter = self._letters.get(form)
-        if letter is None:
-            letter = self._new_letter(form)
-        if letter is None or not letter.request.Test():
-            return False
-        letter.send(step, arrays)
-        return True
+    def letter(self, form: Form) -> Letter | None:
+        """For first messages of this form; None if there are too many, all on their way."""
+        return self._letters.get(form) or self._new_letter(form)
 
     def _new_letter(self, form: Form) -> Letter | None:
         """A letter in place of the oldest, if there are too many; None if that is on its way."""
@@ -176,9 +171,9 @@ class Lane:
             or self._letters_bytes + form.nbytes > _LETTERS_BYTES
         ):
             oldest = next(iter(self._letters))
-            if not self._letters[oldest].request.Test():
+            if not self._letters[oldest].end():
                 return None
-            self._letters.pop(oldest).request.Free()
+            del self._letters[oldest]
             self._letters_bytes -= oldest.nbytes
         buffer = bytearray(form.nbytes)
         kind = [buffer, self._group.mpi.BYTE]
@@ -246,12 +241,23 @@ class Letter:
         form.open(buffer)
         self._places = form.arrays_in(buffer)
 
-    def send(self, step: int, arrays: Sequence[NDArray[Any]]) -> None:
-        """Begin to send; the letter before must have been sent."""
+    def send(self, step: int, arrays: Sequence[NDArray[Any]]) -> bool:
+        """Begin to send; False, if the one before is not sent yet, or this is at an end."""
+        if self.request is None or not self.request.Test():
+            return False
         write_step(self._buffer, step)
-        for place, array in zip(self._places, arrays, strict=True):
-            place[...] = array
+        for number, array in enumerate(arrays):  # quicker than zip, whose strict costs 0.2 µs
+            self._places[number][...] = array
         self.request.Start()
+        return True
+
+    def end(self) -> bool:
+        """Let go of the request; False if it is on its way."""
+        if not self.request.Test():
+            return False
+        self.request.Free()
+        self.request = None
+        return True
 
 
 _unfinished: list[Lane] = []  # of runs that were broken off

@@ -163,14 +163,9 @@ def write_step(buffer: bytearray, step: int) -> None:
     _LENGTH.pack_into(buffer, 0, step)
 
 
-def step_of(buffer: bytearray) -> int:
-    """The step of a first message."""
-    return int(_LENGTH.unpack_from(buffer)[0])
-
-
-def has_form(buffer: bytearray, form: Form) -> bool:
-    """Whether a first message is of this form."""
-    return buffer.startswith(form.opening, _LENGTH.size)
+def has_start(buffer: bytearray, step: int, form: Form) -> bool:
+    """Whether a first message is of this step and form."""
+    return _LENGTH.unpack_from(buffer)[0] == step and buffer.startswith(form.opening, _LENGTH.size)
 
 
 class Message:
@@ -196,8 +191,8 @@ class Message:
     __slots__ = ("arrays", "form", "rest", "step")
 
     def __init__(self, buffer: bytearray, guess: Form | None = None) -> None:
-        self.step = step_of(buffer)
-        if guess is None or not has_form(buffer, guess):
+        (self.step,) = _LENGTH.unpack_from(buffer)
+        if guess is None or not has_start(buffer, self.step, guess):
             (begin,) = _LENGTH.unpack_from(buffer, _LENGTH.size)
             guess = _form_from(bytes(buffer[_LENGTH.size : begin]))
         self.form, begin = guess, guess.begin

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from daskpart.collectives.exchange import Exchange, ValueInbox
 from daskpart.collectives.swapping import Merge
 
-from .mpi_group import Lane
-from .mpi_messages import Form, form_of, has_form, step_of
+from .mpi_group import Lane, Letter
+from .mpi_messages import Form, form_of, has_start
 from .spmd_batch import Answer, Command, RoundShare
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ShortSwap:
             lane = turn.lane
             if lane is not None:
                 lane.expect()
-            if turn.destination is not None and not turn.out.send_arrays(step, turn.form, (array,)):
+            if turn.destination is not None and not turn.sent(step, array):
                 self._endpoint.send(step, turn.destination, (array[None],))
             rounds.append(turn.number)
             if lane is not None:
@@ -140,27 +140,31 @@ class _Turn:
         Of what is sent and arrives.
     """
 
-    __slots__ = ("array", "destination", "form", "lane", "merge", "number", "out", "source")
+    __slots__ = ("array", "destination", "form", "lane", "letter", "merge", "number", "source")
 
     def __init__(self, number: int, form: Form) -> None:
         self.number, self.form = number, form
-        self.destination: int | None = None  # None where nothing goes
+        self.destination: int | None = None
+        self.letter: Letter | None = None  # None where nothing goes, or there are too many
         self.lane: Lane | None = None  # None where nothing comes
 
-    def send_to(self, destination: int, out: Lane) -> None:
+    def send_to(self, destination: int, lane: Lane) -> None:
         """Make ready to send."""
-        self.destination, self.out = destination, out
+        self.destination, self.letter = destination, lane.letter(self.form)
 
     def receive_from(self, source: int, lane: Lane, merge: Merge) -> None:
         """Make ready to find arrays where messages arrive."""
         self.source, self.lane, self.merge = source, lane, merge
         self.array = self.form.arrays_in(lane.incoming)[0][0, ...]
 
+    def sent(self, step: int, array: NDArray[Any]) -> bool:
+        """Whether the message could be begun to be sent with what is ready."""
+        return self.letter is not None and self.letter.send(step, (array,))
+
     def is_ours(self, step: int) -> bool:
         """Whether what has come is the message of this step, and of the expected form."""
         assert self.lane is not None
-        incoming = self.lane.incoming
-        return step_of(incoming) == step and has_form(incoming, self.form)
+        return has_start(self.lane.incoming, step, self.form)
 
 
 def _is_simple(endpoint: MpiEndpoint, rank: int, exchanges: Sequence[Exchange]) -> bool:
