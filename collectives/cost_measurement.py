@@ -191,6 +191,7 @@ def _kernel_constants(communicator: Communicator) -> dict[str, float]:
     """Seconds of an entry merged, gathered, scattered, of a dense element, of a byte copied."""
     n_ranks, length = communicator.n_ranks, _long_bytes(communicator.n_ranks) // 4
     short = {"merged_entry": (_merge, 2 * _ENTRIES), "gathered_entry": (_gather, 4 * _ENTRIES),
+             "lone_gathered_entry": (_gather_lone, 4 * _ENTRIES),
              "scattered_entry": (_scatter, 4 * _ENTRIES), "dense_element": (_add, _INDICES),
              "copied_byte": (_copy, 4 * _INDICES)}  # fmt: skip
     long = {
@@ -225,7 +226,10 @@ def _seconds_a_unit(
 
 
 def _vectors(rank: int) -> list[NDArray[Any]]:
-    """Four sparse vectors (indices, values, …), room for their sum, all of them, a dense one."""
+    """Four sparse vectors (indices, values, …), room for their sum, all of them, a dense one.
+
+    Before the dense one, the indices of all of them 64 times as far apart.
+    """
     random = np.random.default_rng(rank)
     vectors: list[NDArray[Any]] = []
     for _ in range(4):
@@ -233,7 +237,7 @@ def _vectors(rank: int) -> list[NDArray[Any]]:
         vectors += [np.sort(chosen).astype(np.uint32), np.ones(_ENTRIES, np.float32)]
     room = [np.ones(4 * _ENTRIES, dtype) for dtype in (np.uint32, np.float32)]
     joined = [np.concatenate(vectors[kind::2]) for kind in (0, 1)]
-    return [*vectors, *room, *joined, np.ones(_INDICES, np.float32)]
+    return [*vectors, *room, *joined, 64 * joined[0], np.ones(_INDICES, np.float32)]
 
 
 def _long_vectors(length: int) -> list[NDArray[Any]]:
@@ -264,9 +268,19 @@ def _merge(vectors: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _gather(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    indices, values, all_indices, all_values = vectors[8:12]
+    return _gathered(vectors, vectors[10], _INDICES)
+
+
+def _gather_lone(vectors: list[NDArray[Any]]) -> NDArray[Any]:
+    return _gathered(vectors, vectors[12], 64 * _INDICES)
+
+
+def _gathered(
+    vectors: list[NDArray[Any]], all_indices: NDArray[Any], n_indices: int
+) -> NDArray[Any]:
+    indices, values, _, all_values = vectors[8:12]
     pointer = np.arange(5) * _ENTRIES
-    bits = window_bits(_INDICES, 4 * _ENTRIES)
+    bits = window_bits(n_indices, 4 * _ENTRIES)
     sparse_kernels(np.add).merge_many(
         all_indices, all_values, pointer, np.float32(0), bits, indices, values
     )

@@ -115,6 +115,9 @@ class CostModel:
         γ of an element of a dense vector that is combined with another.
     copied_byte : float
         A byte of a new array that is copied from others, or filled.
+    lone_gathered_entry : float, optional
+        γ of an entry going into a merge of many that is alone among 64 indices, a word of the bit
+        map; by default as of any other.
     long_byte, long_scattered_entry, long_dense_element, long_copied_byte : float, optional
         The same for arrays of `LONG_BYTES` and more; by default as for short ones.
     """
@@ -128,6 +131,7 @@ class CostModel:
     scattered_entry: float
     dense_element: float
     copied_byte: float
+    lone_gathered_entry: float | None = None
     long_byte: float | None = None
     long_scattered_entry: float | None = None
     long_dense_element: float | None = None
@@ -154,6 +158,13 @@ class CostModel:
             return short
         share = math.log(max(nbytes, SHORT_BYTES) / SHORT_BYTES) / _DECADES
         return short + min(share, 1.0) * (long - short)
+
+    def gathered(self, n_entries: float, density: float) -> float:
+        """Seconds of a merge of many vectors, so many entries to a union of that density."""
+        entry, lone = self.gathered_entry, self.lone_gathered_entry
+        crowd = max(64 * density, 1e-9)
+        share = -np.expm1(-crowd) / crowd  # words of the bit map that have entries, an entry
+        return float(n_entries * (entry + share * ((entry if lone is None else lone) - entry)))
 
     def switch_density(self, size: int, dtype: DTypeLike) -> float:
         """Share of entries from which a dense vector is cheaper to send and combine.
@@ -317,8 +328,8 @@ class _Walk:
         merged = self._copying(self.pair * self._values(n))  # written to new arrays
         if degree == 2:
             return 2 * values * self.model.merged_entry + merged
-        gathered = self._copying(self.pair * degree * values)
-        return gathered + degree * values * self.model.gathered_entry + merged
+        joined = self._copying(self.pair * degree * values)
+        return joined + self.model.gathered(degree * values, self._values(n) / n) + merged
 
     def _scattering(self, n: float, entries: float) -> float:
         """Seconds to make a dense vector of n, and to put so many entries into it."""

@@ -37,7 +37,7 @@ from .output import Origin, markdown_table, out_option, write_numbers, write_sec
 from .sparse_allreduce_plot import draw
 
 DENSITIES = (1e-4, 1e-3, 1e-2, 0.1)
-TURNS = 8  # after one that is not kept: it gets its memory from the system
+TURNS = 5  # after one that is not kept: it gets its memory from the system
 FAR = 2.0  # times the least: what takes longer is measured once
 WARM = (10_000, 0.05)  # a case whose time is not kept: kernels compile
 NETWORK = {  # an MPI cluster

@@ -123,6 +123,15 @@ def test_long_arrays_have_prices_of_their_own():
         assert seconds == pytest.approx(price * (4 * size * 1.5 - 2 * AT_HAND))
 
 
+def test_lone_entries_of_a_merge_of_many():
+    model = replace(NOTHING, gathered_entry=1.0, lone_gathered_entry=5.0)
+    assert model.gathered(100, 1e-6) == pytest.approx(500, rel=1e-3)
+    assert 100 < model.gathered(100, 0.5) < 115
+    assert replace(model, lone_gathered_entry=None).gathered(100, 0.001) == 100
+    sparse = model.seconds_of(Problem(4, 10**8, 400), steps_of("ssar-split-allgather", 4))
+    assert sparse == pytest.approx(5 * 400, rel=1e-3)  # of a quarter of the range, from 4 ranks
+
+
 def test_a_range_turns_dense_once():
     """The price of the switch is that of a dense vector, and of writing all entries into it."""
     scattered = replace(NOTHING, scattered_entry=1.0, merged_entry=1.0, dense_element=0.1)
