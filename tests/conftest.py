@@ -1,8 +1,9 @@
-"""What every test shares: the hypothesis profiles and the folder of real data sets."""
+"""What every test shares: the hypothesis profiles, Ctrl-C, and the folder of real data sets."""
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +12,9 @@ import pytest
 hypothesis.settings.register_profile("default", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# a shell that starts pytest in the background has it pass over Ctrl-C, which some tests press
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
