@@ -66,8 +66,7 @@ class ModelComparison:
         for problem in dict.fromkeys((row.size, row.entries) for row in self.rows):
             rows = [row for row in self.rows if (row.size, row.entries) == problem]
             measured = {row.algorithm: row.measured for row in rows}
-            predicted = {row.algorithm: row.predicted for row in rows}
-            chosen = preferred(predicted)
+            chosen = preferred({row.algorithm: row.predicted for row in rows})
             found[problem] = measured[chosen] / min(measured.values())
         return found
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,28 +225,51 @@ def _seconds_a_unit(
     }
 
 
-def _vectors(rank: int) -> list[NDArray[Any]]:
-    """Four sparse vectors (indices, values, …), room for their sum, all of them, a dense one.
+class _Vectors(NamedTuple):
+    """What kernels work on; entries of sparse vectors are (indices, values).
 
-    Before the dense one, the indices of all of them 64 times as far apart.
+    Attributes
+    ----------
+    sparse : list of (indices, values)
+        Four vectors.
+    room : (indices, values)
+        For the sum of all of them.
+    joined : (indices, values)
+        All of them, one after another.
+    spread : int array
+        The indices of `joined`, 64 times as far apart.
+    dense : array
     """
-    random = np.random.default_rng(rank)
-    vectors: list[NDArray[Any]] = []
-    for _ in range(4):
-        chosen = random.choice(_INDICES, _ENTRIES, replace=False)
-        vectors += [np.sort(chosen).astype(np.uint32), np.ones(_ENTRIES, np.float32)]
-    room = [np.ones(4 * _ENTRIES, dtype) for dtype in (np.uint32, np.float32)]
-    joined = [np.concatenate(vectors[kind::2]) for kind in (0, 1)]
-    return [*vectors, *room, *joined, 64 * joined[0], np.ones(_INDICES, np.float32)]
+
+    sparse: list[tuple[NDArray[Any], NDArray[Any]]]
+    room: tuple[NDArray[Any], NDArray[Any]]
+    joined: tuple[NDArray[Any], NDArray[Any]]
+    spread: NDArray[Any]
+    dense: NDArray[Any]
 
 
-def _long_vectors(length: int) -> list[NDArray[Any]]:
+def _vectors(rank: int) -> _Vectors:
+    random, ones = np.random.default_rng(rank), partial(np.ones, dtype=np.float32)
+    chosen = [random.choice(_INDICES, _ENTRIES, replace=False) for _ in range(4)]
+    sparse = [(np.sort(indices).astype(np.uint32), ones(_ENTRIES)) for indices in chosen]
+    room = np.ones(4 * _ENTRIES, np.uint32), ones(4 * _ENTRIES)
+    indices, values = (np.concatenate(arrays) for arrays in zip(*sparse, strict=True))
+    return _Vectors(sparse, room, (indices, values), 64 * indices, ones(_INDICES))
+
+
+class _LongVectors(NamedTuple):
     """A sparse vector, and a dense one."""
+
+    sparse: tuple[NDArray[Any], NDArray[Any]]
+    dense: NDArray[Any]
+
+
+def _long_vectors(length: int) -> _LongVectors:
     indices = (np.arange(int(length * _SHARE)) / _SHARE).astype(np.uint32)
-    return [indices, np.ones(len(indices), np.float32), np.ones(length, np.float32)]
+    return _LongVectors((indices, np.ones(len(indices), np.float32)), np.ones(length, np.float32))
 
 
-def _repeat(vectors: list[NDArray[Any]], *, work: Callable | None, repeats: int) -> int:
+def _repeat(vectors: Any, *, work: Callable | None, repeats: int) -> int:
     """Keep what was made for a while, as a collective does: the next is new memory.
 
     Memory that was freed just before costs nothing, new one up to ten times what is done with it:
@@ -261,50 +284,46 @@ def _repeat(vectors: list[NDArray[Any]], *, work: Callable | None, repeats: int)
     return repeats
 
 
-def _merge(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    indices, values = vectors[8][: 2 * _ENTRIES], vectors[9][: 2 * _ENTRIES]
-    sparse_kernels(np.add).merge(*vectors[:4], indices, values)
+def _merge(vectors: _Vectors) -> NDArray[Any]:
+    indices, values = (array[: 2 * _ENTRIES] for array in vectors.room)
+    sparse_kernels(np.add).merge(*vectors.sparse[0], *vectors.sparse[1], indices, values)
     return values
 
 
-def _gather(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return _gathered(vectors, vectors[10], _INDICES)
+def _gather(vectors: _Vectors) -> NDArray[Any]:
+    return _gathered(vectors, vectors.joined[0], _INDICES)
 
 
-def _gather_lone(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return _gathered(vectors, vectors[12], 64 * _INDICES)
+def _gather_lone(vectors: _Vectors) -> NDArray[Any]:
+    return _gathered(vectors, vectors.spread, 64 * _INDICES)
 
 
-def _gathered(
-    vectors: list[NDArray[Any]], all_indices: NDArray[Any], n_indices: int
-) -> NDArray[Any]:
-    indices, values, _, all_values = vectors[8:12]
+def _gathered(vectors: _Vectors, all_indices: NDArray[Any], n_indices: int) -> NDArray[Any]:
     pointer = np.arange(5) * _ENTRIES
     bits = window_bits(n_indices, 4 * _ENTRIES)
     sparse_kernels(np.add).merge_many(
-        all_indices, all_values, pointer, np.float32(0), bits, indices, values
+        all_indices, vectors.joined[1], pointer, np.float32(0), bits, *vectors.room
     )
-    return values
+    return vectors.room[1]
 
 
-def _scatter(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    for place in range(0, 8, 2):
-        sparse_kernels(np.add).scatter(vectors[-1], 0, vectors[place], vectors[place + 1])
-    return vectors[-1]
+def _scatter(vectors: _Vectors) -> NDArray[Any]:
+    for indices, values in vectors.sparse:
+        sparse_kernels(np.add).scatter(vectors.dense, 0, indices, values)
+    return vectors.dense
 
 
-def _scatter_long(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    indices, values, dense = vectors
-    sparse_kernels(np.add).scatter(dense, 0, indices, values)
-    return dense
+def _scatter_long(vectors: _LongVectors) -> NDArray[Any]:
+    sparse_kernels(np.add).scatter(vectors.dense, 0, *vectors.sparse)
+    return vectors.dense
 
 
-def _add(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.add(vectors[-1], vectors[-1])
+def _add(vectors: _Vectors | _LongVectors) -> NDArray[Any]:
+    return np.add(vectors.dense, vectors.dense)
 
 
-def _copy(vectors: list[NDArray[Any]]) -> NDArray[Any]:
-    return vectors[-1].copy()
+def _copy(vectors: _Vectors | _LongVectors) -> NDArray[Any]:
+    return vectors.dense.copy()
 
 
 def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:

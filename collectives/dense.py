@@ -47,7 +47,7 @@ from .kept import kept
 from .operations import expand, reduce
 from .plan import Plan
 from .prepared import Inbox, PreparedPlan
-from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+from .reduction import SUM, Reduction, combine_agreeing, pack_rows, place_agreeing
 
 ALGORITHMS = ("hypercube", "direct")
 Kept = tuple[PreparedPlan | PreparedEmbedding, PerRank]
@@ -91,7 +91,7 @@ def allgather(
 
     prepared, layouts = kept(communicator, ("allgather", algorithm, *rows.tolist()), prepare)
     held = communicator.map(_spread, values, layouts, stacked=counts is None)
-    return _run_expand(communicator, prepared, held, pack_rows, _place_agreeing)
+    return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
 
 
 def reduce_scatter(
@@ -131,7 +131,7 @@ def reduce_scatter(
 
     prepared, layouts = kept(communicator, ("reduce-scatter", algorithm, *rows.tolist()), prepare)
     held = communicator.map(_whole, values, layouts)
-    combine = partial(_combine_agreeing, reduction=reduction)
+    combine = partial(combine_agreeing, reduction=reduction)
     if isinstance(prepared, PreparedEmbedding):
         held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
     else:
@@ -174,7 +174,7 @@ def alltoall(
     key = ("alltoall", algorithm, *table.ravel().tolist())
     prepared, layouts = kept(communicator, key, prepare)
     held = communicator.map(_with_room, values, layouts)
-    held = _run_expand(communicator, prepared, held, pack_rows, _place_agreeing)
+    held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
     return communicator.map(_received, held, layouts)
 
 
@@ -297,29 +297,9 @@ def _plain(value: NDArray[Any]) -> Any:
     return value.copy() if value.ndim else value.item()
 
 
-def _place_agreeing(rows: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
-    _check_agreement(rows, inbox)
-    return place_rows(rows, inbox)
-
-
-def _combine_agreeing(rows: NDArray[Any], inbox: Inbox, *, reduction: Reduction) -> NDArray[Any]:
-    _check_agreement(rows, inbox)
-    return combine_rows(rows, inbox, reduction=reduction)
-
-
 def _check_rows(given: NDArray[Any], n_rows: int, rank: int) -> None:
     if given.ndim == 0 or len(given) != n_rows:
         raise InputError(
             f"Rank {rank} gave an array of shape {given.shape}; by the number of ranks and counts= "
             f"its first axis has {n_rows} rows."
         )
-
-
-def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
-    for source, payload in zip(inbox.sources, inbox.payloads, strict=True):
-        if payload.dtype != rows.dtype or payload.shape[1:] != rows.shape[1:]:
-            raise InputError(
-                f"Ranks {min(source, inbox.rank)} and {max(source, inbox.rank)} disagree: rank "
-                f"{source} sent rows of shape {payload.shape[1:]} and dtype {payload.dtype}, rank "
-                f"{inbox.rank} has {rows.shape[1:]} and {rows.dtype}."
-            )

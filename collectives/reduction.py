@@ -119,3 +119,25 @@ def contributions(
         yield positions, payload
     if not own_given:
         yield own_positions, own_rows
+
+
+def place_agreeing(rows: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
+    """As `place_rows`, of ranks that may disagree on dtype or shape of a row: an InputError."""
+    _check_agreement(rows, inbox)
+    return place_rows(rows, inbox)
+
+
+def combine_agreeing(rows: NDArray[Any], inbox: Inbox, *, reduction: Reduction) -> NDArray[Any]:
+    """As `combine_rows`, of ranks that may disagree on dtype or shape of a row: an InputError."""
+    _check_agreement(rows, inbox)
+    return combine_rows(rows, inbox, reduction=reduction)
+
+
+def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
+    for source, payload in zip(inbox.sources, inbox.payloads, strict=True):
+        if payload.dtype != rows.dtype or payload.shape[1:] != rows.shape[1:]:
+            raise InputError(
+                f"Ranks {min(source, inbox.rank)} and {max(source, inbox.rank)} disagree: rank "
+                f"{source} sent rows of shape {payload.shape[1:]} and dtype {payload.dtype}, rank "
+                f"{inbox.rank} has {rows.shape[1:]} and {rows.dtype}."
+            )

@@ -41,8 +41,8 @@ from .spmd_endpoint import Endpoint
 from .spmd_rank import Rank
 from .spmd_stream import MESSAGES, STREAM_END, Stream
 
-_WATCH_SECONDS = 0.5
 BATCH = "daskpart_rank_batch"
+_WATCH_SECONDS = 0.5
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the run was closed"
 

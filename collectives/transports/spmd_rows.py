@@ -6,7 +6,7 @@
                       └──────────┘                      └──────────┘
 
 Where a rank posts and collects at once, and the positions of a message follow one another, large
-rows need neither be packed nor placed. So it is with blocks, as those of the dense collectives.
+rows need neither be packed nor placed. So it is with blocks, as of an `alltoall`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.prepared import Inbox, RankMessages
-from daskpart.collectives.reduction import pack_rows, place_rows
+from daskpart.collectives.reduction import pack_rows, place_agreeing, place_rows
 
+_PLACING = (place_rows, place_agreeing)
 _LARGE_BYTES = 65_536  # of a state; to look whether rows lie in place has its price too
 
 
@@ -33,7 +34,7 @@ def rooms_in_place(
     state: Any, messages: RankMessages, combine: Callable
 ) -> list[NDArray[Any] | None]:
     """For each source where `combine` would put its rows, where that is a slice."""
-    runs = messages.in_runs if combine is place_rows and _is_large(state) else []
+    runs = messages.in_runs if combine in _PLACING and _is_large(state) else []
     return _slices(state, runs, len(messages.sources))
 
 
