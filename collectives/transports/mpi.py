@@ -23,12 +23,14 @@ from typing import Any
 from distributed import Client
 from numpy.typing import NDArray
 
+from daskpart.collectives.prepared import RankMessages
 from daskpart.errors import InputError
 
 from . import spmd_host as host
 from .mpi_group import Lane, WorkerGroup
 from .mpi_messages import Message, Outgoing, octets_of
 from .mpi_short import ShortSwap
+from .mpi_short_rows import ShortExchange
 from .spmd import SpmdCommunicator
 from .spmd_batch import Answer, Command
 from .spmd_cluster import places_by_threads
@@ -121,6 +123,12 @@ class MpiEndpoint:
         """A swap of arrays like this, made ready; None where it is no short one."""
         return ShortSwap.ready(self, self._rank, command, array, answer)
 
+    def short_exchange(
+        self, command: Command, state: NDArray[Any], answer: Answer, messages: RankMessages
+    ) -> ShortExchange | None:
+        """An exchange of rows of states like this, made ready; None where it is no short one."""
+        return ShortExchange.ready(self, command, state, answer, messages)
+
     def has_lanes(self, others: Sequence[int]) -> bool:
         """Whether all of these are on other workers."""
         return not any([other in self._session.mailboxes for other in others])
@@ -137,26 +145,22 @@ class MpiEndpoint:
         """The module mpi4py.MPI."""
         return self._group.mpi
 
-    def wait_for(self, lane: Lane, step: int, source: int) -> None:
-        """Wait for the next message on a lane, unless that of this step came before."""
-        if not self._early or (step, source) not in self._early:
-            self._wait_for(lane, source)
-
-    def _wait_for(self, lane: Lane, source: int) -> None:
+    def wait_for(self, lane: Lane, source: int) -> None:
         """Wait for the next message on a lane."""
+        test = lane.test
         for _ in range(_TRIES):
             _give_way()
-            if lane.has_come():
+            if test():
                 return
-        self._until(lane.has_come, f"a message of rank {source}")
+        self._until(test, f"a message of rank {source}")
 
     def _next(self, step: int, source: int) -> Message:
         """The first message of a step; those of later steps are put aside."""
         lane = self.lane(source)
         while True:
             lane.expect()
-            if not lane.has_come():
-                self._wait_for(lane, source)
+            if not lane.come and not lane.test():
+                self.wait_for(lane, source)
             message = lane.read()
             if message.step == step:
                 return message

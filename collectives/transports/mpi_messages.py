@@ -143,7 +143,7 @@ class Outgoing:
     def write(self, buffer: bytearray, step: int) -> None:
         """Put the first message into a buffer of `nbytes` or more."""
         form = self.form
-        write_step(buffer, step)
+        write_step(buffer, 0, step)
         form.open(buffer)
         if self.object:
             begin = form.begin + _LENGTH.size
@@ -158,14 +158,13 @@ def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-def write_step(buffer: bytearray, step: int) -> None:
-    """Change the step of a first message."""
-    _LENGTH.pack_into(buffer, 0, step)
+# a first message begins with its step: write_step(buffer, 0, step), read_step(buffer)[0]
+write_step, read_step = _LENGTH.pack_into, _LENGTH.unpack_from
 
 
 def has_start(buffer: bytearray, step: int, form: Form) -> bool:
     """Whether a first message is of this step and form."""
-    return _LENGTH.unpack_from(buffer)[0] == step and buffer.startswith(form.opening, _LENGTH.size)
+    return read_step(buffer)[0] == step and buffer.startswith(form.opening, _LENGTH.size)
 
 
 class Message:
@@ -191,7 +190,7 @@ class Message:
     __slots__ = ("arrays", "form", "rest", "step")
 
     def __init__(self, buffer: bytearray, guess: Form | None = None) -> None:
-        (self.step,) = _LENGTH.unpack_from(buffer)
+        (self.step,) = read_step(buffer)
         if guess is None or not has_start(buffer, self.step, guess):
             (begin,) = _LENGTH.unpack_from(buffer, _LENGTH.size)
             guess = _form_from(bytes(buffer[_LENGTH.size : begin]))

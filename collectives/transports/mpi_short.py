@@ -9,17 +9,17 @@ affair. Where a message of another form or step is on the lane, it is read in th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.exchange import Exchange, ValueInbox
-from daskpart.collectives.swapping import Merge
 
 from .mpi_group import Lane, Letter
-from .mpi_messages import Form, form_of, has_start
+from .mpi_messages import form_of, read_step, write_step
 from .spmd_batch import Answer, Command, RoundShare
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ class ShortSwap:
     rank : int
     command : Command
         One of those swaps.
-    like : ndarray
     answer : Answer
         Of the batch.
     turns : list of _Turn
@@ -47,12 +46,11 @@ class ShortSwap:
         endpoint: MpiEndpoint,
         rank: int,
         command: Command,
-        like: NDArray[Any],
         answer: Answer,
         turns: list[_Turn],
     ) -> None:
-        self._endpoint, self._rank, self._answer, self._turns = endpoint, rank, answer, turns
-        self._command, self._dtype, self._shape = command, like.dtype, like.shape
+        self._endpoint, self._rank, self._command = endpoint, rank, command
+        self._answer, self._turns = answer, turns
 
     @classmethod
     def ready(
@@ -66,8 +64,6 @@ class ShortSwap:
         """Made ready; None where the array, or who sends to whom, is not of the simple kind."""
         if array.dtype.hasobject or not array.nbytes:
             return None
-        if not all(isinstance(value, Hashable) for value in (command.static or {}).values()):
-            return None  # such as arrays, which do not say whether they are equal
         exchanges, steps, label = command.detail
         if not _is_simple(endpoint, rank, exchanges):
             return None
@@ -77,94 +73,97 @@ class ShortSwap:
         for index, exchange in enumerate(exchanges):
             to, sources = tuple(exchange.destinations[rank]), exchange.sources[rank]
             share = RoundShare(label, index, to, (1,) * len(to), (array.nbytes,) * len(to))
-            turn = _Turn(answer.shares.setdefault(share, len(answer.shares)), form)
+            turn = _Turn(answer.shares.setdefault(share, len(answer.shares)), form.opening)
             for other in to:
-                turn.send_to(other, endpoint.lane(other))
+                turn = turn._replace(destination=other, letter=endpoint.lane(other).letter(form))
             for other in sources:
+                lane = endpoint.lane(other)
                 merge = steps.merger(array, rank, other, **(command.static or {}))
-                turn.receive_from(other, endpoint.lane(other), merge)
+                turn = turn._replace(
+                    source=other, lane=lane, coming=form.arrays_in(lane.incoming)[0][0, ...],
+                    combine=merge.combine or _taken, comes_first=merge.comes_first,
+                )  # fmt: skip
             turns.append(turn)
-        return cls(endpoint, rank, command, array, answer, turns)
-
-    def serves(self, command: Command, array: NDArray[Any]) -> bool:
-        """Whether this is the way for another swap of the batch."""
-        return (
-            command.detail == self._command.detail
-            and command.static == self._command.static
-            and array.shape == self._shape
-            and array.dtype == self._dtype
-        )
+        return cls(endpoint, rank, command, answer, turns)
 
     def run(self, first_step: int, array: NDArray[Any], begin: float) -> NDArray[Any]:
         """The array that all rounds end with; `begin` is when the swap began."""
-        rounds, step, blocked = self._answer.rounds, first_step, 0.0
-        for turn in self._turns:
-            lane = turn.lane
+        # one loop with few calls: where ranks take turns on a core, a rank finds what it touches
+        # no longer in the caches, and that is most of its time
+        answer, step, blocked = self._answer, first_step, 0.0
+        for (number, opening, destination, letter, source, lane, coming, combine,
+             comes_first) in self._turns:  # fmt: skip
+            if lane is not None and not lane.expecting:
+                lane.start()
+                lane.expecting = True
+            if letter is not None and letter.request is not None and letter.test():
+                write_step(letter.buffer, 0, step)
+                letter.places[0][...] = array
+                letter.start()
+            elif destination is not None:
+                self._endpoint.send(step, destination, (array[None],))
+            answer.rounds.append(number)
             if lane is not None:
-                lane.expect()
-            if turn.destination is not None and not turn.sent(step, array):
-                self._endpoint.send(step, turn.destination, (array[None],))
-            rounds.append(turn.number)
-            if lane is not None:
-                if not lane.has_come():
+                if not lane.come and not lane.test():
                     waiting = perf_counter()
-                    self._endpoint.wait_for(lane, step, turn.source)
+                    self._endpoint.wait_for(lane, source)
                     blocked += perf_counter() - waiting
-                if lane.come and turn.is_ours(step):
-                    array = turn.merge(array, turn.array)
-                    lane.taken()
+                incoming = lane.incoming
+                if read_step(incoming)[0] == step and incoming.startswith(opening, 8):
+                    lane.expecting = lane.come = False
+                    array = combine(coming, array) if comes_first else combine(array, coming)
                 else:
-                    array = self._merged(array, step, turn.source)
+                    lane.come = True
+                    array = self._merged(array, step, source)
             step += 1
-        answer = self._answer
         answer.seconds_blocked += blocked
         answer.seconds_computing += perf_counter() - begin - blocked
         return array
 
     def _merged(self, array: NDArray[Any], step: int, source: int) -> NDArray[Any]:
-        """Merge a message that is of another form, or came before."""
+        """Merge a message that is of another form, or comes behind others."""
         payload = self._endpoint.receive(step, source)
         inbox = ValueInbox(self._rank, [source], [payload])
         steps, static = self._command.detail[1], self._command.static or {}
         return steps.combine(array, inbox, **static)
 
 
-class _Turn:
+class _Turn(NamedTuple):
     """One round of a rank: where a message goes and what with, and where one arrives.
 
-    Parameters
+    Attributes
     ----------
     number : int
         Of what it sends, in the answer.
-    form : Form
-        Of what is sent and arrives.
+    opening : bytes
+        Of the form of what is sent and arrives.
+    destination : int or None
+        None where nothing goes.
+    source : int
+    letter : Letter or None
+        None also where there are too many.
+    lane : Lane or None
+        None where nothing comes.
+    coming : ndarray or None
+        Where the array arrives.
+    combine, comes_first
+        As of a `Merge`.
     """
 
-    __slots__ = ("array", "destination", "form", "lane", "letter", "merge", "number", "source")
+    number: int
+    opening: bytes
+    destination: int | None = None
+    letter: Letter | None = None
+    source: int = -1
+    lane: Lane | None = None
+    coming: NDArray[Any] | None = None
+    combine: Any = None
+    comes_first: bool = False
 
-    def __init__(self, number: int, form: Form) -> None:
-        self.number, self.form = number, form
-        self.destination: int | None = None
-        self.letter: Letter | None = None  # None where nothing goes, or there are too many
-        self.lane: Lane | None = None  # None where nothing comes
 
-    def send_to(self, destination: int, lane: Lane) -> None:
-        """Make ready to send."""
-        self.destination, self.letter = destination, lane.letter(self.form)
-
-    def receive_from(self, source: int, lane: Lane, merge: Merge) -> None:
-        """Make ready to find arrays where messages arrive."""
-        self.source, self.lane, self.merge = source, lane, merge
-        self.array = self.form.arrays_in(lane.incoming)[0][0, ...]
-
-    def sent(self, step: int, array: NDArray[Any]) -> bool:
-        """Whether the message could be begun to be sent with what is ready."""
-        return self.letter is not None and self.letter.send(step, (array,))
-
-    def is_ours(self, step: int) -> bool:
-        """Whether what has come is the message of this step, and of the expected form."""
-        assert self.lane is not None
-        return has_start(self.lane.incoming, step, self.form)
+def _taken(array: NDArray[Any], coming: NDArray[Any]) -> NDArray[Any]:
+    """What comes, in place of what is there; fresh."""
+    return np.array(coming)
 
 
 def _is_simple(endpoint: MpiEndpoint, rank: int, exchanges: Sequence[Exchange]) -> bool:

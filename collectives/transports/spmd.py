@@ -42,9 +42,8 @@ from daskpart.errors import InputError, WorkerLostError
 
 from . import spmd_host as host
 from .cluster import current_client
-from .from_dask import collection_keys
 from .mailbox import RunStopped
-from .spmd_batch import HANDED_OUT, OVERWRITING, Answer, Command, addressed, count_answers
+from .spmd_batch import HANDED_OUT, OVERWRITING, Answer, Command, Repeated, addressed, count_answers
 from .spmd_cluster import RankCluster, places_by_threads
 from .spmd_endpoint import Endpoint
 
@@ -113,6 +112,7 @@ class SpmdCommunicator(Communicator):
         self._cluster = RankCluster(client, self.placement)
         self._counters = Counters(n_ranks)
         self._commands: list[Command] = []
+        self._repeated = Repeated()
         self._step = 0
         self._own: dict[int, list[bytes]] = {}  # pickled values of this batch, one a rank
         self._made: dict[int, weakref.ref] = {}  # what this batch makes: its handles
@@ -163,7 +163,7 @@ class SpmdCommunicator(Communicator):
 
     def _values(self, values: Any) -> PerRank:
         if dask.is_dask_collection(values):
-            return self._fetched(self._brought(values))
+            return self._fetched(self._cluster.bring(values, self.placement))
         given = list(values)
         if len(given) != self.n_ranks:
             raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
@@ -173,17 +173,6 @@ class SpmdCommunicator(Communicator):
         # each apart: in one pickle two ranks could come to share an object
         self._own[handle.content.number] = [dumps(value) for value in given]
         return handle
-
-    def _brought(self, collection: Any) -> list[Future]:
-        """Values of a Dask collection, brought to the workers of their ranks."""
-        collection_keys(collection, self.n_ranks)
-        persisted = self._cluster.persist(collection)
-        brought = [
-            self._cluster.client.submit(_same, future, workers=[place], pure=False)
-            for future, place in zip(persisted, self.placement, strict=True)
-        ]
-        self._cluster.wait(brought)
-        return brought
 
     def _fetched(self, futures: Sequence[Future]) -> PerRank:
         self._scattered.extend(futures)  # until the ranks have taken them
@@ -217,8 +206,8 @@ class SpmdCommunicator(Communicator):
         self._commands.pop()  # nothing was asked for between the two: they become one call
         self._step -= 1
         self._dropped.extend(post.dropped)
-        detail = (*address, post.function)
-        return self._record(PerRank, "exchange", (state, *values), combine, static, detail)
+        same = self._repeated.same((*address, post.function), static)
+        return self._record(PerRank, "exchange", (state, *values), combine, *same)
 
     def _post_values(
         self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
@@ -243,8 +232,8 @@ class SpmdCommunicator(Communicator):
         static: dict,
     ) -> PerRank:  # fmt: skip
         """One call, whose rounds the ranks do among themselves."""
-        detail = (exchanges, steps, label)
-        handle = self._record(PerRank, "swap", [values], None, static, detail)
+        same = self._repeated.same((exchanges, steps, label), static)
+        handle = self._record(PerRank, "swap", [values], None, *same)
         self._step += len(exchanges)  # each round has a step of its own
         return handle
 
@@ -323,6 +312,7 @@ class SpmdCommunicator(Communicator):
         self._require_whole(())
         commands, own, made = self._commands, self._own, self._made
         self._commands, self._own, self._made = [], {}, {}
+        self._repeated.forget()
         if not commands:
             return []
         try:
@@ -393,8 +383,3 @@ class SpmdCommunicator(Communicator):
                 handle = made[command.step]()
                 if handle is not None:
                     handle.content.lost = True
-
-
-def _same(value: Any) -> Any:
-    """Bring a value to the worker that this runs on."""
-    return value

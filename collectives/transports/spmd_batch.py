@@ -95,6 +95,25 @@ class Answer:
         self.rounds.append(self.shares.setdefault(share, len(self.shares)))
 
 
+class Repeated:
+    """Details of the calls of a batch: for calls that are alike the very same objects.
+
+    So they are sent once, and a rank sees at a glance that nothing has changed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, tuple[dict[str, Any] | None, tuple]] = {}
+
+    def same(self, detail: tuple, static: dict[str, Any]) -> tuple[dict[str, Any] | None, tuple]:
+        """The static arguments and the detail of a call, or those of one before of the same."""
+        key = (*map(id, detail), *static, *map(id, static.values()))
+        return self._known.setdefault(key, (static or None, detail))  # which keeps the ids taken
+
+    def forget(self) -> None:
+        """The batch is over."""
+        self._known.clear()
+
+
 def addressed(prepared_round: PreparedRound) -> tuple[int, int, str, int]:
     """Where ranks find their messages of a round, and what it is called."""
     number = prepared_round.messages.content.number

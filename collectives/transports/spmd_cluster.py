@@ -16,6 +16,7 @@ from daskpart.errors import InputError, WorkerLostError
 
 from . import spmd_host as host
 from .cluster import Cluster, order_of_workers
+from .from_dask import collection_keys
 from .lease import end_lease, take_lease
 
 _CLOSE_SECONDS = 10.0
@@ -40,6 +41,17 @@ class RankCluster(Cluster):
             return await asyncio.gather(*calls)
 
         return self._watched(all_of_them)
+
+    def bring(self, collection: Any, placement: Sequence[str]) -> list[Future]:
+        """Values of a Dask collection, one a rank, brought to the workers of the ranks."""
+        collection_keys(collection, len(placement))
+        persisted = self.persist(collection)
+        brought = [
+            self.client.submit(_same, future, workers=[place], pure=False)
+            for future, place in zip(persisted, placement, strict=True)
+        ]
+        self.wait(brought)
+        return brought
 
     def execute(self, batch: dict[str, Any], own: Sequence[bytes]) -> list[list[bytes] | None]:
         """Have all workers execute a batch, each with values of its own, if there are any."""
@@ -183,3 +195,8 @@ def _threads_by_worker(client: Client) -> dict[str, int]:
     """Threads of the workers that take tasks, in order of their names."""
     workers = known_workers(client)
     return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}
+
+
+def _same(value: Any) -> Any:
+    """Bring a value to the worker that this runs on."""
+    return value

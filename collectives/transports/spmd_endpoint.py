@@ -14,6 +14,8 @@ from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from daskpart.collectives.prepared import RankMessages
+
     from .spmd_batch import Answer, Command
 
 PLAIN_KINDS = "biufcmMSU"  # dtypes that their short string describes whole
@@ -43,9 +45,16 @@ class Endpoint(Protocol):
     def short_swap(self, command: Command, array: NDArray[Any], answer: Answer) -> Any:
         """A quicker way for this swap, whose steps have `merger`, with arrays like this; or None.
 
-        ``serves(command, array)`` says whether it is the way for another swap;
-        ``run(first_step, array, begin)`` does all rounds, and notes them and the seconds since
-        `begin` in the answer.
+        ``run(first_step, array, begin)`` does all rounds of a swap like it, and notes them and the
+        seconds since `begin` in the answer.
+        """
+
+    def short_exchange(
+        self, command: Command, state: NDArray[Any], answer: Answer, messages: RankMessages
+    ) -> Any:
+        """A quicker way for this exchange, which `only_places_rows`, of states like this; or None.
+
+        ``run(step, state, begin)`` gives the state, and notes as above.
         """
 
     def give_back(self) -> None:

@@ -38,7 +38,7 @@ from daskpart.collectives.timeline import (
 from .mailbox import Mailbox, RunStopped
 from .spmd_batch import HANDED_OUT, KINDS, Answer, Command, RoundShare
 from .spmd_endpoint import Endpoint
-from .spmd_rows import not_in_place, rooms_in_place, rows_in_place
+from .spmd_rows import not_in_place, only_places_rows, rooms_in_place, rows_in_place
 
 
 class Rank:
@@ -68,7 +68,7 @@ class Rank:
         self._borrowed: set[int] = set()  # others hold these objects: copy before overwriting
         self._answer = Answer(rank)
         self._recording = False
-        self._short_swaps: dict[tuple, Any] = {}
+        self._short_ways: dict[int, tuple] = {}
         self._methods: dict[str, Callable[[Command, dict[int, Any]], None]] = {
             kind: getattr(self, f"_{kind}") for kind in KINDS
         }
@@ -79,14 +79,16 @@ class Rank:
         Never raises what a step raised: it is in the answer.
         """
         self._answer = answer = Answer(self.rank)
-        self._short_swaps.clear()  # keys and numbers are those of one batch
-        mailbox, methods = self._mailbox, self._methods
+        self._short_ways.clear()  # keys and numbers are those of one batch
+        mailbox, methods, values = self._mailbox, self._methods, self._values
+        borrowed = self._borrowed
         try:
             for command in commands:
                 if mailbox.halted is not None:
                     mailbox.check()
-                if command.dropped:
-                    self._drop(command.dropped)
+                for number in command.dropped:
+                    values.pop(number, None)
+                    borrowed.discard(number)
                 methods[command.kind](command, own)
                 answer.done += 1
             self._endpoint.flush()
@@ -154,7 +156,13 @@ class Rank:
     def _exchange(self, command: Command, own: dict[int, Any]) -> None:
         numbered, slot, label, index, pack = command.detail
         messages: RankMessages = self._values[numbered][slot]
+        begin = perf_counter()
         state, *values = self._state_and_values(command)
+        if not self._recording and only_places_rows(state, command):
+            short = self._short_way(command, state, self._endpoint.short_exchange, messages)
+            if short is not None:
+                self._values[command.step] = short.run(command.step, state, begin)
+                return
         assert command.function is not None
         rows = rows_in_place(state, messages, pack)
         self._send_rows(state, messages, pack, rows, (command.step, label, index))
@@ -185,36 +193,41 @@ class Rank:
         self._values[command.step] = self._called(command, state, inbox, *values)
 
     def _swap(self, command: Command, own: dict[int, Any]) -> None:
-        exchanges, steps, label = command.detail
-        value, static = self._values[command.inputs[0]], command.static or {}
         begin = perf_counter()
+        _, step, inputs, _, static, detail, _ = command
+        exchanges, steps, label = detail
+        value = self._values[inputs[0]]
         state = steps.begin(value)
         if steps.merger is not None and not self._recording:
-            short = self._short_swap(command, state)
+            short = self._short_way(command, state, self._endpoint.short_swap)
             if short is not None:
-                self._values[command.step] = steps.end(short.run(command.step, state, begin), value)
+                self._values[step] = steps.end(short.run(step, state, begin), value)
                 return
         self._answer.seconds_computing += self._note(COMPUTING, steps.begin, begin)
         for index, exchange in enumerate(exchanges):
-            place = (command.step + index, label, index)
+            place = (step + index, label, index)
             self._send_values(state, steps.pack, exchange.destinations[self.rank], place, True)
             room = None if steps.room is None else partial(steps.room, state, self.rank)
             inbox = self._received_values(exchange.sources[self.rank], place[0], label, room)
-            state = self._timed(steps.combine, state, inbox, **static)
+            state = self._timed(steps.combine, state, inbox, **(static or {}))
         begin = perf_counter()
         self._endpoint.give_back()
         self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
-        self._values[command.step] = self._timed(steps.end, state, value)
+        self._values[step] = self._timed(steps.end, state, value)
 
-    def _short_swap(self, command: Command, array: NDArray[Any]) -> Any:
-        """The quicker way for arrays like this one, if there is one."""
-        exchanges, _, label = command.detail
-        key = id(exchanges), label, array.shape
-        short = self._short_swaps.get(key)
-        if short is None or not short.serves(command, array):
-            short = self._endpoint.short_swap(command, array, self._answer)
-            self._short_swaps[key] = short
-        return short
+    def _short_way(
+        self, command: Command, array: NDArray[Any], ready: Callable[..., Any], *more: Any
+    ) -> Any:
+        """The quicker way for calls like this on arrays like this one, if there is one.
+
+        Calls of the very same detail have the same static arguments too, see `Repeated`.
+        """
+        place, shape, dtype = id(command.detail), array.shape, array.dtype
+        like = self._short_ways.get(place)
+        if like is None or like[:3] != (command.function, shape, dtype):
+            way = ready(command, array, self._answer, *more)
+            like = self._short_ways[place] = command.function, shape, dtype, way
+        return like[3]
 
     def _send_rows(
         self,

@@ -20,8 +20,21 @@ from numpy.typing import NDArray
 from daskpart.collectives.prepared import Inbox, RankMessages
 from daskpart.collectives.reduction import pack_rows, place_agreeing, place_rows
 
-_PLACING = (place_rows, place_agreeing)
+from .spmd_batch import Command
+
+_PLACING = (place_rows, place_agreeing)  # what comes takes the place of what is there
 _LARGE_BYTES = 65_536  # of a state; to look whether rows lie in place has its price too
+
+
+def only_places_rows(state: Any, command: Command) -> bool:
+    """Whether an exchange does nothing but to put rows of arrays in place of others."""
+    return (
+        command.detail[-1] is pack_rows
+        and command.function in _PLACING
+        and len(command.inputs) == 1
+        and not command.static
+        and type(state) is np.ndarray
+    )
 
 
 def rows_in_place(state: Any, messages: RankMessages, pack: Callable) -> list[NDArray[Any] | None]:
