@@ -19,6 +19,8 @@ from exchange_text import (
     RANK_COUNTS,
     assert_same_bits,
     expected_counts,
+    first_rows,
+    items_of_ranks,
     random_connectivity,
     run_exchange,
 )
@@ -34,9 +36,17 @@ from spmd_steps import (
 )
 
 import daskpart
-from daskpart.collectives import LocalCommunicator, MpiCommunicator, allreduce
+from daskpart.collectives import (
+    LocalCommunicator,
+    MpiCommunicator,
+    allreduce,
+    expand,
+    expand_plan,
+    hypercube_allreduce,
+)
 from daskpart.collectives.transports.mpi import open_groups
 from daskpart.collectives.transports.spmd_cluster import WorkersBusyError
+from daskpart.collectives.transports.spmd_host import RankHost
 from daskpart.errors import InputError, WorkerLostError
 
 
@@ -59,6 +69,34 @@ def large_and_odd_values(client):
             for shapes in ([(3, 2), (0,)], [(50, 50), (60, 50)], [(300, 200), (0, 4), (7,)]):
                 ring_of_values(mpi, shapes)
     print("values of any size travel", flush=True)
+
+
+def short_ways(dask_worker):
+    """Of each rank on this worker, what it has made ready for calls of its last batch."""
+    return {
+        rank: sorted(type(way).__name__ for *_, way in state._short_ways.values())
+        for session in RankHost.of(dask_worker).sessions.values()
+        for rank, state in session.ranks.items()
+    }
+
+
+def small_calls_are_made_ready_once(client):
+    with MpiCommunicator(4, client) as mpi:
+        connectivity = random_connectivity(N_ITEMS, 4, seed=4)
+        items = mpi.values(items_of_ranks(connectivity))
+        plan = mpi.prepare(expand_plan(connectivity), items)
+        rows = mpi.map(first_rows, items, mpi.values([0, 1, 2, 3]))
+        sums = mpi.values([np.ones(3)] * 4)
+        for _ in range(3):
+            rows = expand(mpi, plan, rows)
+            sums = hypercube_allreduce(mpi, sums)
+        mpi.settle(rows, sums)
+        found = {}
+        for of_worker in client.run(short_ways).values():
+            found |= of_worker
+        assert sorted(found) == [0, 1, 2, 3]
+        assert all(ways == ["ShortExchange", "ShortSwap"] for ways in found.values()), found
+    print("small calls are made ready once", flush=True)
 
 
 def faults(client):
@@ -138,6 +176,7 @@ def main() -> None:
         client.wait_for_workers(4, timeout=60)
         same_bits(client)
         large_and_odd_values(client)
+        small_calls_are_made_ready_once(client)
         faults(client)
         factorization()
         print("all done", flush=True)

@@ -39,6 +39,7 @@ def test_spmd_under_mpiexec():
     for line in (
         "same bits for 1 2 3 4 5 8 ranks",
         "values of any size travel",
+        "small calls are made ready once",
         "faults leave nothing behind",
         "the same factors over MPI and Dask comms",
         "all done",

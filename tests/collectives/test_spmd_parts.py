@@ -17,7 +17,7 @@ from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
 from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
 from daskpart.collectives.transports.mpi_messages import FIRST_BYTES, Message, Outgoing, octets_of
-from daskpart.collectives.transports.spmd_batch import Command
+from daskpart.collectives.transports.spmd_batch import Command, Repeated
 from daskpart.collectives.transports.spmd_cluster import places_by_threads
 from daskpart.collectives.transports.spmd_rank import Rank
 from daskpart.collectives.transports.spmd_rows import (
@@ -287,3 +287,21 @@ def test_a_rank_answers_for_what_it_did():
     assert kept.gathered == {6: "given"}  # what was handed out survives a failure, 7 was not made
     dropped = Command("gather", 10, (6,), dropped=(2, 3))
     assert rank.execute([dropped, Command("gather", 11, (2,))], {}).done == 1
+
+
+def test_calls_that_are_alike_have_the_same_detail():
+    repeated, exchanges, array = Repeated(), ("to", "from"), np.ones(2)
+    static, detail = repeated.same((exchanges, 3, "label"), {"reduction": array})
+    again = repeated.same((exchanges, 3, "label"), {"reduction": array})
+    assert again[0] is static and again[1] is detail
+    others = [
+        repeated.same((exchanges, 4, "label"), {"reduction": array}),
+        repeated.same((exchanges, 3, "other"), {"reduction": array}),
+        repeated.same((exchanges, 3, "label"), {"reduction": np.ones(2)}),  # may change apart
+        repeated.same((exchanges, 3, "label"), {"other": array}),
+        repeated.same((exchanges, 3, "label"), {}),
+    ]
+    assert len({id(other[1]) for other in [*others, again]}) == 6
+    assert others[-1][0] is None
+    repeated.forget()
+    assert repeated.same((exchanges, 3, "label"), {"reduction": array})[0] is not static
