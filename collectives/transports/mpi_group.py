@@ -189,12 +189,6 @@ class Lane:
             self.start()
             self.expecting = True
 
-    def has_come(self) -> bool:
-        """Whether the next message lies in `incoming`; after `expect`."""
-        if not self.come:
-            self.come = self.test()
-        return self.come
-
     def taken(self) -> None:
         """The message is not needed any more."""
         self.expecting = self.come = False

@@ -159,12 +159,12 @@ def octets_of(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 # a first message begins with its step: write_step(buffer, 0, step), read_step(buffer)[0]
-write_step, read_step = _LENGTH.pack_into, _LENGTH.unpack_from
+write_step, read_step, STEP_BYTES = _LENGTH.pack_into, _LENGTH.unpack_from, _LENGTH.size
 
 
 def has_start(buffer: bytearray, step: int, form: Form) -> bool:
     """Whether a first message is of this step and form."""
-    return read_step(buffer)[0] == step and buffer.startswith(form.opening, _LENGTH.size)
+    return read_step(buffer)[0] == step and buffer.startswith(form.opening, STEP_BYTES)
 
 
 class Message:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from daskpart.collectives.exchange import Exchange, ValueInbox
 
 from .mpi_group import Lane, Letter
-from .mpi_messages import form_of, read_step, write_step
+from .mpi_messages import STEP_BYTES, form_of, read_step, write_step
 from .spmd_batch import Answer, Command, RoundShare
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ShortSwap:
                     self._endpoint.wait_for(lane, source)
                     blocked += perf_counter() - waiting
                 incoming = lane.incoming
-                if read_step(incoming)[0] == step and incoming.startswith(opening, 8):
+                if read_step(incoming)[0] == step and incoming.startswith(opening, STEP_BYTES):
                     lane.expecting = lane.come = False
                     array = combine(coming, array) if comes_first else combine(array, coming)
                 else:

@@ -80,15 +80,13 @@ class Rank:
         """
         self._answer = answer = Answer(self.rank)
         self._short_ways.clear()  # keys and numbers are those of one batch
-        mailbox, methods, values = self._mailbox, self._methods, self._values
-        borrowed = self._borrowed
+        mailbox, methods = self._mailbox, self._methods
         try:
             for command in commands:
                 if mailbox.halted is not None:
                     mailbox.check()
-                for number in command.dropped:
-                    values.pop(number, None)
-                    borrowed.discard(number)
+                if command.dropped:
+                    self._drop(command.dropped)
                 methods[command.kind](command, own)
                 answer.done += 1
             self._endpoint.flush()
