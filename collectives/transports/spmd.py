@@ -43,7 +43,16 @@ from daskpart.errors import InputError, WorkerLostError
 from . import spmd_host as host
 from .cluster import current_client
 from .mailbox import RunStopped
-from .spmd_batch import HANDED_OUT, OVERWRITING, Answer, Command, Repeated, addressed, count_answers
+from .spmd_batch import (
+    HANDED_OUT,
+    OVERWRITING,
+    Answer,
+    Command,
+    Repeated,
+    addressed,
+    count_answers,
+    packed_commands,
+)
 from .spmd_cluster import RankCluster, places_by_threads
 from .spmd_endpoint import Endpoint
 
@@ -337,12 +346,13 @@ class SpmdCommunicator(Communicator):
         of_worker: dict[str, dict[int, dict[int, bytes]]] = defaultdict(dict)
         for rank, place in enumerate(self.placement) if own else ():
             of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
-        packed = self._cluster.execute(
-            {"run": self.run_id, "first_step": commands[0].step, "commands": dumps(commands)},
+        packed = packed_commands(commands)
+        answered = self._cluster.execute(
+            {"run": self.run_id, "first_step": commands[0].step, "commands": packed},
             [pickle.dumps(of_worker[place]) if own else b"" for place in self._cluster.workers],
         )
         answers: list[Answer] = []
-        for of_ranks in packed:
+        for of_ranks in answered:
             if of_ranks is None:
                 self._cluster.require_workers()
                 raise WorkerLostError("A worker no longer knows this run: it was cancelled.")

@@ -5,9 +5,12 @@ driver ──[Command, Command, …]──▶ every rank ──Answer──▶ c
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from distributed.protocol.pickle import dumps
 
 from daskpart.collectives.counters import Counters, RawRound
 from daskpart.collectives.prepared import PreparedRound
@@ -52,6 +55,16 @@ class Command(NamedTuple):
     static: dict[str, Any] | None = None
     detail: Any = None
     dropped: tuple[int, ...] = ()
+
+
+def packed_commands(commands: list[Command]) -> bytes:
+    """A batch for the ranks: field by field, which is quicker than call by call."""
+    return dumps(tuple(zip(*commands, strict=True)))
+
+
+def unpacked_commands(packed: bytes) -> list[Command]:
+    """The way back of `packed_commands`."""
+    return [*map(Command._make, zip(*pickle.loads(packed), strict=True))]
 
 
 class RoundShare(NamedTuple):

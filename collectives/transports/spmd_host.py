@@ -36,7 +36,7 @@ from daskpart.errors import InputError
 
 from .calm import calm
 from .mailbox import Mailbox, RunStopped
-from .spmd_batch import Answer
+from .spmd_batch import Answer, unpacked_commands
 from .spmd_endpoint import Endpoint
 from .spmd_rank import Rank
 from .spmd_stream import MESSAGES, STREAM_END, Stream
@@ -286,7 +286,7 @@ class Session:
     def _executed(self, state: Rank, first_step: int, commands: bytes, own: dict) -> bytes:
         try:
             values = {number: pickle.loads(value) for number, value in own.items()}
-            answer = state.execute(pickle.loads(commands), values)
+            answer = state.execute(unpacked_commands(commands), values)
         except Exception as error:  # what was sent cannot be read here
             error.add_note(f"on rank {state.rank}")
             answer = Answer(state.rank, error=error)
