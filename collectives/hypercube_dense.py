@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,16 +114,17 @@ def _merger(
     if rank >= n_corners:  # folded onto a partner, which tells the result
         return Merge(None, comes_first=False)
     combine = reduction.combine
-    if not _keeps(combine, array):
-        combine = partial(_combined, reduction=reduction)
-    return Merge(combine, comes_first=source < rank)
+    if not _keeps(combine, array.dtype):
+        return Merge(partial(_combined, reduction=reduction), comes_first=source < rank)
+    whole = combine if array.ndim else partial(_combined, reduction=reduction)  # else a scalar
+    return Merge(whole, comes_first=source < rank, ufunc=combine)
 
 
-def _keeps(combine: Callable, array: NDArray[Any]) -> bool:
-    """Whether two arrays like this one surely combine to a third."""
-    if not isinstance(combine, np.ufunc) or array.ndim == 0 or combine.nin != 2:
+def _keeps(combine: Callable, dtype: np.dtype[Any]) -> TypeGuard[np.ufunc]:
+    """Whether two arrays of this dtype surely combine to a third."""
+    if not isinstance(combine, np.ufunc) or combine.nin != 2:
         return False
-    return combine.resolve_dtypes((array.dtype, array.dtype, None))[-1] == array.dtype
+    return combine.resolve_dtypes((dtype, dtype, None))[-1] == dtype
 
 
 # -- halving ---

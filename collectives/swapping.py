@@ -30,10 +30,13 @@ class Merge(NamedTuple):
         comes in place of what is there.
     comes_first : bool
         Whether what comes is of the lower rank.
+    ufunc : numpy.ufunc or None
+        Where `combine` is nothing but this, and arrays of their dtype give one of it.
     """
 
     combine: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] | None
     comes_first: bool
+    ufunc: np.ufunc | None = None
 
     def __call__(self, array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
         """Merge what the rank has and what comes."""
@@ -60,7 +63,8 @@ class SwapSteps:
     merger : callable, optional
         Where a state is an array that goes whole, as its only row, to at most one rank a round, and
         as much comes from one: ``merger(array, rank, source, **static)`` gives the `Merge` of two
-        arrays like this one. A transport may then do without `pack` and `combine`.
+        arrays like this one. A transport may then do without `pack` and `combine`; where a value is
+        an array, its state is a copy and the result the last state, so without `begin` and `end`.
     room : callable, optional
         ``room(state, rank, source)`` gives arrays for the next message of `source`, None in place
         of those that shall come as they are; or None altogether. Where shapes and dtypes are those

@@ -162,26 +162,30 @@ class Lane:
         self._group.start_send(buffer, self._process, self._tag)
 
     def letter(self, form: Form) -> Letter | None:
-        """For first messages of this form; None if there are too many, all on their way."""
+        """For first messages of this form; None if there are too many, all in use."""
         return self._letters.get(form) or self._new_letter(form)
 
     def _new_letter(self, form: Form) -> Letter | None:
-        """A letter in place of the oldest, if there are too many; None if that is on its way."""
-        while self._letters and (
-            len(self._letters) == _MOST_LETTERS
-            or self._letters_bytes + form.nbytes > _LETTERS_BYTES
-        ):
-            oldest = next(iter(self._letters))
-            if not self._letters[oldest].end():
-                return None
-            del self._letters[oldest]
-            self._letters_bytes -= oldest.nbytes
+        """A letter in place of others, if there are too many; None if those are in use."""
+        for oldest, letter in list(self._letters.items()):
+            if self._has_room(form):
+                break
+            if not letter.users and letter.end():
+                del self._letters[oldest]
+                self._letters_bytes -= oldest.nbytes
+        if not self._has_room(form):
+            return None
         buffer = bytearray(form.nbytes)
         kind = [buffer, self._group.mpi.BYTE]
         request = self._group.comm.Send_init(kind, self._process, self._tag)
         letter = self._letters[form] = Letter(request, buffer, form)
         self._letters_bytes += form.nbytes
         return letter
+
+    def _has_room(self, form: Form) -> bool:
+        """Whether a letter of this form may be added; one always may."""
+        few = len(self._letters) < _MOST_LETTERS
+        return not self._letters or (few and self._letters_bytes + form.nbytes <= _LETTERS_BYTES)
 
     def expect(self) -> None:
         """Make ready for the next message, which then needs no place in between."""
@@ -234,13 +238,16 @@ class Letter:
         None at the end; `start` and `test` are its methods.
     places : list of ndarray
         Where the arrays lie in the buffer.
+    users : int
+        How many will use it again: until then it must not end.
     """
 
-    __slots__ = ("buffer", "places", "request", "start", "test")
+    __slots__ = ("buffer", "places", "request", "start", "test", "users")
 
     def __init__(self, request: Any, buffer: bytearray, form: Form) -> None:
         self.request, self.buffer = request, buffer
         self.start, self.test = request.Start, request.Test
+        self.users = 0
         form.open(buffer)
         self.places = form.arrays_in(buffer)
 

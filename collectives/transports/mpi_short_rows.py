@@ -3,11 +3,15 @@
     state ──rows──▶ letter ══ lane ══▶ every destination       step and rows are all that changes
           ◀─rows── where they arrive ◀═════ their letters
 
-As for short swaps, what travels is what other ways of an exchange would send.
+All messages have arrived before the first row is placed: where one is not as expected, all are read
+in the ordinary way.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,59 +20,49 @@ from numpy.typing import NDArray
 
 from daskpart.collectives.prepared import RankMessages, open_inbox
 
-from .mpi_group import Lane
-from .mpi_messages import Form, form_of, has_start
+from .mpi_machine import Code, machine
+from .mpi_messages import Form, form_of
+from .mpi_short import Coming, ShortCall
 from .spmd_batch import Answer, Command, RoundShare
 
 if TYPE_CHECKING:
     from .mpi import MpiEndpoint
 
-Positions = slice | NDArray[np.int64]
+
+_TAKE, _PLACE = (Code.TAKE, Code.TAKE_ROWS), (Code.PLACE, Code.PLACE_ROWS)
 
 
-class ShortExchange:
-    """One rank's share of the exchanges of a batch that are alike: the same rows of such a state.
+class ShortExchange(ShortCall):
+    """Exchanges of the same rows of states of one shape and dtype; see `ShortCall`.
 
     Parameters
     ----------
     endpoint : MpiEndpoint
+    answer : Answer
     command : Command
         One of those exchanges; see `spmd_rows.only_places_rows`.
     like : ndarray
         Such a state.
-    answer : Answer
-        Of the batch.
     messages : RankMessages
     """
 
     def __init__(
         self,
         endpoint: MpiEndpoint,
+        answer: Answer,
         command: Command,
         like: NDArray[Any],
-        answer: Answer,
         messages: RankMessages,
     ) -> None:
+        super().__init__(endpoint, answer)
         _, _, label, index, _ = command.detail
-        self._endpoint, self._answer, self._messages = endpoint, answer, messages
-        self._combine = command.function
-        self._out = [
-            _Out(endpoint.lane(other), other, _form(like, positions), _shortest(positions, run))
-            for other, positions, run in zip(
-                messages.destinations, messages.out_positions, messages.out_runs, strict=True
-            )
-        ]
-        self._in = [
-            _In(endpoint.lane(other), other, _form(like, positions), _shortest(positions, run))
-            for other, positions, run in zip(
-                messages.sources, messages.in_positions, messages.in_runs, strict=True
-            )
-        ]
+        self._messages, self._place = messages, command.function
+        self._state: Callable[[], NDArray[Any] | None] = _nothing  # whose address the program has
+        self._row_bytes = like.dtype.itemsize * int(np.prod(like.shape[1:]))
         rows = tuple(map(len, messages.out_positions))
-        row_bytes = like.dtype.itemsize * int(np.prod(like.shape[1:]))
-        nbytes = tuple([n * row_bytes for n in rows])
+        nbytes = tuple([n * self._row_bytes for n in rows])
         share = RoundShare(label, index, tuple(messages.destinations), rows, nbytes)
-        self._number = answer.shares.setdefault(share, len(answer.shares))
+        self._numbers = [answer.shares.setdefault(share, len(answer.shares))]
 
     @classmethod
     def ready(
@@ -80,73 +74,109 @@ class ShortExchange:
         messages: RankMessages,
     ) -> ShortExchange | None:
         """Made ready; None where the rows are too many, or go to a rank of this worker."""
-        if state.dtype.hasobject or not state.ndim:
+        run = machine()
+        if run is None or state.dtype.hasobject or not state.ndim:
             return None
         if not endpoint.has_lanes([*messages.destinations, *messages.sources]):
             return None
         for positions in (*messages.out_positions, *messages.in_positions):
             if positions.max(initial=-1) >= len(state) or _form(state, positions).beside:
                 return None
-        return cls(endpoint, command, state, answer, messages)
+        call = cls(endpoint, answer, command, state, messages)
+        if not call._add_all(state):
+            call.close()
+            return None
+        call._program.finish(run)
+        return call
 
     def run(self, step: int, state: NDArray[Any], begin: float) -> NDArray[Any]:
         """The state with the rows that came, in place; `begin` is when the exchange began."""
-        endpoint, answer, blocked, simple = self._endpoint, self._answer, 0.0, True
-        for coming in self._in:
-            coming.lane.expect()
-        for out in self._out:
-            letter, rows = out.letter, state[out.positions]
-            if letter is None or not letter.send(step, (rows,)):
-                endpoint.send(step, out.destination, np.array(rows))  # a slice would change
-        answer.rounds.append(self._number)
-        for coming in self._in:
-            lane = coming.lane
-            if not lane.come and not lane.test():
-                waiting = perf_counter()
-                endpoint.wait_for(lane, coming.source)
-                blocked += perf_counter() - waiting
-            lane.come = True
-            simple = simple and has_start(lane.incoming, step, coming.form)
-        if not simple:
-            state = self._placed(state, step)
-        else:
-            for coming in self._in:
-                state[coming.positions] = coming.array
-                coming.lane.taken()
-        answer.seconds_blocked += blocked
-        answer.seconds_computing += perf_counter() - begin - blocked
-        return state
+        try:
+            if self._state() is state or self._take_up(state):
+                self._run(step)
+            else:
+                self._run_by_hand(step, state)
+            return state
+        finally:
+            self._answer.seconds_computing += perf_counter() - begin
 
-    def _placed(self, state: NDArray[Any], step: int) -> NDArray[Any]:
-        """Place the rows of messages one of which is of another form, or comes behind others."""
+    def _run_by_hand(self, step: int, state: NDArray[Any]) -> None:
+        messages = self._messages
+        for destination, positions in zip(
+            messages.destinations, messages.out_positions, strict=True
+        ):
+            self._endpoint.send(step, destination, state[positions])
+        self._answer.rounds += self._numbers
+        self._place_received(state, step)
+
+    def _take_up(self, state: NDArray[Any]) -> bool:
+        """Whether the program can work on it."""
+        if not (state.flags.c_contiguous and state.flags.writeable):
+            return False
+        self._state = weakref.ref(state)
+        self._program.set_memory(state.ctypes.data)
+        return True
+
+    def _add_all(self, state: NDArray[Any]) -> bool:
+        """Whether it could be: no lane is in an unusual state, and there are letters."""
+        messages, lanes = self._messages, [*map(self._endpoint.lane, self._messages.sources)]
+        if any(lane.expecting for lane in lanes):
+            return False
+        expected = [self._add_expect(lane) for lane in lanes]
+        for destination, positions, run in zip(
+            messages.destinations, messages.out_positions, messages.out_runs, strict=True
+        ):
+            letter = self._endpoint.lane(destination).letter(_form(state, positions))
+            if letter is None:
+                return False
+            payload = partial(self._rows, positions)
+            self._add_send(letter, self._copy(_TAKE, positions, run), 0, destination, payload)
+        self._posted = [self._program.next_place]
+        awaited = [*map(self._add_wait, lanes, messages.sources)]
+        forms = [_form(state, positions) for positions in messages.in_positions]
+        for lane, form in zip(lanes, forms, strict=True):
+            self._add_check(lane, form, 0, self._place_others)
+        for lane, form, positions, run, begin, end in zip(
+            lanes, forms, messages.in_positions, messages.in_runs, expected, awaited, strict=True
+        ):
+            code, *operands = self._copy(_PLACE, positions, run)
+            (coming,) = form.arrays_in(lane.incoming)
+            used = self._program.add(Code(code), self._program.address(coming), *operands)
+            self._coming.append(Coming(lane, begin, end, used))
+        self._end = self._program.next_place
+        return True
+
+    def _copy(
+        self, codes: tuple[Code, Code], positions: NDArray[np.int64], run: slice | None
+    ) -> tuple[int, ...]:
+        """An instruction to copy these rows, but for the address of the message."""
+        of_run, of_rows = codes
+        if run is not None:
+            return of_run, run.start * self._row_bytes, len(positions) * self._row_bytes
+        address = self._program.address(np.ascontiguousarray(positions, np.int64))
+        return of_rows, address, len(positions), self._row_bytes
+
+    def _rows(self, positions: NDArray[np.int64]) -> NDArray[Any]:
+        """To be sent in the ordinary way."""
+        state = self._state()
+        assert state is not None  # the caller's
+        return state[positions]
+
+    def _place_others(self, step: int) -> int:
+        """A detour to place the rows of messages one of which is of another form or step."""
+        state = self._state()
+        assert state is not None
+        self._place_received(state, step)
+        return self._end
+
+    def _place_received(self, state: NDArray[Any], step: int) -> None:
         payloads = [self._endpoint.receive(step, source) for source in self._messages.sources]
-        assert self._combine is not None
-        return self._combine(state, open_inbox(self._messages, payloads))
+        assert self._place is not None
+        self._place(state, open_inbox(self._messages, payloads))
 
 
-class _Out:
-    """Where rows go, what with, and which."""
-
-    __slots__ = ("destination", "letter", "positions")
-
-    def __init__(self, lane: Lane, destination: int, form: Form, positions: Positions) -> None:
-        self.destination, self.positions = destination, positions
-        self.letter = lane.letter(form)  # None where there are too many
-
-
-class _In:
-    """Where rows arrive, and where they belong."""
-
-    __slots__ = ("array", "form", "lane", "positions", "source")
-
-    def __init__(self, lane: Lane, source: int, form: Form, positions: Positions) -> None:
-        self.lane, self.source, self.form, self.positions = lane, source, form, positions
-        (self.array,) = form.arrays_in(lane.incoming)
-
-
-def _shortest(positions: NDArray[np.int64], run: slice | None) -> Positions:
-    """A slice is quicker than an array."""
-    return positions if run is None else run
+def _nothing() -> None:
+    """Where no state was taken up yet."""
 
 
 def _form(state: NDArray[Any], positions: NDArray[np.int64]) -> Form:

@@ -46,7 +46,7 @@ class Endpoint(Protocol):
         """A quicker way for this swap, whose steps have `merger`, with arrays like this; or None.
 
         ``run(first_step, array, begin)`` does all rounds of a swap like it, and notes them and the
-        seconds since `begin` in the answer.
+        seconds since `begin` in the answer; `close()` ends it with the batch.
         """
 
     def short_exchange(
@@ -54,7 +54,7 @@ class Endpoint(Protocol):
     ) -> Any:
         """A quicker way for this exchange, which `only_places_rows`, of states like this; or None.
 
-        ``run(step, state, begin)`` gives the state, and notes as above.
+        ``run(step, state, begin)`` gives the state, and notes as above; so does `close`.
         """
 
     def give_back(self) -> None:

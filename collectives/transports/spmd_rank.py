@@ -21,6 +21,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import duplicate
@@ -97,6 +98,9 @@ class Rank:
             answer.error = error
         if answer.error is not None:
             self._keep_given(commands[answer.done :], own)
+        for *_, way in self._short_ways.values():
+            if way is not None:
+                way.close()
         return answer
 
     def _keep_given(self, commands: list[Command], own: dict[int, Any]) -> None:
@@ -195,12 +199,14 @@ class Rank:
         _, step, inputs, _, static, detail, _ = command
         exchanges, steps, label = detail
         value = self._values[inputs[0]]
-        state = steps.begin(value)
         if steps.merger is not None and not self._recording:
-            short = self._short_way(command, state, self._endpoint.short_swap)
+            array = value if type(value) is np.ndarray else steps.begin(value)
+            short = self._short_way(command, array, self._endpoint.short_swap)
             if short is not None:
-                self._values[step] = steps.end(short.run(step, state, begin), value)
+                array = short.run(step, array, begin)
+                self._values[step] = array if type(value) is np.ndarray else steps.end(array, value)
                 return
+        state = steps.begin(value)
         self._answer.seconds_computing += self._note(COMPUTING, steps.begin, begin)
         for index, exchange in enumerate(exchanges):
             place = (step + index, label, index)
@@ -220,12 +226,17 @@ class Rank:
 
         Calls of the very same detail have the same static arguments too, see `Repeated`.
         """
-        place, shape, dtype = id(command.detail), array.shape, array.dtype
-        like = self._short_ways.get(place)
-        if like is None or like[:3] != (command.function, shape, dtype):
-            way = ready(command, array, self._answer, *more)
-            like = self._short_ways[place] = command.function, shape, dtype, way
-        return like[3]
+        known = self._short_ways.get(id(command.detail))
+        if known is not None:
+            function, shape, dtype, way = known
+            if function is command.function and shape == array.shape and dtype == array.dtype:
+                return way
+            if way is not None:
+                way.close()
+        way = ready(command, array, self._answer, *more)
+        known = command.function, array.shape, array.dtype, way
+        self._short_ways[id(command.detail)] = known
+        return way
 
     def _send_rows(
         self,

@@ -24,6 +24,7 @@ from exchange_text import (
     random_connectivity,
     run_exchange,
 )
+from mpi_detours import n_detours, stop_at
 from spmd_steps import (
     BOUND,
     assert_cancelled_run_ends,
@@ -34,6 +35,7 @@ from spmd_steps import (
     assert_two_runs_do_not_mix,
     ring_of_values,
 )
+from test_mixed_calls import run_mixed
 
 import daskpart
 from daskpart.collectives import (
@@ -97,6 +99,20 @@ def small_calls_are_made_ready_once(client):
         assert sorted(found) == [0, 1, 2, 3]
         assert all(ways == ["ShortExchange", "ShortSwap"] for ways in found.values()), found
     print("small calls are made ready once", flush=True)
+
+
+def every_detour(client):
+    """Where a program stops, the ordinary way takes over and gives the same."""
+    connectivity = random_connectivity(N_ITEMS, 4, seed=7)
+    with LocalCommunicator(4, sequential=True) as local:
+        expected = run_mixed(local, connectivity, 7)
+    for names in (["OPEN"], ["WAIT"], ["CHECK"], ["OPEN", "WAIT", "CHECK"]):
+        client.run(stop_at, names)
+        with MpiCommunicator(4, client) as mpi:
+            assert run_mixed(mpi, connectivity, 7) == expected, names
+        assert all(count > 10 for count in client.run(n_detours).values()), names
+    client.run(stop_at, [])
+    print("the same with every detour", flush=True)
 
 
 def faults(client):
@@ -177,6 +193,7 @@ def main() -> None:
         same_bits(client)
         large_and_odd_values(client)
         small_calls_are_made_ready_once(client)
+        every_detour(client)
         faults(client)
         factorization()
         print("all done", flush=True)

@@ -25,7 +25,8 @@ SHAPES = [((1,), np.float64), ((3,), np.float32), ((), np.int64), ((9000,), np.f
 def rows_of(items, rank, number):
     shape, dtype = SHAPES[number]
     random = np.random.default_rng([rank, number])
-    return (100 * random.standard_normal((len(items), *shape))).astype(dtype)
+    rows = (100 * random.standard_normal((len(items), *shape))).astype(dtype)
+    return np.asfortranarray(rows) if number == 1 else rows  # rows that do not lie whole
 
 
 def first_row(rows):

@@ -21,10 +21,10 @@ pytestmark = [
 ]
 
 
-def job(name: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Six MPI processes that run a file of this folder."""
+def job(name: str, n: int = 6, **environment: str) -> subprocess.CompletedProcess[str]:
+    """MPI processes that run a file of this folder."""
     return subprocess.run(
-        [str(MPIEXEC), "-n", "6", sys.executable, str(HERE / name)],
+        [str(MPIEXEC), "-n", str(n), sys.executable, str(HERE / name)],
         capture_output=True,
         text=True,
         timeout=250,
@@ -40,6 +40,7 @@ def test_spmd_under_mpiexec():
         "same bits for 1 2 3 4 5 8 ranks",
         "values of any size travel",
         "small calls are made ready once",
+        "the same with every detour",
         "faults leave nothing behind",
         "the same factors over MPI and Dask comms",
         "all done",
@@ -54,3 +55,10 @@ def test_every_collective_under_mpiexec():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     counted = re.search(r"(\d+) passed", done.stdout)
     assert counted and int(counted.group(1)) > 50, done.stdout[-2000:]
+
+
+def test_machine_for_small_messages():
+    done = job("mpi_machine_job.py", 1)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    counted = re.search(r"(\d+) passed", done.stdout)
+    assert counted and int(counted.group(1)) > 100, done.stdout[-2000:]
