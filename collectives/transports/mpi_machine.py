@@ -73,8 +73,9 @@ class Code(IntEnum):
     STOP = 11
 
 
-# `call` is a function for Python: of its one argument, the step; the program is its self, a number.
-# It gives the place where the machine stopped, or -1 at the end. The interpreter is free meanwhile.
+# `call` is a function for Python, of one argument (METH_O, 8), the step; its self is the program's
+# address. It gives the place where the machine stopped, or -1 at the end. Other threads run
+# meanwhile.
 _TEXT = """
 declare i32 @daskpart_MPI_Start(ptr)
 declare i32 @daskpart_MPI_Test(ptr, ptr, ptr)
@@ -277,17 +278,19 @@ class Machine:
     ----------
     compiler : llvmlite.binding.ExecutionEngine
         Has made it.
+    context : llvmlite.binding.ContextRef
+        Apart from numba's, which other threads may be using.
     """
 
-    def __init__(self, compiler: Any) -> None:
-        self._compiler = compiler
+    def __init__(self, compiler: Any, context: Any) -> None:
+        self._kept = compiler, context
         self._method = compiler.get_global_value_address("method")
+        kind = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, ctypes.py_object, _POINTER)
+        self._new_function = kind(("PyCFunction_NewEx", ctypes.pythonapi))
 
     def on(self, program: int) -> Callable[[int], int]:
         """Runs the program at this address: a function as of a C module, quicker than ctypes'."""
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        new.restype, new.argtypes = ctypes.py_object, [_POINTER, ctypes.py_object, _POINTER]
-        return new(self._method, program, None)
+        return self._new_function(self._method, program, None)
 
 
 @cache
@@ -311,9 +314,10 @@ def machine() -> Machine | None:
         return None
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_TEXT)
+    context = llvm.create_context()
+    module = llvm.parse_assembly(_TEXT, context)
     module.verify()
     target = llvm.Target.from_default_triple().create_target_machine(opt=2)
     compiler = llvm.create_mcjit_compiler(module, target)
     compiler.finalize_object()
-    return Machine(compiler)
+    return Machine(compiler, context)
