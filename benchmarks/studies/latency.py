@@ -38,12 +38,12 @@ from .output import Origin, markdown_table, out_option, write_numbers, write_sec
 
 ALLREDUCE, EXPAND = "allreduce", "expand"
 SIZES = (8, 80_000, 8_000_000)
-MOST_CALLS = {"local": 400, "graph": 3, "dask": 200, "mpi": 2000}
+MOST_CALLS = {"local": 400, "graph": 3, "dask": 200, "mpi": 5000}
 TRIAL_CALLS = {"local": 10, "graph": 1, "dask": 5, "mpi": 20}
 TURN_SECONDS = 0.7  # about so long does a turn take, so the first calls say how many there are
 HALVING_BYTES = 400_000  # from here on the allreduce halves its arrays, which then is quicker
 BYTES_A_RUN = 100_000_000  # of a rank; large arrays need fewer calls
-TURNS = 3
+TURNS = 5
 COLUMNS = (
     "ranks", "what", "bytes", "transport", "ms, in a run of calls", "ms, alone",
     "in a run / mpi4py",
@@ -84,12 +84,15 @@ def _measured(
         communicator.settle(values)
 
     run(1)
+    alone = _least(partial(run, 1))
     n_trial = TRIAL_CALLS[transport]
     begin = perf_counter()
     run(n_trial)
-    n_calls = int(TURN_SECONDS * n_trial / (perf_counter() - begin))
+    seconds = perf_counter() - begin
+    seconds = max(seconds - alone, seconds / 10)  # the trip to the ranks and back is made once
+    n_calls = int(TURN_SECONDS * n_trial / seconds)
     n_calls = max(1, min(n_calls, MOST_CALLS[transport], BYTES_A_RUN // n_bytes))
-    return _least(partial(run, n_calls)) / n_calls, _least(partial(run, 1))
+    return _least(partial(run, n_calls)) / n_calls, alone
 
 
 def _ring_expand(communicator: Communicator) -> Callable[[Communicator, PerRank], PerRank]:
