@@ -24,7 +24,7 @@ from exchange_text import (
     random_connectivity,
     run_exchange,
 )
-from mpi_detours import n_detours, stop_at
+from mpi_detours import have_machine, n_detours, stop_at
 from spmd_steps import (
     BOUND,
     assert_cancelled_run_ends,
@@ -76,7 +76,9 @@ def large_and_odd_values(client):
 def short_ways(dask_worker):
     """Of each rank on this worker, what it has made ready for calls of its last batch."""
     return {
-        rank: sorted(type(way).__name__ for *_, way in state._short_ways.values())
+        rank: sorted(
+            type(way).__name__ for *_, way in state._short_ways.values() if way is not None
+        )
         for session in RankHost.of(dask_worker).sessions.values()
         for rank, state in session.ranks.items()
     }
@@ -112,6 +114,14 @@ def every_detour(client):
             assert run_mixed(mpi, connectivity, 7) == expected, names
         assert all(count > 10 for count in client.run(n_detours).values()), names
     client.run(stop_at, [])
+    client.run(have_machine, False)
+    with MpiCommunicator(4, client) as mpi:
+        assert run_mixed(mpi, connectivity, 7) == expected
+        made = [
+            ways for of_worker in client.run(short_ways).values() for ways in of_worker.values()
+        ]
+        assert len(made) == 4 and not any(made)
+    client.run(have_machine, True)
     print("the same with every detour", flush=True)
 
 
