@@ -140,11 +140,6 @@ class MpiEndpoint:
             self._lanes[other] = self._group.lane(self._process_of[other], *tags)
         return self._lanes[other]
 
-    @property
-    def mpi(self) -> Any:
-        """The module mpi4py.MPI."""
-        return self._group.mpi
-
     def wait_for(self, lane: Lane, source: int) -> None:
         """Wait for the next message on a lane."""
         test = lane.test

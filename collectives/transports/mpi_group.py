@@ -142,7 +142,6 @@ class Lane:
 
     def __init__(self, group: WorkerGroup, process: int, send_tag: int, receive_tag: int) -> None:
         self._group, self._process, self._tag = group, process, send_tag
-        self.mpi = group.mpi
         self._letters: dict[Form, Letter] = {}  # the oldest first
         self._letters_bytes = 0
         self._guess: Form | None = None  # what came last

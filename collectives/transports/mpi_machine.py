@@ -15,7 +15,7 @@ where; Python then does that step in the ordinary way, and lets it go on behind 
 for long: who waits must look at the deadline.
 
 The machine code is made from the text below by LLVM, which numba brings along, in milliseconds and
-for this very processor. numba itself would take half a second for as much, in every worker.
+for this very processor. numba itself would take many times as long for as much, in every worker.
 """
 
 from __future__ import annotations

@@ -92,30 +92,13 @@ class ShortExchange(ShortCall):
     def run(self, step: int, state: NDArray[Any], begin: float) -> NDArray[Any]:
         """The state with the rows that came, in place; `begin` is when the exchange began."""
         try:
-            if self._state() is state or self._take_up(state):
-                self._run(step)
-            else:
-                self._run_by_hand(step, state)
+            if self._state() is not state:
+                self._state = weakref.ref(state)
+                self._program.set_memory(state.ctypes.data)
+            self._run(step)
             return state
         finally:
             self._answer.seconds_computing += perf_counter() - begin
-
-    def _run_by_hand(self, step: int, state: NDArray[Any]) -> None:
-        messages = self._messages
-        for destination, positions in zip(
-            messages.destinations, messages.out_positions, strict=True
-        ):
-            self._endpoint.send(step, destination, state[positions])
-        self._answer.rounds += self._numbers
-        self._place_received(state, step)
-
-    def _take_up(self, state: NDArray[Any]) -> bool:
-        """Whether the program can work on it."""
-        if not (state.flags.c_contiguous and state.flags.writeable):
-            return False
-        self._state = weakref.ref(state)
-        self._program.set_memory(state.ctypes.data)
-        return True
 
     def _add_all(self, state: NDArray[Any]) -> bool:
         """Whether it could be: no lane is in an unusual state, and there are letters."""
@@ -164,15 +147,10 @@ class ShortExchange(ShortCall):
 
     def _place_others(self, step: int) -> int:
         """A detour to place the rows of messages one of which is of another form or step."""
-        state = self._state()
-        assert state is not None
-        self._place_received(state, step)
-        return self._end
-
-    def _place_received(self, state: NDArray[Any], step: int) -> None:
         payloads = [self._endpoint.receive(step, source) for source in self._messages.sources]
         assert self._place is not None
-        self._place(state, open_inbox(self._messages, payloads))
+        self._place(self._state(), open_inbox(self._messages, payloads))
+        return self._end
 
 
 def _nothing() -> None:

@@ -27,13 +27,13 @@ _LARGE_BYTES = 65_536  # of a state; to look whether rows lie in place has its p
 
 
 def only_places_rows(state: Any, command: Command) -> bool:
-    """Whether an exchange does nothing but to put rows of arrays in place of others."""
+    """Whether an exchange does nothing but to put rows of a whole array in place of others."""
     return (
         command.detail[-1] is pack_rows
         and command.function in _PLACING
         and len(command.inputs) == 1
         and not command.static
-        and type(state) is np.ndarray
+        and _is_whole(state)
     )
 
 
@@ -69,12 +69,12 @@ def not_in_place(inbox: Inbox, rooms: list[NDArray[Any] | None]) -> Inbox:
 
 
 def _is_large(state: Any) -> bool:
-    return (
-        type(state) is np.ndarray
-        and state.nbytes > _LARGE_BYTES
-        and state.flags.c_contiguous
-        and state.flags.writeable
-    )
+    return _is_whole(state) and state.nbytes > _LARGE_BYTES
+
+
+def _is_whole(state: Any) -> bool:
+    """Whether it is an array whose rows lie one behind the other, and may be overwritten."""
+    return type(state) is np.ndarray and state.flags.c_contiguous and state.flags.writeable
 
 
 def _slices(state: Any, runs: list[slice | None], n_messages: int) -> list[NDArray[Any] | None]:
