@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
@@ -26,7 +27,6 @@ from .cost_model import Choice, CostModel, Problem, preferred
 from .sparse_allreduce import sparse_allreduce
 from .sparse_steps import ALGORITHMS
 from .stream_inputs import stream_of
-from .tables import html_table, text_lines
 
 PROBLEMS = ((10**4, 100), (10**5, 100), (10**5, 2_000), (10**6, 1_000), (10**6, 50_000))
 _MOST_ENTRIES = 200_000_000  # of a problem's dense vectors, on all ranks
@@ -99,7 +99,7 @@ class ModelComparison:
         return "\n".join([self._title(), *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        return html_table(self._table(), self._title())
+        return html_lines(self._table(), self._title())
 
 
 def compare_with_model(

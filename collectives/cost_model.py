@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
 from .sparse_steps import ALGORITHMS, Step, factorizations, steps_of
 from .stream import index_type
-from .tables import html_table, text_lines
 
 PLAINEST = "ssar-recursive-doubling"
 NEAR = 1.15  # times the least predicted time, up to which the plainest algorithm is taken
@@ -141,7 +141,7 @@ class CostModel:
         return "\n  ".join(["CostModel, seconds of one rank", *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        return html_table(self._table(), "CostModel, seconds of one rank")
+        return html_lines(self._table(), "CostModel, seconds of one rank")
 
     def _table(self) -> list[list[str]]:
         lines = [

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
 from .heat_map import heat_table
-from .tables import html_table, text_lines
 
 _QUANTITIES = (
     "messages_sent",
@@ -209,7 +209,7 @@ class Counters:
         return "\n".join([title, *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        table = html_table(self._table(), f"{self.n_ranks} ranks, {len(self.rounds)} rounds")
+        table = html_lines(self._table(), f"{self.n_ranks} ranks, {len(self.rounds)} rounds")
         pairs = heat_table(self.traffic(quantity="bytes"), "bytes")
         return f"{table}<details><summary>From rank to rank</summary>{pairs}</details>"
 

@@ -26,7 +26,7 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 _WINDOW_BITS = (10, 15)  # smallest and largest window, log2 of indices: it stays in the L2 cache
 _ENTRIES_IN_WINDOW = 1024

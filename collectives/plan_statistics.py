@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import html_table, text_lines
+from daskpart._floor.tables import html_lines, text_lines
 
 if TYPE_CHECKING:
     from .plan import Round
@@ -121,4 +121,4 @@ class PlanStatistics:
 
     def _repr_html_(self) -> str:
         caption = f"{self.n_ranks} ranks, {self.n_rounds} round(s)"
-        return html_table(self._rows_of_table(), caption)
+        return html_lines(self._rows_of_table(), caption)

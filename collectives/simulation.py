@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
-
-from .tables import html_table, text_lines
 
 _COUNTS = ("messages", "rows", "bytes")
 _SIDES = ("sent", "received")
@@ -147,7 +146,7 @@ class Simulation:
 
     def _repr_html_(self) -> str:
         heading = "<br>".join(html.escape(line) for line in self._heading())
-        return f"<p>{heading}</p>" + "".join(map(html_table, self._tables()))
+        return f"<p>{heading}</p>" + "".join(map(html_lines, self._tables()))
 
 
 class Tally:

@@ -18,7 +18,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
-from daskpart._rank_tasks import Task, TaskRef
+from daskpart._floor.rank_tasks import Task, TaskRef
 from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem

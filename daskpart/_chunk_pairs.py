@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ._floor.kernels import kernel
 from ._incidence import turn
-from ._jit import kernel
 from ._triples import is_a, require_sparse_chunks, sparse_triples
 from .connectivity import Connectivity
 from .containers import LabelledMatrix, from_triples

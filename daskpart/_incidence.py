@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import kernel
+from ._floor.kernels import kernel
 
 
 @kernel

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import kernel
+from ._floor.kernels import kernel
 from ._routing import add_route
 
 

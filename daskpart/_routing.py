@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import kernel
+from ._floor.kernels import kernel
 
 
 def n_dimensions(n_parts: int) -> int:

@@ -17,7 +17,7 @@ from dask.base import DaskMethodsMixin, get_scheduler, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from ._rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
+from ._floor.rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
 from ._shard import Numbering, Shard, number_columns
 from ._shard_views import BorderOrder, border_order, shards_table
 from .connectivity import Connectivity

@@ -19,7 +19,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from numpy.typing import NDArray
 
 from ._chunk_pairs import chunk_matrix
-from ._rank_tasks import List, PinnedTask, Task, TaskRef
+from ._floor.rank_tasks import List, PinnedTask, Task, TaskRef
 from ._shard import Numbering, Shard, make_shard
 from .containers import stable_order
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._tables import readable
+from ._floor.tables import readable
 
 if TYPE_CHECKING:
     from ._shard import Numbering

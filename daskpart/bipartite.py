@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import whole_number
+from ._floor.checks import whole_number
+from ._floor.kernels import kernel
+from ._floor.tables import html_table, text_table
 from ._incidence import group, turn
-from ._jit import kernel
-from ._tables import html_table, text_table
 from .errors import InputError
 from .hypergraph import Hypergraph
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import whole_number
+from ._floor.checks import whole_number
+from ._floor.tables import html_table, text_table
 from ._incidence import group
-from ._tables import html_table, text_table
 from .bipartite import Bipartite, Block, _taken, block_of, dealt, numbering, sorted_within
 from .errors import InputError, ReadError
 

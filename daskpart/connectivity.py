@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _metrics
-from ._checks import amounts, require_partition, whole_number, whole_numbers
+from ._floor.checks import amounts, require_partition, whole_number, whole_numbers
+from ._floor.tables import html_table, text_table
 from ._incidence import group, group_pairs
-from ._tables import html_table, text_table
 from .errors import InputError
 
 if TYPE_CHECKING:

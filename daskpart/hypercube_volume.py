@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ._floor.tables import html_table, text_table
 from ._routing import all_routes, n_dimensions
-from ._tables import html_table, text_table
 from .connectivity import Connectivity
 from .errors import InputError
 

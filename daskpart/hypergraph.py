@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._checks import amounts, whole_number, whole_numbers
+from ._floor.checks import amounts, whole_number, whole_numbers
+from ._floor.tables import html_table, text_table
 from ._incidence import first_bad_pin, group, turn
-from ._tables import html_table, text_table
 from .errors import InputError
 
 _ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from . import _metrics
-from ._checks import whole_number
+from ._floor.checks import whole_number
 from ._packing import pack_embedded
 from ._routing import n_dimensions
 from .connectivity import Connectivity

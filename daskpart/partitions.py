@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._checks import amounts, whole_number
+from ._floor.checks import amounts, whole_number
+from ._floor.tables import html_table, text_table
 from ._incidence import group
-from ._tables import html_table, text_table
 from .connectivity import Connectivity
 from .errors import InputError
 from .hypergraph import Hypergraph

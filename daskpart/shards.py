@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from ._checks import require_partition
 from ._chunk_pairs import check_chunks, connect
+from ._floor.checks import require_partition
 from ._shard import Shard, make_shard, number_columns
 from ._shard_collection import Shards
 from ._shard_graph import (

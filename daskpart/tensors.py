@@ -25,7 +25,7 @@ import numpy.typing as npt
 import scipy.sparse
 import sparse
 
-from ._tables import html_table, text_table
+from ._floor.tables import html_table, text_table
 from ._triples import as_labels, is_a, refuse_dense_chunks, require_zero_fill
 from .containers import LabelledMatrix, as_values
 from .errors import DaskpartWarning, InputError

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ._jit import kernel
+from ._floor.kernels import kernel
 from .errors import InputError
 from .hypergraph import Hypergraph
 from .readers.detection import suffix_format

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from daskpart._tables import html_table, text_table
+from daskpart._floor.tables import html_table, text_table
 
 
 class Printable:

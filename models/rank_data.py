@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.collectives import Plan
 
 from .kernels.sgd import counting_sort, padded_width

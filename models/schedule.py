@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.collectives.plan import Plan
 from daskpart.collectives.point_to_point import expand_plan, reduce_plan
 

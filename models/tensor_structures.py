@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .kernels.lanes import aligned_rows, is_spread, panels
 from .kernels.mttkrp import add_fibres, add_nonzeros, add_pieces, add_products, add_to_leaves

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.measuring import begin_peak, peak_since
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.models.tensor_layout import LONG_FIBRE, TensorLayout
 from daskpart.models.tensor_sorting import Nonzeros
 from daskpart.models.tensor_structures import Fibres

@@ -24,7 +24,7 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
-from daskpart._rank_tasks import known_workers
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
 _POLL_SECONDS = 0.5

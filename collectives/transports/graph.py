@@ -22,7 +22,7 @@ from typing import Any
 
 import dask
 
-from daskpart._rank_tasks import RankPlacement
+from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.exchange import Exchange, PendingValues

@@ -20,7 +20,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.threaded import get as threaded_get
 
-from daskpart._rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
+from daskpart._floor.rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.exchange import Payload, ValueInbox, make_payload, payload_size

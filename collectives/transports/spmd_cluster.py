@@ -11,7 +11,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from daskpart._rank_tasks import known_workers
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
 from . import spmd_host as host

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._checks import whole_number
-from daskpart._jit import kernel
+from daskpart._floor.checks import whole_number
+from daskpart._floor.kernels import kernel
 from daskpart.containers import LabelledMatrix
 from daskpart.errors import InputError
 

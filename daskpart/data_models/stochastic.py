@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._checks import whole_number
+from daskpart._floor.checks import whole_number
 from daskpart.containers import as_coo
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph, from_incidence

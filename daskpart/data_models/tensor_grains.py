@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._checks import whole_number
+from daskpart._floor.checks import whole_number
+from daskpart._floor.kernels import kernel
 from daskpart._incidence import turn
-from daskpart._jit import kernel
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.tensors import LabelledTensor, as_tensor

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import xarray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 from daskpart.readers.assembly import labelled
 

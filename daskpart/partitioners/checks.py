@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._checks import whole_number, whole_numbers
+from daskpart._floor.checks import whole_number, whole_numbers
 from daskpart.errors import EngineError, InputError
 
 

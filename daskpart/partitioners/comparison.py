@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from daskpart._checks import whole_number
-from daskpart._tables import readable
+from daskpart._floor.checks import whole_number
+from daskpart._floor.tables import readable
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph

@@ -27,7 +27,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
 
 from .balance import heaviest_allowed

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import EngineError
 from daskpart.hypergraph import Hypergraph
 

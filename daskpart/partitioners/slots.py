@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition

@@ -18,7 +18,7 @@ import numpy as np
 import sparse
 import xarray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import DaskpartWarning, InputError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._checks import whole_number
+from daskpart._floor.checks import whole_number
 
 from .lines import read_lines
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import ReadError
 
 from .assembly import cast_values

@@ -23,7 +23,7 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 _BYTES_PER_CACHE_LINE = 64
 _WIDTHS = (8, 16, 32)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .lanes import add, add_row, add_scaled, load, multiply, prefetch_bytes, store, zeros
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 
 from .lanes import add_row, add_scaled, aligned_rows, load, panels, store, zeros

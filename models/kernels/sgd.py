@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .prefetch import prefetch_line
 

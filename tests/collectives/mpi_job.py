@@ -17,7 +17,7 @@ from exchange_text import (
     run_exchange,
 )
 
-from daskpart._rank_tasks import known_workers
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.collectives import GraphCommunicator, LocalCommunicator
 
 

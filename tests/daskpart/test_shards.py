@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart._rank_tasks import known_workers
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.connectivity import Connectivity
 from daskpart.containers import as_coo
 from daskpart.errors import InputError

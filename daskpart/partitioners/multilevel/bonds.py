@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .k_way import Parts, arrive, leave
 from .level import Level

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .aside import narrow, packed
 from .level import Level, contract, lean, turned

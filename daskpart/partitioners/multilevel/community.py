@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .level import Level, turned
 

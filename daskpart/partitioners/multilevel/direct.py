@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .aside import Finest, narrow, packed
 from .bipartition import MIDDLE, bipartition_level, side_limits

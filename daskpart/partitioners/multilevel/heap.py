@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 ABSENT = -1  # in no heap, may enter one
 LOCKED = -2  # fixed, or moved already in this pass

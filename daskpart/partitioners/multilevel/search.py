@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .bonds import best_move, entry, may_leave, move_part
 from .heap import ABSENT, LOCKED, TOP, pop, push, update

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 from .heap import ABSENT, LOCKED, pop, push, update
 from .level import Level

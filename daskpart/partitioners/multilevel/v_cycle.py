@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 
 from .aside import level_of

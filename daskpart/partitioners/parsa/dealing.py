@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._checks import whole_number
+from daskpart._floor.checks import whole_number
 from daskpart.bipartite import Block, block_of
 from daskpart.errors import InputError
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.bipartite import Block
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError

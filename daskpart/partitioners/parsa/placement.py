@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 
 _MOST_SWEEPS = 100
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._tables import html_table, text_table
+from daskpart._floor.tables import html_table, text_table
 from daskpart.connectivity import Connectivity
 from daskpart.errors import ReadError
 from daskpart.partitions import Partition

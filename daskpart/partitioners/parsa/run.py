@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._checks import amounts, whole_number
+from daskpart._floor.checks import amounts, whole_number
 from daskpart.bipartite import MemoryBlocks
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import heaviest_allowed

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.utils import parse_bytes
 
-from daskpart._checks import whole_number
+from daskpart._floor.checks import whole_number
 from daskpart.bipartite import Bipartite, MemoryBlocks, numbering
 from daskpart.blocks import BlockFolder
 from daskpart.errors import InputError

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.rounds import run_rounds
 from daskpart.partitions import Partition

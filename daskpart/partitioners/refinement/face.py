@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._checks import require_partition, whole_number, whole_numbers
+from daskpart._floor.checks import require_partition, whole_number, whole_numbers
 from daskpart.data_models import NAMES, DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart._routing import n_dimensions
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph

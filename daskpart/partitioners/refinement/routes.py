@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._jit import kernel
+from daskpart._floor.kernels import kernel
 from daskpart.partitioners.slots import move_gains, move_vertex
 
 _CANDIDATES = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import InputError
+from daskpart.errors import InputError
 
 _LARGEST = int(np.iinfo(np.int32).max)
 
@@ -42,17 +42,6 @@ def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def require_partition(given: object) -> None:
-    """Refuse what is no `Partition`, above all its plain numbers."""
-    from .partitions import Partition
-
-    if not isinstance(given, Partition):
-        raise InputError(
-            f"partition is a {type(given).__name__}: give a Partition, second, behind the data; "
-            "one of plain numbers is Partition(numbers, n_parts)"
-        )
-
-
 def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int64]:
     """`length` whole numbers of at least 0, as int64; 1 each where `values` is None."""
     if values is None:
@@ -65,3 +54,13 @@ def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int6
         at = negative[0]
         raise InputError(f"{what} {at} is {checked[at]}: {what}s are 0 or more")
     return checked
+
+
+def require_partition(given: object) -> None:
+    """Refuse what is no `Partition`, above all its plain numbers; by its attributes, as the class
+    itself is above the floor."""
+    if not (hasattr(given, "assignment") and hasattr(given, "n_parts")):
+        raise InputError(
+            f"partition is a {type(given).__name__}: give a Partition, second, behind the data; "
+            "one of plain numbers is Partition(numbers, n_parts)"
+        )
