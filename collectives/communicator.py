@@ -341,6 +341,29 @@ class Communicator(Transport):
 
     # -- the run ---
 
+    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+        """Execute an algorithm text: ``text(communicator, *values, **static)``.
+
+        Parameters
+        ----------
+        text : callable
+            A module-level function over per-rank values. On `local` and `graph` it is called here;
+            where ranks are processes, each of them calls it with a communicator of its own.
+        *values : object
+            Per-rank and replicated values, prepared plans, or tuples, lists, dicts and dataclasses
+            that hold some.
+        **static : object
+            Plain values, the same on every rank.
+
+        Returns
+        -------
+        object
+            What the text returns: per-rank and replicated values stay on the ranks, plain values
+            (equal on all ranks) come back.
+        """
+        self._require_open()
+        return text(self, *values, **static)
+
     @property
     @abstractmethod
     def counters(self) -> Counters:
