@@ -19,7 +19,6 @@ from .embedded import (
     embedded_reduce_allreduce,
     prepare_embedded,
 )
-from .exchange import Exchange, PendingValues, ValueInbox
 from .hypercube import (
     EmbeddedPlan,
     concurrent_volume,
@@ -30,6 +29,7 @@ from .hypercube import (
     rows_for_payload,
 )
 from .hypercube_dense import hypercube_allreduce
+from .messages import Exchange, Inbox, PreparedPlan, PreparedRound, ValueInbox
 from .operations import allreduce, barrier, expand, reduce
 from .parameter_server import (
     ParameterServer,
@@ -42,7 +42,6 @@ from .parameter_server import (
 from .plan import Plan, RankRound, Round
 from .plan_statistics import PlanStatistics
 from .point_to_point import expand_plan, reduce_plan
-from .prepared import Inbox, PreparedPlan, PreparedRound
 from .reduction import (
     ANY,
     MAX,
@@ -60,7 +59,6 @@ from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from .sparse_simulator import expected_allreduces, random_vectors, simulate_sparse_allreduce
 from .stream import Stream
 from .stream_inputs import stream_of
-from .swapping import SwapSteps
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
 from .transports import communicator_for
@@ -92,7 +90,6 @@ __all__ = [
     "ParameterServer",
     "Pending",
     "PendingPull",
-    "PendingValues",
     "PerRank",
     "Plan",
     "PlanStatistics",
@@ -107,7 +104,6 @@ __all__ = [
     "ServerReport",
     "Simulation",
     "Stream",
-    "SwapSteps",
     "Timeline",
     "TopK",
     "UpdateRule",

@@ -1,14 +1,16 @@
 """The interface that algorithm texts are written against: per-rank values, steps, messages.
 
     algorithm text            one value a rank          transports
-    ──────────────            ────────────────          ──────────────────────────────────────
+    ──────────────            ────────────────          ─────────────────────────────────────────
     state = comm.update(…)     ┌──┬──┬──┬──┐            local   threads of this process
     comm.post / collect        │r0│r1│r2│r3│            graph   a Dask task graph
-    comm.fold(…).result()      └──┴──┴──┴──┘
+    comm.fold(…).result()      └──┴──┴──┴──┘            dask, mpi   every rank runs the text
 
-One text runs on every transport. Where ranks are processes that each run the text (SPMD), a
-per-rank value is simply the rank's own; so a text never looks inside a per-rank value, and what
-it branches on is plain Python or the `result()` of a `Replicated`, which is equal on all ranks.
+A text is a function ``text(comm, *values, **static)``, and ``comm.run(text, *values, **static)``
+executes it. On `local` and `graph` it is called here; where ranks are processes, each of them calls
+it with a communicator of its own, and a per-rank value is simply the rank's own. So a text never
+looks inside a per-rank value, and what it branches on is plain Python, equal on all ranks, or the
+`result()` of a `Replicated`. A call outside of `run` is a text of one call.
 
 Three rules keep the bits the same everywhere. Messages combine in rank order. `map` mutates none
 of its arguments and gives back fresh values, no views of them. `update` and `collect` may
@@ -17,61 +19,100 @@ overwrite the state they are given: its old handle is spent, and using it again 
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
 from .counters import Counters
-from .exchange import Exchange, PendingValues, ValueInbox
-from .per_rank import Pending, PerRank, Replicated, duplicate, require_step
-from .plan import Plan, Round, require_same_ranks
-from .prepared import (
-    Inbox,
+from .messages import (
+    Exchange,
+    Payload,
     PreparedPlan,
     PreparedRound,
     localise,
     slices_of_ranks,
 )
-from .swapping import SwapSteps
+from .plan import Plan, require_same_ranks
 from .timeline import Timeline, timeline_if_recorded
-from .transport_interface import Transport
 
-__all__ = [
-    "Communicator",
-    "Exchange",
-    "Inbox",
-    "Pending",
-    "PendingValues",
-    "PerRank",
-    "PreparedPlan",
-    "Replicated",
-    "Round",
-    "ValueInbox",
-    "duplicate",
-]
+if TYPE_CHECKING:
+    from .cost_model import CostModel
+
+Cached = TypeVar("Cached")
 
 
-class Communicator(Transport):
+class PerRank:
+    """One value a rank, held where the transport holds it; made by a `Communicator`."""
+
+    __slots__ = ("__weakref__", "borrowed", "communicator", "content", "spent")
+
+    def __init__(self, communicator: Communicator, content: Any, borrowed: bool = False) -> None:
+        self.communicator = communicator
+        self.content = content
+        self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
+        self.spent = False
+
+    def __repr__(self) -> str:
+        note = ", spent" if self.spent else ""
+        return f"<{type(self).__name__} of {self.communicator.n_ranks} ranks{note}>"
+
+
+class Replicated:
+    """A small value that every rank holds; `result` gives it as plain Python."""
+
+    __slots__ = ("__weakref__", "communicator", "content")
+
+    def __init__(self, communicator: Communicator, content: Any) -> None:
+        self.communicator = communicator
+        self.content = content
+
+    def result(self) -> Any:
+        """The value; waits for it where the transport is lazy. Equal on every rank."""
+        return self.communicator._result(self.content)
+
+    def __repr__(self) -> str:
+        return f"<Replicated on {self.communicator.n_ranks} ranks>"
+
+
+@dataclass(eq=False)
+class Pending:
+    """Messages on their way: what `post` and `post_values` give and `collect` takes, once."""
+
+    communicator: Communicator
+    round: PreparedRound | Exchange
+    label: str
+    index: int
+    content: Any = field(default=None, repr=False)
+    collected: bool = False
+
+
+class Communicator(ABC):
     """Ranks that hold values, compute on them, and send each other messages.
 
     Attributes
     ----------
     n_ranks : int
-    is_root : bool
-        Whether this process is the one that `gather` gives values to.
     timeline : Timeline or None
         When each rank computed, sent and waited, once `record_timeline` was called.
+    is_rank : bool
+        Whether this is the communicator of one rank, on which a text runs.
+    cost_model : CostModel or None
+        What messages and kernels cost here, once `cost_model_of` measured it.
     """
 
     n_ranks: int
-    is_root: bool = True
+    is_rank = False
     timeline: Timeline | None
+    cost_model: CostModel | None = None
 
     def __init__(self, n_ranks: int) -> None:
         if isinstance(n_ranks, bool) or not isinstance(n_ranks, (int, np.integer)) or n_ranks < 1:
@@ -79,6 +120,37 @@ class Communicator(Transport):
         self.n_ranks = int(n_ranks)
         self.closed = False
         self.timeline = timeline_if_recorded(self.n_ranks)
+        self._cache: dict[Hashable, Any] = {}
+
+    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+        """Execute an algorithm text: ``text(communicator, *values, **static)``.
+
+        Parameters
+        ----------
+        text : callable
+            A function over per-rank values, at best of a module (one of a notebook travels whole).
+        *values : object
+            Per-rank and replicated values, prepared plans, or tuples, lists, dicts and dataclasses
+            that hold some.
+        **static : object
+            Plain values, the same on every rank.
+
+        Returns
+        -------
+        object
+            What the text returns: per-rank and replicated values stay on the ranks, plain values
+            (equal on all ranks) come back.
+
+        Raises
+        ------
+        InputError
+            If ranks disagree in what they call; names both calls.
+        Exception
+            What the text raised on the lowest failing rank, with a note that names the rank. The
+            communicator stays usable; values that the text has spent are lost.
+        """
+        self._require_open()
+        return text(self, *values, **static)
 
     # -- values ---
 
@@ -91,6 +163,10 @@ class Communicator(Transport):
             Never overwritten: the first `update` of a rank works on a copy.
         """
         self._require_open()
+        if not is_dask_collection(values):
+            values = list(values)
+            if len(values) != self.n_ranks:
+                raise InputError(f"{self.n_ranks} ranks need as many values, got {len(values)}.")
         return self._values(values)
 
     def replicated(self, value: Any) -> Replicated:
@@ -120,7 +196,7 @@ class Communicator(Transport):
             What the function raised on the lowest failing rank, with a note that names the rank.
         """
         self._check_step(values, static)
-        return self._map(function, values, static)
+        return self._map(function, None, values, static)
 
     def update(
         self,
@@ -135,7 +211,7 @@ class Communicator(Transport):
         function a copy (`duplicate`), the others the state itself.
         """
         self._check_step((state, *values), static)
-        new_state = self._update(function, state, values, static)
+        new_state = self._map(function, state, values, static)
         state.spent = True
         return new_state
 
@@ -168,15 +244,15 @@ class Communicator(Transport):
         names = [plan.kind for plan in plans] if labels is None else list(labels)
         if len(names) != len(plans):
             raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")
-        messages = self.map(localise, self.values(slices_of_ranks(plans)), numbering)
+        messages = self.map(localise, self._slices(plans), numbering)
         prepared, slot = [], 0
         for plan, name in zip(plans, names, strict=True):
             rounds = [
-                PreparedRound(entry, name, index, slot + index, messages)
+                PreparedRound(name, index, slot + index, messages, entry)
                 for index, entry in enumerate(plan.rounds)
             ]
             slot += len(rounds)
-            prepared.append(PreparedPlan(plan, name, tuple(rounds)))
+            prepared.append(PreparedPlan(name, tuple(rounds), plan))
         return prepared
 
     def post(
@@ -185,7 +261,7 @@ class Communicator(Transport):
         values: PerRank,
         pack: Callable[[Any, NDArray[np.int64]], NDArray[Any]],
     ) -> Pending:
-        """Send the messages of a round; computing may go on until `collect`.
+        """Send the messages of a round of a plan; computing may go on until `collect`.
 
         Parameters
         ----------
@@ -197,48 +273,19 @@ class Communicator(Transport):
             message.
         """
         self._check_step((prepared_round.messages, values), {})
-        return Pending(self, prepared_round, self._post(prepared_round, values, pack))
-
-    def collect(
-        self,
-        pending: Pending,
-        state: PerRank,
-        combine: Callable[..., Any],
-        *values: PerRank | Replicated,
-        **static: Any,
-    ) -> PerRank:
-        """Receive the messages of a round into each rank's state.
-
-        Parameters
-        ----------
-        pending : Pending
-            From `post`; collected once.
-        state : PerRank
-            Spent by this, like in `update`.
-        combine : callable
-            ``combine(state, inbox, *values, **static)`` gives the new state. It is called on every
-            rank, with an empty inbox where nothing arrives.
-
-        Raises
-        ------
-        InputError
-            If the messages to a rank differ in dtype or row shape; names the ranks.
-        """
-        self._check_pending(pending)
-        self._check_step((state, *values), static)
-        new_state = self._collect(pending, state, combine, values, static)
-        state.spent = pending.collected = True
-        return new_state
+        pending = Pending(self, prepared_round, prepared_round.label, prepared_round.index)
+        pending.content = self._post(pending, values, pack)
+        return pending
 
     def post_values(
         self,
         exchange: Exchange,
         values: PerRank,
-        pack: Callable[[Any, int, int], tuple[NDArray[Any], ...]],
+        pack: Callable[[Any, int, int], Payload],
         label: str = "values",
         index: int = 0,
-    ) -> PendingValues:
-        """Send messages whose size only the sender knows; computing may go on until collected.
+    ) -> Pending:
+        """Send messages whose size only the sender knows; computing may go on until `collect`.
 
         Parameters
         ----------
@@ -255,47 +302,46 @@ class Communicator(Transport):
             of all its arrays; an empty message counts as a message.
         """
         self._check_step((values,), {})
-        self._check_exchange(exchange)
-        content = self._post_values(exchange, values, pack, label, index)
-        return PendingValues(self, exchange, content)
+        if exchange.n_ranks != self.n_ranks:
+            raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
+        pending = Pending(self, exchange, label, index)
+        pending.content = self._post(pending, values, pack)
+        return pending
 
-    def collect_values(
+    def collect(
         self,
-        pending: PendingValues,
+        pending: Pending,
         state: PerRank,
         combine: Callable[..., Any],
         *values: PerRank | Replicated,
         **static: Any,
     ) -> PerRank:
-        """Receive the messages of `post_values`; `state` is spent, as by `collect`.
+        """Receive the messages of a round into each rank's state.
 
-        ``combine(state, inbox, *values, **static)`` gets a `ValueInbox`: the arrays that each
-        source packed, read-only, in rising order of sources; empty where nothing arrives.
+        Parameters
+        ----------
+        pending : Pending
+            From `post` or `post_values`; collected once.
+        state : PerRank
+            Spent by this, like in `update`.
+        combine : callable
+            ``combine(state, inbox, *values, **static)`` gives the new state; of a `post` it gets an
+            `Inbox`, of a `post_values` a `ValueInbox`. It is called on every rank, with an empty
+            inbox where nothing arrives.
+
+        Raises
+        ------
+        InputError
+            If the messages of a plan to a rank differ in dtype or row shape; names the ranks.
         """
-        self._check_pending(pending)
+        if pending.communicator is not self:
+            raise InputError("These messages were posted on another communicator.")
+        if pending.collected:
+            raise InputError("These messages were collected before; post them again.")
         self._check_step((state, *values), static)
-        new_state = self._collect_values(pending, state, combine, values, static)
+        new_state = self._collect(pending, state, combine, values, static)
         state.spent = pending.collected = True
         return new_state
-
-    def swap(
-        self,
-        exchanges: Sequence[Exchange],
-        values: PerRank,
-        steps: SwapSteps,
-        label: str = "values",
-        **static: Any,
-    ) -> PerRank:
-        """Several exchanges in a row on a state of their own, as one call.
-
-        ``steps.begin`` makes the state of each rank's value, each exchange packs messages of it and
-        combines those that arrive into it (with `static`), ``steps.end`` makes the result. The same
-        as calls one by one, and quicker where a call has its price. `values` are not spent.
-        """
-        self._check_step((values,), static)
-        for exchange in exchanges:
-            self._check_exchange(exchange)
-        return self._swap(exchanges, values, steps, label, static)
 
     def fold(
         self, values: PerRank, function: Callable[..., Any], label: str = "allreduce", **static: Any
@@ -308,19 +354,22 @@ class Communicator(Transport):
         self._check_step((values,), static)
         return self._fold(values, function, label, static)
 
-    def agreed(self, values: PerRank) -> Replicated:
+    def assume_replicated(self, values: PerRank) -> Replicated:
         """A value that every rank has come to by itself, the same on all of them, as `Replicated`.
 
         Moves nothing. `values` is spent by this. Whether they are the same is not looked at: a text
         that claims it wrongly gets another result on every transport.
         """
         self._check_step((values,), {})
-        replicated = self._agreed(values)
+        replicated = self._assume_replicated(values)
         values.spent = True
         return replicated
 
     def gather(self, values: PerRank) -> list[Any] | None:
-        """The ranks' values in rank order at the root, as copies; None on other ranks."""
+        """The ranks' values in rank order, as copies: for the driver.
+
+        Inside a text only what rank 0 gets comes back to the driver; other ranks get None.
+        """
         self._check_step((values,), {})
         return self._gather(values)
 
@@ -339,30 +388,17 @@ class Communicator(Transport):
         self._settle(values)
         return values[0] if len(values) == 1 else values
 
-    # -- the run ---
+    def cached(self, key: Hashable, make: Callable[[], Cached]) -> Cached:
+        """What ``make()`` gave under this key on this communicator, made on the first call.
 
-    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
-        """Execute an algorithm text: ``text(communicator, *values, **static)``.
-
-        Parameters
-        ----------
-        text : callable
-            A module-level function over per-rank values. On `local` and `graph` it is called here;
-            where ranks are processes, each of them calls it with a communicator of its own.
-        *values : object
-            Per-rank and replicated values, prepared plans, or tuples, lists, dicts and dataclasses
-            that hold some.
-        **static : object
-            Plain values, the same on every rank.
-
-        Returns
-        -------
-        object
-            What the text returns: per-rank and replicated values stay on the ranks, plain values
-            (equal on all ranks) come back.
+        For plans that are prepared again and again; the key says all that `make` depends on. `make`
+        may `map` and `prepare`, but must send no messages.
         """
-        self._require_open()
-        return text(self, *values, **static)
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    # -- the run ---
 
     @property
     @abstractmethod
@@ -398,20 +434,82 @@ class Communicator(Transport):
     ) -> None:
         self.close()
 
+    # -- what a transport implements; arguments are checked ---
+
+    @abstractmethod
+    def _values(self, values: Any) -> PerRank: ...
+
+    @abstractmethod
+    def _replicated(self, value: Any) -> Replicated: ...
+
+    @abstractmethod
+    def _map(
+        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        """A step; it may overwrite `state`, its first argument, if there is one."""
+
+    @abstractmethod
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Any:
+        """Send; what it gives becomes the content of the pending messages."""
+
+    @abstractmethod
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank: ...
+
+    @abstractmethod
+    def _fold(
+        self, values: PerRank, function: Callable, label: str, static: dict
+    ) -> Replicated: ...
+
+    @abstractmethod
+    def _assume_replicated(self, values: PerRank) -> Replicated: ...
+
+    @abstractmethod
+    def _gather(self, values: PerRank) -> list[Any] | None: ...
+
+    @abstractmethod
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None: ...
+
+    @abstractmethod
+    def _result(self, content: Any) -> Any: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def _slices(self, plans: Sequence[Plan]) -> PerRank:
+        """Each rank's slice of some plans."""
+        return self.values(slices_of_ranks(plans) or [[]] * self.n_ranks)
+
+    # -- checks ---
+
     def _require_open(self) -> None:
         if self.closed:
             raise InputError("This communicator is closed; make a new one.")
 
-    def _check_pending(self, pending: Pending | PendingValues) -> None:
-        if pending.communicator is not self:
-            raise InputError("These messages were posted on another communicator.")
-        if pending.collected:
-            raise InputError("These messages were collected before; post them again.")
-
-    def _check_exchange(self, exchange: Exchange) -> None:
-        if exchange.n_ranks != self.n_ranks:
-            raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
-
     def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
+        """Refuse a step whose arguments are not values of this communicator, or are spent."""
         self._require_open()
-        require_step(self, values, static)
+        for place, value in enumerate(values):
+            if not isinstance(value, (PerRank, Replicated)):
+                raise InputError(
+                    f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
+                    "out with values(…) or replicated(…), or pass it by keyword if it is plain."
+                )
+            if value.communicator is not self:
+                raise InputError(f"Argument {place} belongs to another communicator.")
+            if isinstance(value, PerRank) and value.spent:
+                raise InputError(
+                    f"Argument {place} was given to update or collect before, which may have "
+                    "overwritten it; use the value that they returned."
+                )
+        for name, value in static.items():
+            if isinstance(value, (PerRank, Replicated)):
+                raise InputError(f"{name}= is a per-rank value; pass those by position.")
+
+
+def duplicate(value: Any) -> Any:
+    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy."""
+    if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):
+        return copy.deepcopy(value)
+    return value.copy()

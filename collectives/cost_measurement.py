@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from .communicator import Communicator, PerRank
 from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
-from .exchange import Exchange, Payload, ValueInbox
 from .kernels_sparse import sparse_kernels, window_bits
+from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM
 from .stream import Stream, combined
 from .stream_inputs import stream_of
@@ -42,7 +42,7 @@ _KEPT_BYTES = 1 << 24  # of what kernels gave, a rank
 _REPEATS, _MORE = 96, 8  # of a kernel, on all ranks together; times that where calls take long
 
 _DECIDE = ("placement", "scheduler", "n_threads", "sequential")
-_known: dict[tuple[Any, ...], CostModel] = {}  # for the life of the process
+_known: dict[tuple[Any, ...], CostModel] = {}  # at the driver, for the life of the process
 
 
 def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
@@ -60,19 +60,41 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     again : bool
         Measure anew: the machine was busy, or is now.
     """
+    if again or known_cost_model(communicator) is None:
+        remember_cost_model(communicator, communicator.run(_measured))
+    model = known_cost_model(communicator)
+    assert model is not None
+    return model
+
+
+def known_cost_model(communicator: Communicator) -> CostModel | None:
+    """What was measured on this communicator, or on another one like it."""
+    return communicator.cost_model or _known.get(_kind(communicator))
+
+
+def remember_cost_model(communicator: Communicator, model: CostModel) -> None:
+    """Keep what was measured; for communicators like this one too, where they can be told."""
+    communicator.cost_model = model
+    if not communicator.is_rank:  # the ranks are told by the driver, so that all know the same
+        _known[_kind(communicator)] = model
+
+
+def _kind(communicator: Communicator) -> tuple[Any, ...]:
     kind = (type(communicator), communicator.n_ranks)
-    key = (*kind, *(getattr(communicator, name, None) for name in _DECIDE))
-    if again or key not in _known:
-        _known[key] = _measured(communicator)
-    return _known[key]
+    return (*kind, *(getattr(communicator, name, None) for name in _DECIDE))
 
 
 def _measured(communicator: Communicator) -> CostModel:
     start = seconds_of(communicator, partial(_start, communicator))
     own = {"start": start, **_round_constants(communicator), **_kernel_constants(communicator)}
-    everyones = communicator.values([np.array(list(own.values()))] * communicator.n_ranks)
-    agreed = communicator.fold(everyones, _largest, label="cost model").result()
+    agreed = _agreed(communicator, np.array(list(own.values())))
     return CostModel(**dict(zip(own, agreed.tolist(), strict=True)))
+
+
+def _agreed(communicator: Communicator, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest of all ranks: what a text branches on must be the same on all of them."""
+    everyones = communicator.values([seconds] * communicator.n_ranks)
+    return communicator.fold(everyones, _largest, label="cost model").result()
 
 
 def _largest(values: list[NDArray[Any]]) -> NDArray[Any]:
@@ -139,7 +161,7 @@ def _seconds_of_rounds(
         state = communicator.map(_same, held)
         for index in range(n_rounds):
             pending = communicator.post_values(exchange, state, pack, "cost model", index)
-            state = communicator.collect_values(pending, state, combine)
+            state = communicator.collect(pending, state, combine)
         return state
 
     bare = seconds_of(communicator, partial(text, 0))
@@ -216,7 +238,7 @@ def _seconds_a_unit(
             for work in (None, *(work for work, _ in works.values()))
         ]
         turns = [[_seconds(communicator, text) for text in texts] for _ in range(_KERNEL_TURNS + 1)]
-        idle, *seconds = np.min(turns[1:], axis=0).tolist()
+        idle, *seconds = _agreed(communicator, np.min(turns[1:], axis=0)).tolist()
         if min(seconds) > 3 * idle:
             break
     return {
@@ -333,5 +355,6 @@ def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
 
 
 def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
-    """Least of a few turns, by the clock of whoever runs the text; one turn before, to compile."""
-    return min([_seconds(communicator, text) for _ in range(_TURNS + 1)][1:])
+    """Least of a few turns, of the slowest rank; one turn before, to compile."""
+    turns = [_seconds(communicator, text) for _ in range(_TURNS + 1)]
+    return float(_agreed(communicator, np.array([min(turns[1:])]))[0])

@@ -12,10 +12,10 @@ round of messages straight to their destination, and "hypercube", the same rows 
 ⌈log2 K⌉ rounds (recursive doubling, a binomial tree, recursive halving). `hypercube_allreduce`,
 `allreduce` and `barrier` complete the set.
 
-Blocks may be rows of unequal number: then `counts`, the same plain numbers on every rank, says how
-many (MPI's allgatherv, reduce_scatter and alltoallv). Plans are prepared on the first call for a
-pattern, and kept. Rounds are counted under the name of the collective; a row is a block, or one of
-its rows where counts are given.
+Blocks may be rows of unequal number: then `counts`, the same plain numbers on every rank, says
+how many (MPI's allgatherv, reduce_scatter and alltoallv). Plans are prepared on the first call for
+a pattern, and cached. Rounds are counted under the name of the collective; a row is a block, or one
+of its rows where counts are given.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ from .dense_plans import (
 )
 from .embedded import PreparedEmbedding, embedded_expand, embedded_reduce, prepare_embedded
 from .hypercube import embed
-from .kept import kept
+from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan
-from .prepared import Inbox, PreparedPlan
 from .reduction import SUM, Reduction, combine_agreeing, pack_rows, place_agreeing
 
 ALGORITHMS = ("hypercube", "direct")
-Kept = tuple[PreparedPlan | PreparedEmbedding, PerRank]
+Ready = tuple[PreparedPlan | PreparedEmbedding, PerRank]
 
 
 def allgather(
@@ -83,14 +82,26 @@ def allgather(
         If blocks disagree with each other or with counts; names the ranks.
     """
     rows = row_counts(communicator.n_ranks, counts)
+    return communicator.run(
+        _allgather, values, rows=rows, stacked=counts is None, algorithm=_checked(algorithm)
+    )
 
-    def prepare() -> tuple[Kept, list[PerRank]]:
+
+def _allgather(
+    communicator: Communicator,
+    values: PerRank,
+    *,
+    rows: NDArray[np.int64],
+    stacked: bool,
+    algorithm: str,
+) -> PerRank:
+    def prepare() -> Ready:
         plan = allgather_plan(communicator.n_ranks, rows.tolist())
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
         return _prepare(communicator, plan, numbering, block_layouts(rows), "allgather", algorithm)
 
-    prepared, layouts = kept(communicator, ("allgather", algorithm, *rows.tolist()), prepare)
-    held = communicator.map(_spread, values, layouts, stacked=counts is None)
+    prepared, layouts = communicator.cached(("allgather", algorithm, *rows.tolist()), prepare)
+    held = communicator.map(_spread, values, layouts, stacked=stacked)
     return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
 
 
@@ -121,22 +132,41 @@ def reduce_scatter(
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     rows = row_counts(communicator.n_ranks, counts)
+    return communicator.run(
+        _reduce_scatter,
+        values,
+        rows=rows,
+        stacked=counts is None,
+        reduction=reduction,
+        algorithm=_checked(algorithm),
+    )
 
-    def prepare() -> tuple[Kept, list[PerRank]]:
+
+def _reduce_scatter(
+    communicator: Communicator,
+    values: PerRank,
+    *,
+    rows: NDArray[np.int64],
+    stacked: bool,
+    reduction: Reduction,
+    algorithm: str,
+) -> PerRank:
+    def prepare() -> Ready:
         plan = allgather_plan(communicator.n_ranks, rows.tolist()).reversed()
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
         return _prepare(
             communicator, plan, numbering, block_layouts(rows), "reduce-scatter", algorithm
         )
 
-    prepared, layouts = kept(communicator, ("reduce-scatter", algorithm, *rows.tolist()), prepare)
+    key = ("reduce-scatter", algorithm, *rows.tolist())
+    prepared, layouts = communicator.cached(key, prepare)
     held = communicator.map(_whole, values, layouts)
     combine = partial(combine_agreeing, reduction=reduction)
     if isinstance(prepared, PreparedEmbedding):
         held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
     else:
         held = reduce(communicator, prepared, held, combine=combine)
-    return communicator.map(_own_block, held, layouts, stacked=counts is None)
+    return communicator.map(_own_block, held, layouts, stacked=stacked)
 
 
 def alltoall(
@@ -165,14 +195,19 @@ def alltoall(
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
     table = exchange_counts(communicator.n_ranks, counts)
+    return communicator.run(_alltoall, values, table=table, algorithm=_checked(algorithm))
 
-    def prepare() -> tuple[Kept, list[PerRank]]:
+
+def _alltoall(
+    communicator: Communicator, values: PerRank, *, table: NDArray[np.int64], algorithm: str
+) -> PerRank:
+    def prepare() -> Ready:
         plan = alltoall_plan(communicator.n_ranks, table)
         numbering, layouts = exchange_numbering(table), exchange_layouts(table)
         return _prepare(communicator, plan, numbering, layouts, "alltoall", algorithm)
 
     key = ("alltoall", algorithm, *table.ravel().tolist())
-    prepared, layouts = kept(communicator, key, prepare)
+    prepared, layouts = communicator.cached(key, prepare)
     held = communicator.map(_with_room, values, layouts)
     held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
     return communicator.map(_received, held, layouts)
@@ -197,19 +232,31 @@ def broadcast(
     PerRank
         The array, or the plain number.
     """
-    n_ranks = communicator.n_ranks
-    if isinstance(root, bool) or not 0 <= root < n_ranks:
-        raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
+    if isinstance(root, bool) or not 0 <= root < communicator.n_ranks:
+        raise InputError(f"root={root!r} is not one of the ranks 0..{communicator.n_ranks - 1}.")
+    return communicator.run(_broadcast, values, root=int(root), algorithm=_checked(algorithm))
 
-    def prepare() -> tuple[Kept, list[PerRank]]:
+
+def _broadcast(
+    communicator: Communicator, values: PerRank, *, root: int, algorithm: str
+) -> PerRank:
+    n_ranks = communicator.n_ranks
+
+    def prepare() -> Ready:
         numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
         plan, ranks = broadcast_plan(n_ranks, root), list(range(n_ranks))
         return _prepare(communicator, plan, numbering, ranks, "broadcast", algorithm)
 
-    prepared, ranks = kept(communicator, ("broadcast", algorithm, int(root)), prepare)
+    prepared, ranks = communicator.cached(("broadcast", algorithm, root), prepare)
     held = communicator.map(_of_root, values, ranks, root=root)
     held = _run_expand(communicator, prepared, held, _pack_value, _place_value)
     return communicator.map(_plain, held)
+
+
+def _checked(algorithm: str) -> str:
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
+    return algorithm
 
 
 def _prepare(
@@ -219,17 +266,14 @@ def _prepare(
     layouts: Sequence[Any],
     label: str,
     algorithm: str,
-) -> tuple[Kept, list[PerRank]]:
-    """The plan ready to run with a layout a rank; and what of it lies on the ranks."""
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
+) -> Ready:
+    """The plan ready to run, and a layout a rank."""
     numbers, held = communicator.values(numbering), communicator.values(layouts)
     if algorithm == "direct":
-        direct = communicator.prepare(plan, numbers, label)
-        return (direct, held), [direct.rounds[0].messages, held]
+        return communicator.prepare(plan, numbers, label), held
     routed = embed(plan, every_message=False)
     embedded = prepare_embedded(communicator, routed, numbers, label)
-    return (embedded, held), [embedded.prepared.rounds[0].messages, embedded.trips, held]
+    return embedded, held
 
 
 def _run_expand(

@@ -27,8 +27,8 @@ from daskpart.errors import InputError
 from .communicator import Communicator, PerRank
 from .hypercube import EmbeddedPlan
 from .journey import RankTrip, deliver, depart, merge, pack_slots, payload_of, store, trip_of_rank
+from .messages import PreparedPlan, localise
 from .plan import RankRound, require_same_ranks
-from .prepared import PreparedPlan, localise
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 

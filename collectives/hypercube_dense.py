@@ -17,10 +17,9 @@ recursive doubling and Rabenseifner's algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, TypeGuard
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +27,9 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
-from .exchange import Exchange, Payload, ValueInbox
 from .hypercube import hypercube_edges
+from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM, Reduction
-from .swapping import Merge, SwapSteps
 
 
 def hypercube_allreduce(
@@ -68,28 +66,34 @@ def hypercube_allreduce(
     InputError
         If the ranks disagree on shape or dtype; names two that do.
     """
-    exchanges, steps = _rounds(communicator.n_ranks, halving)
-    return communicator.swap(exchanges, values, steps, label, reduction=reduction)
+    text = _halving if halving else _doubling
+    return communicator.run(text, values, reduction=reduction, label=label)
 
 
 @cache
-def _rounds(n_ranks: int, halving: bool) -> tuple[tuple[Exchange, ...], SwapSteps]:
-    """Who sends to whom in every round, and what a rank does."""
-    swaps = [Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks)]
-    n_corners = 1 << (n_ranks.bit_length() - 1)
-    if not halving:
-        merger = partial(_merger, n_corners=n_corners)
-        combine = partial(_combine_whole, merger=merger)
-        return tuple(swaps), SwapSteps(np.array, _pack_whole, combine, _given, merger)
-    fold = n_corners < n_ranks  # a round before and one after
-    inner = swaps[1:-1] if fold else swaps
-    kinds = ["fold"] * fold + ["down"] * len(inner) + ["up"] * len(inner) + ["unfold"] * fold
-    rounds = (*swaps[:fold], *inner, *inner[::-1], *swaps[len(swaps) - fold :])
-    begin = partial(_begin, kinds=tuple(kinds))
-    return rounds, SwapSteps(begin, _pack, _combine, _end, room=_room)
+def _neighbours(n_ranks: int) -> tuple[Exchange, ...]:
+    """Who swaps with whom in every round; other K: the first folds, the last unfolds."""
+    return tuple(Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks))
+
+
+def _n_corners(n_ranks: int) -> int:
+    return 1 << (n_ranks.bit_length() - 1)
 
 
 # -- doubling: between two rounds a rank has one array, the value so far ---
+
+
+def _doubling(
+    communicator: Communicator, values: PerRank, *, reduction: Reduction, label: str
+) -> PerRank:
+    n_corners = _n_corners(communicator.n_ranks)
+    state = communicator.map(np.array, values)
+    for index, exchange in enumerate(_neighbours(communicator.n_ranks)):
+        pending = communicator.post_values(exchange, state, _pack_whole, label, index)
+        state = communicator.collect(
+            pending, state, _combine_whole, reduction=reduction, n_corners=n_corners
+        )
+    return communicator.map(_as_given, state, values)
 
 
 def _pack_whole(array: NDArray[Any], source: int, destination: int) -> Payload:
@@ -98,171 +102,145 @@ def _pack_whole(array: NDArray[Any], source: int, destination: int) -> Payload:
 
 
 def _combine_whole(
-    array: NDArray[Any], inbox: ValueInbox, *, merger: Callable, reduction: Reduction
+    array: NDArray[Any], inbox: ValueInbox, *, reduction: Reduction, n_corners: int
 ) -> NDArray[Any]:
     if not inbox.sources:
         return array
     source, other = inbox.sources[0], inbox.payloads[0][0][0]
     _require_alike(array, other, (inbox.rank, source), reduction, (array.shape, other.shape))
-    return merger(array, inbox.rank, source, reduction=reduction)(array, other)
+    if inbox.rank >= n_corners:  # folded onto a partner, which tells the result
+        return other
+    pair = (other, array) if source < inbox.rank else (array, other)
+    return _combined(*pair, reduction=reduction)
 
 
-def _merger(
-    array: NDArray[Any], rank: int, source: int, *, reduction: Reduction, n_corners: int
-) -> Merge:
-    """How a rank merges what it has with what comes: arrays of one shape and dtype."""
-    if rank >= n_corners:  # folded onto a partner, which tells the result
-        return Merge(None, comes_first=False)
-    combine = reduction.combine
-    if not _keeps(combine, array.dtype):
-        return Merge(partial(_combined, reduction=reduction), comes_first=source < rank)
-    whole = combine if array.ndim else partial(_combined, reduction=reduction)  # else a scalar
-    return Merge(whole, comes_first=source < rank, ufunc=combine)
-
-
-def _keeps(combine: Callable, dtype: np.dtype[Any]) -> TypeGuard[np.ufunc]:
-    """Whether two arrays of this dtype surely combine to a third."""
-    if not isinstance(combine, np.ufunc) or combine.nin != 2:
-        return False
-    return combine.resolve_dtypes((dtype, dtype, None))[-1] == dtype
-
-
-# -- halving ---
+# -- halving: first down to one piece a rank, then up again ---
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class _Piece:
     """What a rank has between two rounds of halving.
 
     Attributes
     ----------
     shape : tuple of int
         Of the value that is reduced.
-    array : ndarray
-        The value so far, never changed; while pieces are split and joined, nothing but they count.
-    kinds : tuple of str
-        The rounds still to come.
-    pieces : tuple of 1-d arrays
-        Neighbouring pieces of the value, in order, never changed.
+    flat : 1-d array
+        The piece of the value that the rank holds now; never changed once it was sent.
     bounds : tuple of (int, int)
-        Where they begin and end in the value, now and before each half was given away.
+        Where it begins and ends in the value, now and before each half was given away.
     whole : 1-d array or None
-        Where messages arrive in place: the value to be. It holds the pieces, then there is one.
+        On the way up: room for the value, which pieces are put into.
     """
 
     shape: tuple[int, ...]
-    array: NDArray[Any]
-    kinds: tuple[str, ...]
-    pieces: tuple[NDArray[Any], ...] = ()
-    bounds: tuple[tuple[int, int], ...] = ()
+    flat: NDArray[Any]
+    bounds: tuple[tuple[int, int], ...]
     whole: NDArray[Any] | None = None
 
-    def copy(self) -> _Held:
-        """Its own to be overwritten; only where nothing arrives in place, so there is no whole."""
-        return _Held(self.shape, self.array, self.kinds, self.pieces, self.bounds)
-
-    def split(self, array: NDArray[Any]) -> None:
-        """Begin to halve a value."""
-        self.pieces, self.bounds = (array.reshape(-1),), ((0, array.size),)
-
-    def half(self, upper: bool) -> tuple[int, int]:
-        """Bounds of one half of what is held."""
-        begin, end = self.bounds[-1]
-        middle = begin + (end - begin) // 2
-        return (middle, end) if upper else (begin, middle)
-
-    def given_away(self, place: int = -1) -> tuple[int, int]:
-        """Bounds of the half that was given away last, or at another place."""
-        (begin, end), (own_begin, own_end) = self.bounds[place - 1], self.bounds[place]
-        return (own_end, end) if own_begin == begin else (begin, own_begin)
+    def copy(self) -> _Piece:
+        """Its own to be overwritten."""
+        return replace(self, whole=None if self.whole is None else self.whole.copy())
 
 
-def _begin(value: Any, *, kinds: tuple[str, ...]) -> _Held:
-    if "down" not in kinds:  # of one rank: its own value
-        return _Held(np.shape(value), np.array(value), kinds)
-    # the neighbour answers a message only when it has it, so none is on its way when this is over
-    array = _frozen(np.asarray(value).view())
-    held = _Held(array.shape, array, kinds)
-    held.split(array)
-    return held
+def _halving(
+    communicator: Communicator, values: PerRank, *, reduction: Reduction, label: str
+) -> PerRank:
+    n_ranks = communicator.n_ranks
+    rounds = _neighbours(n_ranks)
+    folds = _n_corners(n_ranks) < n_ranks
+    inner = rounds[1:-1] if folds else rounds
+    steps = [(exchange, _pack_half, _keep_half) for exchange in inner]
+    steps += [(exchange, _pack_piece, _join_pieces) for exchange in inner[::-1]]
+    if folds:
+        first, last = (rounds[0], _pack_value, _fold_in), (rounds[-1], _pack_value, _take_result)
+        steps = [first, *steps, last]
+    state = communicator.map(_first_piece, values)
+    for index, (exchange, pack, combine) in enumerate(steps):
+        pending = communicator.post_values(exchange, state, pack, label, index)
+        state = communicator.collect(pending, state, combine, reduction=reduction)
+    return communicator.map(_end, state, values)
 
 
-def _pack(held: _Held, source: int, destination: int) -> Payload:
-    kind = held.kinds[0]
-    if kind == "up":
-        # not marked as never changing: it is part of the result
-        return held.pieces if held.whole is None else (held.whole[slice(*held.bounds[-1])],)
-    if kind == "down":
-        return _half(held.pieces[0], destination > source), np.array(held.shape, np.int64)
-    return (held.array[None],)
+def _first_piece(value: Any) -> _Piece:
+    # not copied: a neighbour answers only when it has what was sent, so when this is over nothing
+    # is on its way
+    array = np.asarray(value).view()
+    array.flags.writeable = False
+    return _Piece(array.shape, array.reshape(-1), ((0, array.size),))
 
 
-def _room(held: _Held, rank: int, source: int) -> tuple[NDArray[Any] | None, ...] | None:
-    """Where a half that comes can lie in the whole value."""
-    kind = held.kinds[0]
-    if kind not in ("down", "up"):
-        return None
-    if held.whole is None:
-        held.whole = np.empty(held.bounds[0][1], held.pieces[0].dtype)
-        if kind == "up":
-            np.concatenate(held.pieces, out=held.whole[slice(*held.bounds[-1])])
-    if kind == "up":
-        return (held.whole[slice(*held.given_away())],)
-    begin, end = held.half(upper=source < rank)
-    if len(held.bounds) > 1:  # its place holds our own half: it goes where nothing is until the end
-        free = held.given_away(1)[0]
-        begin, end = free, free + end - begin
-    return held.whole[begin:end], None
+def _halves(bounds: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    begin, end = bounds
+    middle = begin + (end - begin) // 2
+    return (begin, middle), (middle, end)
 
 
-def _combine(held: _Held, inbox: ValueInbox, *, reduction: Reduction) -> _Held:
-    kind, held.kinds = held.kinds[0], held.kinds[1:]
-    if inbox.sources:
-        payload, above = inbox.payloads[0], inbox.sources[0] > inbox.rank
-        if kind == "up":
-            _join(held, payload, above)
-        elif kind == "down":
-            _halve(held, payload, inbox, reduction)
-        elif kind == "unfold":
-            held.array = payload[0][0]
-        else:
-            own, other = held.array, payload[0][0]
-            ranks, shapes = (inbox.rank, inbox.sources[0]), (held.shape, other.shape)
-            _require_alike(own, other, ranks, reduction, shapes)
-            pair = (own, other) if above else (other, own)
-            held.array = _combined(*pair, reduction=reduction)
-            if held.kinds[:1] == ("down",):
-                held.split(held.array)
-    if kind == "up" and held.kinds[:1] != ("up",) and held.pieces:
-        flat = np.concatenate(held.pieces) if held.whole is None else held.whole
-        held.array, held.pieces, held.whole = flat.reshape(held.shape), (), None
-    if held.kinds:
-        _frozen(held.array)
-    return held
+def _pack_half(piece: _Piece, source: int, destination: int) -> Payload:
+    middle = len(piece.flat) // 2
+    half = piece.flat[middle:] if destination > source else piece.flat[:middle]
+    return half, np.array(piece.shape, np.int64)
 
 
-def _halve(held: _Held, payload: Payload, inbox: ValueInbox, reduction: Reduction) -> None:
+def _keep_half(piece: _Piece, inbox: ValueInbox, *, reduction: Reduction) -> _Piece:
     """Keep one half of what is held, combined with the neighbour's."""
-    upper = inbox.sources[0] < inbox.rank
-    own, shapes = _half(held.pieces[0], upper), (held.shape, tuple(payload[1].tolist()))
-    _require_alike(own, payload[0], (inbox.rank, inbox.sources[0]), reduction, shapes)
-    held.bounds += (held.half(upper),)
-    out = None if held.whole is None else held.whole[slice(*held.bounds[-1])]
-    pair = (payload[0], own) if upper else (own, payload[0])
-    held.pieces = (_frozen(_combined(*pair, reduction=reduction, out=out)),)
+    if not inbox.sources:
+        return piece
+    other, shape = inbox.payloads[0]
+    source, upper = inbox.sources[0], inbox.sources[0] < inbox.rank
+    middle = len(piece.flat) // 2
+    own = piece.flat[middle:] if upper else piece.flat[:middle]
+    shapes = (piece.shape, tuple(shape.tolist()))
+    _require_alike(own, other, (inbox.rank, source), reduction, shapes)
+    kept = _combined(*((other, own) if upper else (own, other)), reduction=reduction)
+    kept.flags.writeable = False
+    bounds = (*piece.bounds, _halves(piece.bounds[-1])[upper])
+    return _Piece(piece.shape, kept, bounds)
 
 
-def _join(held: _Held, payload: Payload, above: bool) -> None:
+def _pack_piece(piece: _Piece, source: int, destination: int) -> Payload:
+    return (piece.flat,)
+
+
+def _join_pieces(piece: _Piece, inbox: ValueInbox, *, reduction: Reduction) -> _Piece:
     """Take back the half that was given away, now combined."""
-    given = held.given_away()
-    held.bounds = held.bounds[:-1]
-    if held.whole is None:
-        pieces = (*held.pieces, *payload) if above else (*payload, *held.pieces)
-        held.pieces = pieces if len(pieces) < 16 else (np.concatenate(pieces),)
-        return
-    if payload[0].base is not held.whole:  # it did not arrive in place
-        np.concatenate(payload, out=held.whole[slice(*given)])
-    held.pieces = (_frozen(held.whole[slice(*held.bounds[-1])]),)
+    if not inbox.sources:
+        return piece
+    (begin, end), whole = piece.bounds[-1], piece.whole
+    if whole is None:
+        whole = np.empty(piece.bounds[0][1], piece.flat.dtype)
+        whole[begin:end] = piece.flat
+    given_away = _halves(piece.bounds[-2])[inbox.sources[0] > inbox.rank]
+    whole[slice(*given_away)] = inbox.payloads[0][0]
+    # not marked as never changing, so messages copy it: it is part of the result
+    return _Piece(piece.shape, whole[slice(*piece.bounds[-2])], piece.bounds[:-1], whole)
+
+
+def _pack_value(piece: _Piece, source: int, destination: int) -> Payload:
+    return (piece.flat.reshape(piece.shape)[None],)
+
+
+def _fold_in(piece: _Piece, inbox: ValueInbox, *, reduction: Reduction) -> _Piece:
+    """Combine the whole value of a rank beyond the hypercube with the own."""
+    if not inbox.sources:
+        return piece
+    other = inbox.payloads[0][0][0]
+    ranks, shapes = (inbox.rank, inbox.sources[0]), (piece.shape, other.shape)
+    _require_alike(piece.flat, other, ranks, reduction, shapes)
+    flat = _combined(piece.flat, other.reshape(-1), reduction=reduction)
+    flat.flags.writeable = False
+    return replace(piece, flat=flat)
+
+
+def _take_result(piece: _Piece, inbox: ValueInbox, *, reduction: Reduction) -> _Piece:
+    return replace(piece, flat=inbox.payloads[0][0].reshape(-1)) if inbox.sources else piece
+
+
+def _end(piece: _Piece, given: Any) -> Any:
+    return _as_given(piece.flat.reshape(piece.shape), given)
+
+
+# -- what both share ---
 
 
 def _require_alike(
@@ -281,38 +259,12 @@ def _require_alike(
         )
 
 
-def _combined(
-    low: NDArray[Any],
-    high: NDArray[Any],
-    *,
-    reduction: Reduction,
-    out: NDArray[Any] | None = None,
-) -> NDArray[Any]:
+def _combined(low: NDArray[Any], high: NDArray[Any], *, reduction: Reduction) -> NDArray[Any]:
     """Values of the lower rank and of the higher one, in the dtype that both have."""
-    if out is None:
-        return np.asarray(reduction.combine(low, high), dtype=low.dtype)
-    if isinstance(reduction.combine, np.ufunc):
-        return reduction.combine(low, high, out=out)
-    out[...] = reduction.combine(low, high)
-    return out
+    return np.asarray(reduction.combine(low, high), dtype=low.dtype)
 
 
-def _half(piece: NDArray[Any], upper: bool) -> NDArray[Any]:
-    middle = len(piece) // 2
-    return piece[middle:] if upper else piece[:middle]
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Marked as never changing, so that messages take it uncopied."""
-    array.flags.writeable = False
-    return array
-
-
-def _end(held: _Held, given: Any) -> Any:
-    return _given(held.array, given)
-
-
-def _given(array: NDArray[Any], given: Any) -> Any:
+def _as_given(array: NDArray[Any], given: Any) -> Any:
     """The result in the form in which the value was given."""
     if not isinstance(given, np.ndarray):
         return array.item()

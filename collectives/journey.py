@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .prepared import Inbox, RankMessages
+from .messages import Inbox, RankMessages
 from .reduction import Reduction
 
 

@@ -17,7 +17,7 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, Replicated
 from .hypercube_dense import hypercube_allreduce
-from .prepared import PreparedPlan
+from .messages import PreparedPlan
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 
@@ -48,7 +48,7 @@ def expand(
     PerRank
         The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
     """
-    return _run_rounds(communicator, prepared, values, pack, place, static)
+    return communicator.run(_run_rounds, prepared, values, pack=pack, combine=place, static=static)
 
 
 def reduce(
@@ -65,7 +65,9 @@ def reduce(
     at its own rank's position (see `contributions`). Default: rows of an array, summed; another
     reduction by ``reduction=``.
     """
-    return _run_rounds(communicator, prepared, values, pack, combine, static)
+    return communicator.run(
+        _run_rounds, prepared, values, pack=pack, combine=combine, static=static
+    )
 
 
 def allreduce(
@@ -100,7 +102,7 @@ def allreduce(
         For an unknown algorithm, or ranks that disagree on shape or dtype; names two that do.
     """
     if algorithm == "hypercube":
-        return communicator.agreed(hypercube_allreduce(communicator, values, reduction))
+        return communicator.assume_replicated(hypercube_allreduce(communicator, values, reduction))
     if algorithm != "star":
         raise InputError(f"algorithm={algorithm!r}; allowed are star, hypercube.")
     return communicator.fold(values, _fold, reduction=reduction)
@@ -108,6 +110,10 @@ def allreduce(
 
 def barrier(communicator: Communicator) -> None:
     """Wait until every rank has come here; moves no rows."""
+    communicator.run(_barrier)
+
+
+def _barrier(communicator: Communicator) -> None:
     zeros = communicator.values([0] * communicator.n_ranks)
     communicator.fold(zeros, _fold, label="barrier", reduction=SUM).result()
 
@@ -120,6 +126,7 @@ def _run_rounds(
     communicator: Communicator,
     prepared: PreparedPlan,
     values: PerRank,
+    *,
     pack: Callable,
     combine: Callable,
     static: dict[str, Any],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .prepared import Inbox
+from .messages import Inbox
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, Pending, PerRank
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel, Problem
-from .exchange import PendingValues
 from .reduction import SUM, Reduction
 from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import Step, require_free_choice, steps_of
@@ -104,10 +103,10 @@ def sparse_allreduce(
         )  # fmt: skip
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
-    return post_sparse_allreduce(
-        communicator, values, reduction, algorithm=algorithm, group=group, degrees=degrees,
+    return communicator.run(
+        _whole, values, reduction=reduction, algorithm=algorithm, group=group, degrees=degrees,
         model=model, switch_density=switch_density,
-    ).collect()  # fmt: skip
+    )  # fmt: skip
 
 
 def post_sparse_allreduce(
@@ -125,6 +124,27 @@ def post_sparse_allreduce(
 
     Same parameters. Compute something else, then call `collect` on what this returns.
     """
+    return communicator.run(
+        _begin, values, reduction=reduction, algorithm=algorithm, group=group, degrees=degrees,
+        model=model, switch_density=switch_density,
+    )  # fmt: skip
+
+
+def _whole(communicator: Communicator, values: PerRank, **options: Any) -> PerRank:
+    return _begin(communicator, values, **options).collect()
+
+
+def _begin(
+    communicator: Communicator,
+    values: PerRank,
+    *,
+    reduction: Reduction,
+    algorithm: str,
+    group: int | None,
+    degrees: Sequence[int] | None,
+    model: CostModel | None,
+    switch_density: float | None,
+) -> PendingAllreduce:
     if algorithm == "auto":
         require_free_choice(group, degrees)
     streams = communicator.map(stream_of, values, reduction=reduction)
@@ -168,7 +188,7 @@ class PendingAllreduce:
         self._state = state
         self._reduction = reduction
         self._switch = switch
-        self._posted: PendingValues | None = None
+        self._posted: Pending | None = None
         self._index = 0
         self._collected = False
 
@@ -177,9 +197,13 @@ class PendingAllreduce:
         if self._collected:
             raise InputError("This sparse allreduce was collected before.")
         self._collected = True
-        while self._posted is not None:
+        return self._communicator.run(_finish, self)
+
+    def collect_next(self) -> None:
+        """Receive the messages of a step, and send those of the next."""
+        if self._posted is not None:
             step = self._steps.pop(0)
-            self._state = self._communicator.collect_values(
+            self._state = self._communicator.collect(
                 self._posted,
                 self._state,
                 combine_step,
@@ -189,7 +213,6 @@ class PendingAllreduce:
             )
             self._posted = None
             self.post_next()
-        return self._state
 
     def post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
@@ -205,6 +228,22 @@ class PendingAllreduce:
                 index=self._index,
             )
             self._index += 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no message is on its way."""
+        return self._posted is None
+
+    @property
+    def result(self) -> PerRank:
+        """The state after the last step so far."""
+        return self._state
+
+
+def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
+    while not pending.is_over:
+        pending.collect_next()
+    return pending.result
 
 
 def _require_array_alone(x: Any, values: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost_model import CostModel
-from .exchange import Exchange, Payload, ValueInbox
+from .messages import Exchange, Payload, ValueInbox
 from .reduction import Reduction
 from .sparse_steps import Step
 from .stream import Stream, combined, concatenated

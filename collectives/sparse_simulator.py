@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from daskpart.errors import InputError
 
 from .cost_model import Choice, CostModel, Problem
-from .exchange import ValueInbox
+from .messages import ValueInbox
 from .reduction import ANY
 from .simulation import Simulation, Tally, require_costs
 from .simulator import ALPHA, BETA, dense_messages, require_ranks

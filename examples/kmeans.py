@@ -23,12 +23,12 @@ def kmeans(
 ) -> tuple[np.ndarray, float]:
     """Centres by Lloyd's algorithm, and the mean squared distance to the nearest of them."""
     first = communicator.map(first_points, points, n_clusters=n_clusters)
-    centres = communicator.agreed(broadcast(communicator, first))
+    centres = communicator.assume_replicated(broadcast(communicator, first))
     before, distance = np.inf, np.finfo(float).max
     while before - distance > tolerance * distance:
         sums = communicator.map(sums_of_clusters, points, centres)
         total = allreduce(communicator, sums, algorithm="hypercube")
-        centres = communicator.agreed(communicator.map(means, points, total, centres))
+        centres = communicator.assume_replicated(communicator.map(means, points, total, centres))
         counts, squares = total.result()[:, -2:].sum(axis=0)
         before, distance = distance, float(squares / counts)
     return centres.result(), distance

@@ -127,7 +127,7 @@ class Attempt:
         """One iteration; gives squared norms of the last mode, ⟨X, X̂⟩ and ‖X̂‖²."""
         comm = self.comm
         sums = self._modes.iterate(comm, self.tensors, self.factors, self._settings.update)
-        agreed = comm.agreed(sums)
+        agreed = comm.assume_replicated(sums)
         self._settle(agreed)
         self.epoch += 1
         return agreed.result()

@@ -57,7 +57,7 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
     if client is None:
         return LocalCommunicator(n_ranks)
     from .graph import GraphCommunicator
-    from .spmd_cluster import WorkersBusyError, has_threads_for
+    from .rank_cluster import WorkersBusyError, has_threads_for
 
     if has_threads_for(client, n_ranks):
         from .dask_comm import DaskCommunicator

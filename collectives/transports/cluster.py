@@ -69,7 +69,7 @@ class Cluster:
             self._watched(lambda: _all_finished(futures))
         for future in futures:
             if future.status == "error":
-                self._require_workers_after(future.exception())
+                self.require_workers_after(future.exception())
                 future.result()
             if future.status in ("cancelled", "lost"):
                 self.require_workers()
@@ -146,17 +146,19 @@ class Cluster:
                 "that was kept, on a communicator for the workers that are there."
             )
 
-    def _watched(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+    def _watched(
+        self, begin: Callable[[], Awaitable[Any]], look: Callable[[], None] | None = None
+    ) -> Any:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
         try:
-            return self._polled(begin, _POLL_SECONDS, self.require_workers)
+            return self._polled(begin, _POLL_SECONDS, look or self.require_workers)
         except WorkerLostError:
             raise
         except Exception as error:
-            self._require_workers_after(error)
+            self.require_workers_after(error)
             raise
 
-    def _require_workers_after(self, error: Exception) -> None:
+    def require_workers_after(self, error: Exception) -> None:
         """Raise WorkerLostError instead where a lost worker is the cause and the error its effect.
 
         The scheduler may notice the loss a moment after its effects, so look for a little while.

@@ -29,8 +29,8 @@ from daskpart.errors import InputError, WorkerLostError
 from .cluster import current_client
 from .dask_comm import DaskCommunicator
 from .mailbox import RunStopped
+from .rank_cluster import WorkersBusyError, has_threads_for
 from .shard_host import DaskLink, ShardHost
-from .spmd_cluster import WorkersBusyError, has_threads_for
 
 
 class DaskServer:
@@ -65,7 +65,7 @@ class DaskServer:
             )
         try:
             self._communicator = DaskCommunicator(
-                spec.n_ranks, client, deadline=deadline, start_seconds=start_seconds
+                spec.n_ranks, client, timeout=deadline, start_seconds=start_seconds
             )
         except WorkersBusyError as error:
             error.add_note("a parameter server knows transport='local' besides, and no graph")

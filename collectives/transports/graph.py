@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import dask
+from dask.base import is_dask_collection
 
 from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
-from daskpart.collectives.exchange import Exchange, PendingValues
-from daskpart.collectives.prepared import PreparedRound
+from daskpart.collectives.messages import Exchange
 from daskpart.collectives.timeline import name_of, now
 from daskpart.errors import InputError
 
@@ -137,56 +137,50 @@ class GraphCommunicator(Communicator):
     # -- steps: only the graph grows ---
 
     def _values(self, values: Any) -> PerRank:
-        if dask.is_dask_collection(values):
-            return self._map(_hold, [self._from_collection(values)], {})
-        given = list(values)
-        if len(given) != self.n_ranks:
-            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
+        if is_dask_collection(values):
+            return self._map(_hold, None, [self._from_collection(values)], {})
         if self._cluster:
-            held = self._cluster.scatter(given)
+            held = self._cluster.scatter(values)
             return self._known([future.key for future in held], held)
-        return self._known(self._keys("values"), given)
+        return self._known(self._keys("values"), values)
 
     def _replicated(self, value: Any) -> Replicated:
         key = (self._name("replicated"), 0)
         return self._handle(Replicated, Node([key], {key: tasks.data_node(key, value)}, ()))
 
-    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
-        return self._add_step(tasks.run_map, function, values, static)
-
-    def _update(
-        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    def _map(
+        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
-        return self._add_step(tasks.run_update, function, (state, *values), static)
-
-    def _add_step(
-        self, step: Callable, function: Callable, values: Sequence[Any], static: dict
-    ) -> PerRank:
+        step = tasks.run_map if state is None else tasks.run_update
+        inputs = values if state is None else (state, *values)
         keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
         own = {
-            key: tasks.step_task(key, step, mark, function, static, inputs_of(values, rank))
+            key: tasks.step_task(key, step, mark, function, static, inputs_of(inputs, rank))
             for rank, key in enumerate(keys)
         }
-        return self._handle(PerRank, Node(keys, own, [value.content for value in values]))
+        return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
 
-    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Posted:
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Posted:
+        entry, held = pending.round, values.content
+        if isinstance(entry, Exchange):
+            whole, halves = entry, None
+        else:
+            assert entry.round is not None  # it was prepared here
+            whole, halves = entry.round, entry.messages.content
         name = self._name("pack")
-        mark, slot = (self.run_id, self._step), prepared_round.slot
-        messages, entry = prepared_round.messages.content, prepared_round.round
-        keys, own, index, last = {}, {}, 0, -1
+        mark, keys, own, index, last = (self.run_id, self._step), {}, {}, 0, -1
         for source, destination in zip(
-            entry.source.tolist(), entry.destination.tolist(), strict=True
+            whole.source.tolist(), whole.destination.tolist(), strict=True
         ):
             index, last = (index + 1 if source == last else 0), source
             key = keys[source, destination] = (name, source, destination)
-            own[key] = tasks.pack_task(
-                key, mark, pack, slot, index, messages.keys[source], values.content.keys[source]
-            )
+            half = self._half(pending, source)
+            own[key] = tasks.pack_task(key, mark, pack, half, index, held.keys[source])
         self._measures.expect(
-            self._step, prepared_round.label, prepared_round.index, entry.source, entry.destination
+            self._step, pending.label, pending.index, whole.source, whole.destination
         )
-        node = Node(list(own), own, [messages, values.content])
+        node = Node(list(own), own, [held] if halves is None else [halves, held])
         posted = Posted(node, keys)
         node.handle = weakref.ref(posted)
         return posted
@@ -194,9 +188,9 @@ class GraphCommunicator(Communicator):
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
-        prepared_round, posted = pending.prepared_round, pending.content
+        posted: Posted = pending.content
         keys = self._keys(name_of(combine))
-        mark, messages = (self.run_id, self._step), prepared_round.messages.content
+        mark = (self.run_id, self._step)
         arriving: list[list[tuple]] = [[] for _ in keys]
         for (_, destination), key in posted.keys.items():  # in rising order of sources
             arriving[destination].append(key)
@@ -206,54 +200,24 @@ class GraphCommunicator(Communicator):
                 mark,
                 combine,
                 static,
-                prepared_round.slot,
-                messages.keys[rank],
+                self._half(pending, rank),
                 arriving[rank],
                 inputs_of((state, *values), rank),
             )
             for rank, key in enumerate(keys)
         }
         posted.spent = True
-        parents = [posted.node, messages, state.content, *(value.content for value in values)]
-        return self._handle(PerRank, Node(keys, own, parents))
-
-    def _post_values(
-        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
-    ) -> Posted:
-        name = self._name("pack")
-        mark, held = (self.run_id, self._step), values.content
-        pairs = zip(exchange.source.tolist(), exchange.destination.tolist(), strict=True)
-        keys = {pair: (name, *pair) for pair in pairs}
-        own = {
-            key: tasks.pack_values_task(key, mark, pack, held.keys[key[1]]) for key in keys.values()
-        }
-        self._measures.expect(self._step, label, index, exchange.source, exchange.destination)
-        posted = Posted(Node(list(own), own, [held]), keys)
-        posted.node.handle = weakref.ref(posted)
-        return posted
-
-    def _collect_values(
-        self,
-        pending: PendingValues,
-        state: PerRank,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        posted: Posted = pending.content
-        keys = self._keys(name_of(combine))
-        mark = (self.run_id, self._step)
-        own = {}
-        for rank, key in enumerate(keys):
-            sources = pending.exchange.sources[rank]
-            arriving = [posted.keys[source, rank] for source in sources]
-            inputs = inputs_of((state, *values), rank)
-            own[key] = tasks.combine_values_task(
-                key, mark, combine, static, sources, arriving, inputs
-            )
-        posted.spent = True
         parents = [posted.node, state.content, *(value.content for value in values)]
+        if not isinstance(pending.round, Exchange):
+            parents.append(pending.round.messages.content)
         return self._handle(PerRank, Node(keys, own, parents))
+
+    @staticmethod
+    def _half(pending: Pending, rank: int) -> tasks.Half:
+        """A rank's half of a round: itself, or where tasks find it."""
+        if isinstance(pending.round, Exchange):
+            return pending.round.of_ranks[rank]
+        return pending.round.messages.content.keys[rank], pending.round.slot
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         key = (self._name(label), 0)
@@ -263,7 +227,7 @@ class GraphCommunicator(Communicator):
         self._step += 1  # the way back is a round of its own
         return self._handle(Replicated, Node([key], {key: task}, [values.content]))
 
-    def _agreed(self, values: PerRank) -> Replicated:
+    def _assume_replicated(self, values: PerRank) -> Replicated:
         return self._handle(Replicated, values.content)  # each rank goes on with its own
 
     # -- running ---

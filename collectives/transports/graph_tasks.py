@@ -23,13 +23,14 @@ from dask.threaded import get as threaded_get
 from daskpart._floor.rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
-from daskpart.collectives.exchange import Payload, ValueInbox, make_payload, payload_size
-from daskpart.collectives.prepared import open_inbox, pack_message
+from daskpart.collectives.messages import RankExchange, RankMessages
 from daskpart.collectives.timeline import now
 
 from .ledger import Message, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
+# a rank's half of a round; of a plan the key of the rank's list of messages, and the place in it
+Half = RankExchange | tuple[Any, int]
 
 
 class RankCollection(DaskMethodsMixin):
@@ -103,11 +104,9 @@ def step_task(
     return PinnedTask(key, step, mark, key[1], function, static, *map(TaskRef, inputs))
 
 
-def pack_task(
-    key: tuple, mark: Mark, pack: Callable, slot: int, index: int, messages: Any, value: Any
-) -> Task:
-    """A task of `run_pack`: the index-th message out of the rank's messages in a slot."""
-    return PinnedTask(key, run_pack, mark, pack, slot, index, TaskRef(messages), TaskRef(value))
+def pack_task(key: tuple, mark: Mark, pack: Callable, half: Half, index: int, value: Any) -> Task:
+    """A task of `run_pack`: the index-th message of a rank."""
+    return PinnedTask(key, run_pack, mark, pack, index, *_half_inputs(half), TaskRef(value))
 
 
 def combine_task(
@@ -115,8 +114,7 @@ def combine_task(
     mark: Mark,
     combine: Callable,
     static: dict,
-    slot: int,
-    messages: Any,
+    half: Half,
     payloads: Iterable,
     inputs: Iterable,
 ) -> Task:
@@ -124,30 +122,16 @@ def combine_task(
     arrived = List(*map(TaskRef, payloads))  # a bare list would not be seen as dependencies
     references = map(TaskRef, inputs)
     return PinnedTask(
-        key, run_combine, mark, combine, static, slot, TaskRef(messages), arrived, *references
+        key, run_combine, mark, combine, static, *_half_inputs(half), arrived, *references
     )
 
 
-def pack_values_task(key: tuple, mark: Mark, pack: Callable, value: Any) -> Task:
-    """A task of `run_pack_values`: the message that the key names."""
-    return PinnedTask(key, run_pack_values, mark, pack, key[1], key[2], TaskRef(value))
-
-
-def combine_values_task(
-    key: tuple,
-    mark: Mark,
-    combine: Callable,
-    static: dict,
-    sources: list[int],
-    payloads: Iterable,
-    inputs: Iterable,
-) -> Task:
-    """A task of `run_combine_values`; payloads in the order of their sources."""
-    arrived = List(*map(TaskRef, payloads))
-    references = map(TaskRef, inputs)
-    return PinnedTask(
-        key, run_combine_values, mark, combine, static, key[1], tuple(sources), arrived, *references
-    )
+def _half_inputs(half: Half) -> tuple[Any, int]:
+    """What a task needs to find a rank's half of a round, see `_opened`."""
+    if isinstance(half, RankExchange):
+        return half, -1
+    key, slot = half
+    return TaskRef(key), slot
 
 
 def fold_task(key: tuple, mark: Mark, function: Callable, static: dict, inputs: Iterable) -> Task:
@@ -173,60 +157,37 @@ def run_update(
         return function(own, *values, **static)
 
 
-def run_pack(mark: Mark, pack: Callable, slot: int, index: int, messages: list, value: Any) -> Any:
+def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value: Any) -> Any:
     """Make one message."""
-    own = messages[slot]
-    destination, positions = own.destinations[index], own.out_positions[index]
+    own = _opened(half, slot)
     begin = now()
     with _naming(own.rank):
-        payload = pack_message(value, positions, pack, own.rank, destination)
-    _record_message(mark, own.rank, destination, (len(payload), payload.nbytes), begin)
-    return payload
+        sent = own.message(index, value, pack)
+    run, step = mark
+    measured = Message(sent.rows, sent.nbytes, begin, now())
+    record(run, (step, own.rank, sent.destination), measured)
+    return sent.payload
 
 
 def run_combine(
     mark: Mark,
     combine: Callable,
     static: dict,
+    half: Any,
     slot: int,
-    messages: list,
     payloads: list,
     state: Any,
     *values: Any,
 ) -> Any:
     """Combine all messages to a rank into a copy of its state."""
-    own = messages[slot]
+    own = _opened(half, slot)
     new_state = duplicate(state)
     with _measured(mark, own.rank):
-        return combine(new_state, open_inbox(own, list(payloads)), *values, **static)
+        return combine(new_state, own.incoming(list(payloads)), *values, **static)
 
 
-def run_pack_values(
-    mark: Mark, pack: Callable, source: int, destination: int, value: Any
-) -> Payload:
-    """Make one message of an exchange."""
-    begin = now()
-    with _naming(source):
-        payload = make_payload(value, pack, source, destination)
-    _record_message(mark, source, destination, payload_size(payload), begin)
-    return payload
-
-
-def run_combine_values(
-    mark: Mark,
-    combine: Callable,
-    static: dict,
-    rank: int,
-    sources: tuple[int, ...],
-    payloads: list,
-    state: Any,
-    *values: Any,
-) -> Any:
-    """Combine the messages of an exchange into a copy of a rank's state."""
-    inbox = ValueInbox(rank, list(sources), list(payloads))
-    new_state = duplicate(state)
-    with _measured(mark, rank):
-        return combine(new_state, inbox, *values, **static)
+def _opened(half: Any, slot: int) -> RankMessages | RankExchange:
+    return half if isinstance(half, RankExchange) else half[slot]
 
 
 def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
@@ -248,13 +209,6 @@ def _measured(mark: Mark, rank: int) -> Any:
         yield
     run, step = mark
     record(run, (step, rank), (begin, now()))
-
-
-def _record_message(
-    mark: Mark, source: int, destination: int, size: tuple[int, int], begin: float
-) -> None:
-    run, step = mark
-    record(run, (step, source, destination), Message(*size, begin, now()))
 
 
 @contextmanager

@@ -18,27 +18,19 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dask
 import numpy as np
+from dask.base import is_dask_collection
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
-from daskpart.collectives.exchange import (
-    Exchange,
-    PendingValues,
-    ValueInbox,
-    make_payload,
-    payload_size,
-)
-from daskpart.collectives.prepared import PreparedRound, open_inbox, pack_message
-from daskpart.collectives.swapping import SwapSteps
+from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
 
 from .from_dask import computed_values
 from .rank_pool import RankPool
 
-_LARGE = 16_384  # bytes from which on threads pay
+_LARGE = 16_384  # bytes of an array that is exchanged, from which on threads pay
 
 
 class LocalCommunicator(Communicator):
@@ -69,7 +61,6 @@ class LocalCommunicator(Communicator):
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._counters = Counters(n_ranks)
         self._clock = np.zeros(n_ranks)
-        self._alone = False  # whether steps are too short for threads
 
     @property
     def n_threads(self) -> int:
@@ -82,132 +73,65 @@ class LocalCommunicator(Communicator):
         return self._counters
 
     def _values(self, values: Any) -> PerRank:
-        if dask.is_dask_collection(values):
-            return PerRank(self, computed_values(values, self.n_ranks), borrowed=True)
-        given = list(values)
-        if len(given) != self.n_ranks:
-            raise InputError(f"{self.n_ranks} ranks need as many values, got {len(given)}.")
-        return PerRank(self, given, borrowed=True)
+        if is_dask_collection(values):
+            values = computed_values(values, self.n_ranks)
+        return PerRank(self, values, borrowed=True)
 
     def _replicated(self, value: Any) -> Replicated:
         return Replicated(self, value)
 
-    def _map(self, function: Callable, values: Sequence[Any], static: dict) -> PerRank:
-        columns = self._columns(values)
-
-        def step(rank: int) -> Any:
-            return function(*[c[rank] for c in columns], **static)
-
-        return PerRank(self, self._run(step, COMPUTING, name_of(function)))
-
-    def _update(
-        self, function: Callable, state: PerRank, values: Sequence[Any], static: dict
+    def _map(
+        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
-        states = _overwritable(state)
         columns = self._columns(values)
-        state.spent = True  # also when a rank fails: others may have overwritten theirs
+        if state is not None:
+            states = _overwritable(state)
+            state.spent = True  # also when a rank fails: others may have overwritten theirs
 
         def step(rank: int) -> Any:
-            return function(states(rank), *[c[rank] for c in columns], **static)
+            own = [c[rank] for c in columns]
+            return function(*own if state is None else (states(rank), *own), **static)
 
         return PerRank(self, self._run(step, COMPUTING, name_of(function)))
 
-    def _post(self, prepared_round: PreparedRound, values: PerRank, pack: Callable) -> Any:
-        messages, slot, held = prepared_round.messages.content, prepared_round.slot, values.content
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Any:
+        held = values.content
+
+        def step(rank: int) -> list[Message]:
+            return list(self._half(pending, rank).outgoing(held[rank], pack))
+
+        alone = isinstance(pending.round, Exchange) and all(map(_is_small, held))
+        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms), alone)
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
-
-        def step(rank: int) -> list[int]:
-            own = messages[rank][slot]
-            nbytes = []
-            for destination, positions in zip(own.destinations, own.out_positions, strict=True):
-                payload = pack_message(held[rank], positions, pack, rank, destination)
-                arriving[destination][rank] = payload
-                nbytes.append(payload.nbytes)
-            return nbytes
-
-        packed = self._run(step, SENDING, prepared_round.label, sum)
-        sent = [nbytes for of_rank in packed for nbytes in of_rank]
-        entry = prepared_round.round
-        self._counters.record_round(
-            prepared_round.label,
-            prepared_round.index,
-            entry.source,
-            entry.destination,
-            entry.lengths,  # pack_message has held every payload against them
-            sent,
-        )
-        return arriving, self._clock.copy()
+        for rank, messages in enumerate(sent):
+            for message in messages:
+                arriving[message.destination][rank] = message.payload
+        flat = [(r, m.destination, m.rows, m.nbytes) for r, ms in enumerate(sent) for m in ms]
+        columns = np.array(flat, np.int64).reshape(-1, 4).T
+        self._counters.record_round(pending.label, pending.index, *columns)
+        return arriving, columns[:2], self._clock.copy()
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
-        prepared_round = pending.prepared_round
-        arriving, posted = pending.content
-        messages, slot = prepared_round.messages.content, prepared_round.slot
+        arriving, (source, destination), posted = pending.content
+        alone = isinstance(pending.round, Exchange) and all(map(_is_small, state.content))
         states, columns = _overwritable(state), self._columns(values)
         state.spent = pending.collected = True
-        entry = prepared_round.round
-        self._wait_for(entry.source, entry.destination, posted, prepared_round.label)
+        self._wait_for(source, destination, posted, pending.label)
 
         def step(rank: int) -> Any:
-            own = messages[rank][slot]
-            inbox = open_inbox(own, [arriving[rank][source] for source in own.sources])
+            half = self._half(pending, rank)
+            inbox = half.incoming([arriving[rank][source] for source in half.sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
+        return PerRank(self, self._run(step, COMPUTING, name_of(combine), alone=alone))
 
-    def _post_values(
-        self, exchange: Exchange, values: PerRank, pack: Callable, label: str, index: int
-    ) -> Any:
-        held = values.content
-        arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
-
-        def step(rank: int) -> list[tuple[int, int]]:
-            sizes = []
-            for destination in exchange.destinations[rank]:
-                payload = make_payload(held[rank], pack, rank, destination)
-                arriving[destination][rank] = payload
-                sizes.append(payload_size(payload))
-            return sizes
-
-        packed = self._run(step, SENDING, label, lambda sizes: sum(nbytes for _, nbytes in sizes))
-        sent = np.array([size for sizes in packed for size in sizes], dtype=np.int64)
-        rows, nbytes = sent.reshape(-1, 2).T
-        self._counters.record_round(
-            label, index, exchange.source, exchange.destination, rows, nbytes
-        )
-        return arriving, self._clock.copy(), label
-
-    def _collect_values(
-        self,
-        pending: PendingValues,
-        state: PerRank,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        exchange = pending.exchange
-        arriving, posted, label = pending.content
-        states, columns = _overwritable(state), self._columns(values)
-        state.spent = pending.collected = True
-        self._wait_for(exchange.source, exchange.destination, posted, label)
-
-        def step(rank: int) -> Any:
-            sources = exchange.sources[rank]
-            inbox = ValueInbox(rank, sources, [arriving[rank][source] for source in sources])
-            return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
-
-        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
-
-    def _swap(
-        self, exchanges: Sequence[Exchange], values: PerRank, steps: SwapSteps, label: str,
-        static: dict,
-    ) -> PerRank:  # fmt: skip
-        self._alone = all(map(_is_small, values.content))
-        try:
-            return super()._swap(exchanges, values, steps, label, static)
-        finally:
-            self._alone = False
+    @staticmethod
+    def _half(pending: Pending, rank: int) -> RankMessages | RankExchange:
+        if isinstance(pending.round, Exchange):
+            return pending.round.of_ranks[rank]
+        return pending.round.messages.content[rank][pending.round.slot]
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         result = function(values.content, **static)
@@ -222,7 +146,7 @@ class LocalCommunicator(Communicator):
         self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 
-    def _agreed(self, values: PerRank) -> Replicated:
+    def _assume_replicated(self, values: PerRank) -> Replicated:
         return Replicated(self, _overwritable(values)(0))
 
     def _gather(self, values: PerRank) -> list[Any]:
@@ -243,9 +167,10 @@ class LocalCommunicator(Communicator):
         kind: int,
         name: str,
         bytes_of: Callable[[Any], int] | None = None,
+        alone: bool = False,
     ) -> list[Any]:
         """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
-        results = self._pool.run(step, self._alone)
+        results = self._pool.run(step, alone)
         ends = self._clock + self._pool.seconds
         self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
         self._counters.seconds_computing += self._pool.seconds

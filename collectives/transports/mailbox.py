@@ -1,12 +1,13 @@
-"""Where the messages to one rank wait for it, in the worker process that it lives in.
+"""Where the messages to one rank wait for it, in the process that it lives in.
 
-    event loop, other ranks ──put(step, source)──▶ ┌─────────┐ ──take(step, source)──▶ the rank
-                              stop(batch, why) ──▶ └─────────┘ ──RunStopped──▶
+    other ranks ──put(call, source)──▶ ┌─────────┐ ──take(call, source)──▶ the rank
+                 stop(run, why) ──────▶ └─────────┘ ──RunStopped──▶
 
-A message is known by its step, which is a number that no two calls of a run share, and its source:
-a rank, or a request to a shard of a parameter server. Every wait ends: with the message, with the
-reason why the batch was stopped, or at the deadline. A mailbox belongs to one run, so two runs
-never mix; what arrives for a batch that was stopped is dropped.
+A message is known by its call, the number of a run and of a call within it, and by its source: a
+rank, or a request to a shard of a parameter server. It carries the label of the call, and messages
+of one source arrive in the order in which they were sent; so a rank sees at once when another one
+is in another call, or past this one, and says so. Every wait ends: with the message, with the
+reason why the run was stopped, or after a time. What arrives for a run that was stopped is dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
+
+from daskpart.errors import InputError
+
+
+class Call(NamedTuple):
+    """A call that sends messages: the same on all ranks."""
+
+    run: int
+    number: int
+    label: str
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """By which messages are matched."""
+        return self.run, self.number
+
+    def __str__(self) -> str:
+        return f"call {self.number} ({self.label})"
 
 
 class RunStopped(RuntimeError):
@@ -22,99 +41,122 @@ class RunStopped(RuntimeError):
 
 
 class Mailbox:
-    """Messages to one rank of one run.
+    """Messages to one rank.
 
     Parameters
     ----------
     rank : int
-    deadline : float
+    timeout : float
         Seconds that one wait may take.
 
     Attributes
     ----------
-    halted : str or None
-        Why `check` would raise; ranks look at it before every call.
+    run : int
+        The present run.
+    waiting : (Call, source) or None
+        What the rank waits for now.
     """
 
-    def __init__(self, rank: int, deadline: float) -> None:
-        self.rank = rank
-        self.deadline = deadline
-        self._arrived: dict[tuple[int, Hashable], Any] = {}
+    def __init__(self, rank: int, timeout: float) -> None:
+        self.rank, self.timeout = rank, timeout
+        self.run = 0
+        self.waiting: tuple[Call, Hashable] | None = None
+        self._arrived: dict[tuple[tuple[int, int], Hashable], tuple[str, Any]] = {}
+        self._latest: dict[int, Call] = {}  # of each rank
         self._condition = threading.Condition()
-        self._first_step = 0
-        self._failed = (0, 0)  # steps of the last batch that failed: from, before
-        self._stopped: tuple[int, str] | None = None  # first step of the batch, why
+        self._stopped: dict[int, str] = {}  # runs, and why
         self._ended: str | None = None
-        self.halted: str | None = None
+        self._halted: str | None = None  # why `check` raises
 
-    @property
-    def first_step(self) -> int:
-        """Of the present batch."""
-        return self._first_step
-
-    def is_unwanted(self, step: int) -> bool:
-        """Whether a step was in a batch that failed."""
-        begin, end = self._failed
-        return begin <= step < end
-
-    def begin(self, first_step: int) -> None:
-        """A new batch; what was for the one before is dropped if that was stopped."""
+    def begin(self, run: int) -> None:
+        """A new run."""
         with self._condition:
-            if self._stopped is not None and self._first_step <= self._stopped[0] < first_step:
-                self._drop(self._stopped[0], first_step)
-            self._first_step = first_step
+            self.run = run
             self._look()
 
-    def put(self, step: int, source: Hashable, payload: Any) -> None:
+    def put(self, call: Call, source: Hashable, payload: Any) -> None:
         """A message has come."""
         with self._condition:
-            if self._ended is None and not self.is_unwanted(step):
-                self._arrived[step, source] = payload
-                self._condition.notify_all()
+            if self._ended is not None or call.run in self._stopped:
+                return
+            self._arrived[call.key, source] = call.label, payload
+            if isinstance(source, int):
+                self._latest[source] = call
+            self._condition.notify_all()
 
-    def take(self, step: int, source: Hashable) -> Any:
+    def take(self, call: Call, source: Hashable) -> Any:
         """Wait for a message and take it out.
 
         Raises
         ------
+        InputError
+            If the other rank is in another call, or past this one without a message.
         RunStopped
-            If the batch was stopped meanwhile.
+            If the run was stopped meanwhile.
         TimeoutError
-            At the deadline; names both ranks.
+            After `timeout` seconds; names both ranks.
         """
-        key, limit = (step, source), monotonic() + self.deadline
+        limit = monotonic() + self.timeout
         with self._condition:
-            while key not in self._arrived:
-                self.check()
-                if not self._condition.wait(limit - monotonic()) and key not in self._arrived:
+            try:
+                while (found := self.find(call, source)) is None:
                     self.check()
-                    raise self.too_late(source)
-            return self._arrived.pop(key)
+                    self.waiting = call, source
+                    if not self._condition.wait(limit - monotonic()):
+                        raise self.too_late(call, source)
+            finally:
+                self.waiting = None
+            return found[0]
 
-    def too_late(self, source: Hashable) -> TimeoutError:
-        """The error at the deadline."""
+    def find(self, call: Call, source: Hashable) -> tuple[Any] | None:
+        """The message in a tuple, taken out, if it is here; errors as of `take`."""
+        found = self._arrived.pop((call.key, source), None)
+        if found is not None:
+            label, payload = found
+            if label != call.label:
+                other = Call(*call.key, label)
+                raise InputError(
+                    f"Ranks disagree: rank {self.rank} is in {call}, rank {source} in {other}."
+                )
+            return (payload,)
+        latest = self._latest.get(source) if isinstance(source, int) else None
+        if latest is not None and latest.key > call.key:
+            raise InputError(
+                f"Ranks disagree: rank {self.rank} waits in {call} for a message of rank {source}, "
+                f"which sent none and is in {latest} already."
+            )
+        return None
+
+    def too_late(self, call: Call, source: Hashable) -> TimeoutError:
+        """The error after the time is over."""
         return TimeoutError(
-            f"Rank {self.rank} waited {self.deadline:g} s for a message of rank {source}, the "
-            "deadline of this run. If that rank computes for so long, raise the deadline."
+            f"Rank {self.rank} waited {self.timeout:g} s in {call} for a message of rank {source}, "
+            "the timeout of this communicator. If that rank computes for so long, raise the "
+            "timeout."
         )
 
-    def check(self) -> None:
-        """Raise RunStopped if the batch was stopped; takes no lock, as ranks ask all the time."""
-        if self.halted is not None:
-            raise RunStopped(f"Rank {self.rank} stopped: {self.halted}")
-
-    def stop(self, first_step: int, reason: str) -> None:
-        """Stop the batch that begins with this step, also if it has not begun here."""
+    def forget(self, call: Call) -> None:
+        """Nobody will ask for the messages of a call."""
         with self._condition:
-            if self._stopped is None or self._stopped[0] < first_step:
-                self._stopped = (first_step, reason)
-                self._look()
-            if first_step < self._first_step:  # told late: the next batch has begun
-                self._drop(first_step, self._first_step)
+            for place in [place for place in self._arrived if place[0] == call.key]:
+                del self._arrived[place]
+
+    def check(self) -> None:
+        """Raise RunStopped if the run was stopped; takes no lock, as ranks ask all the time."""
+        if self._halted is not None:
+            raise RunStopped(f"Rank {self.rank} stopped: {self._halted}")
+
+    def stop(self, run: int, reason: str) -> None:
+        """Stop a run, also if it has not begun here."""
+        with self._condition:
+            self._stopped.setdefault(run, reason)
+            for place in [place for place in self._arrived if place[0][0] == run]:
+                del self._arrived[place]
+            self._look()
             self._condition.notify_all()
 
     def end(self, reason: str) -> None:
-        """No further batch; what has come is dropped."""
+        """No further run; what has come is dropped."""
         with self._condition:
             self._ended = self._ended or reason
             self._look()
@@ -124,13 +166,39 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._arrived)
 
-    def _drop(self, begin: int, end: int) -> None:
-        self._failed = (begin, end)
-        for key in [key for key in self._arrived if self.is_unwanted(key[0])]:
-            del self._arrived[key]
-
     def _look(self) -> None:
-        self.halted = self._ended
-        if self.halted is None and self._stopped is not None:
-            step, reason = self._stopped
-            self.halted = reason if step >= self._first_step else None
+        self._halted = self._ended or self._stopped.get(self.run)
+
+
+def find_deadlock(waiting: dict[int, tuple[Call, Hashable] | None], ended: set[int]) -> str | None:
+    """Why a run can't go on, if it can't: a rank waits for one that has ended, or in a circle.
+
+    Parameters
+    ----------
+    waiting : dict of rank to (Call, source) or None
+        What ranks wait for, None where they don't; messages on their way are not known, so this
+        counts only where nothing has changed for a while.
+    ended : set of int
+        Ranks whose text has ended.
+    """
+    for first in sorted(waiting):
+        seen: list[int] = []
+        rank: Any = first
+        while rank not in seen:
+            seen.append(rank)
+            wait = waiting.get(rank)
+            if wait is None:
+                break
+            call, source = wait
+            if source in ended:
+                return (
+                    f"Ranks disagree: rank {rank} waits in {call} for a message of rank {source}, "
+                    "whose text has ended."
+                )
+            rank = source
+        else:
+            circle = seen[seen.index(rank) :]
+            told = "; ".join(f"rank {r} waits in {waiting[r][0]} for rank {waiting[r][1]}"  # type: ignore[index]
+                             for r in circle)  # fmt: skip
+            return f"Ranks disagree and wait for each other: {told}."
+    return None

@@ -1,65 +1,125 @@
-"""SPMD over MPI: the workers are MPI ranks (of a dask-mpi job), messages are MPI messages.
+"""Ranks that send by MPI: their workers are MPI ranks, of a dask-mpi job.
 
-    rank 0 ──Isend──▶ matched probe, Irecv ──▶ rank 3        mpi_messages: what a message looks like
+    rank 0 ── header, large arrays ──▶ Isend ═══ tag of the pair ═══▶ probe, Irecv ──▶ rank 3
 
-A run has a communicator of its own between its workers (`Create_group`), so nothing meets the
-messages of others. Several ranks may live on a worker, so a tag is made of the step and the two
-ranks within their workers; a step that comes round again after millions of steps is kept apart by
-MPI's order. Every wait is a loop of probes or tests that looks at the deadline and at what stopped
-the batch.
+A communicator of MPI's own between the workers (`Create_group`) keeps these messages apart from all
+others, a tag for each pair of ranks keeps them in order, though several ranks may live in a
+process. Every wait tests, gives the processor away, and looks at the time and at what stopped the
+run: a blocking receive would spin, and ranks may share cores.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import pickle
+import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections import deque
+from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
 from distributed import Client
-from numpy.typing import NDArray
 
-from daskpart.collectives.prepared import RankMessages
 from daskpart.errors import InputError
 
-from . import spmd_host as host
-from .mpi_group import Lane, WorkerGroup
-from .mpi_messages import Message, Outgoing, octets_of
-from .mpi_short import ShortSwap
-from .mpi_short_rows import ShortExchange
+from . import wire
+from . import worker as on_worker
+from .mailbox import Call
+from .rank_cluster import places_by_threads
 from .spmd import SpmdCommunicator
-from .spmd_batch import Answer, Command
-from .spmd_cluster import places_by_threads
 
 _BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
-_TRIES = 32  # of a short wait, before a longer one is prepared for
-_TESTS = 4  # in a row, before the processor is given away: to give it away all the time costs more
+_GROUP_TAGS = 32_749  # of `Create_group`: within every tag bound, which is at least 32 767
+_SWEEP_SECONDS = 2.0
+
+
+class WorkerGroup:
+    """The MPI side of one worker process: a communicator between the workers of all ranks.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Ranks of the worker processes in MPI.COMM_WORLD, rising.
+    name : str
+        Of the session, hexadecimal.
+    """
+
+    def __init__(self, members: tuple[int, ...], name: str) -> None:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+            raise InputError(
+                "MPI was started without THREAD_MULTIPLE, but ranks are threads of a worker; "
+                "start the job without mpi4py.rc.threads = False."
+            )
+        self.mpi = MPI
+        group = MPI.COMM_WORLD.Get_group().Incl(members)
+        self.comm = MPI.COMM_WORLD.Create_group(group, int(name, 16) % _GROUP_TAGS)
+        group.Free()
+        self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
+        self._lock = threading.Lock()
+
+    def send(self, buffers: list[Any], process: int, tag: int) -> None:
+        """Begin to send; the buffers are kept until they are sent."""
+        with self._lock:
+            for buffer in buffers:
+                self._sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
+            while self._sent and self._sent[0][0].Test():
+                self._sent.popleft()
+
+    def all_sent(self) -> bool:
+        """Whether nothing waits to be sent any more; makes progress."""
+        with self._lock:
+            while self._sent and self._sent[0][0].Test():
+                self._sent.popleft()
+            return not self._sent
+
+    def sweep(self) -> None:
+        """Take in and drop what nobody waits for any more, and let go of what is not sent."""
+        limit, quiet = monotonic() + _SWEEP_SECONDS, 0
+        while monotonic() < limit and quiet < 3:
+            status = self.mpi.Status()
+            message = self.comm.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)
+            if message is None:
+                quiet = quiet + 1 if self.all_sent() else 0
+                sleep(1e-3)
+                continue
+            quiet = 0
+            request = message.Irecv([bytearray(status.Get_count(self.mpi.BYTE)), self.mpi.BYTE])
+            while not request.Test() and monotonic() < limit:
+                self.all_sent()
+
+    def close(self, whole: bool) -> None:
+        """Free the communicator, if it was closed and not broken off.
+
+        Else what others may still send would meet a later group.
+        """
+        if whole and self.all_sent():
+            self.comm.Free()
 
 
 _groups: dict[str, WorkerGroup] = {}
 _joining: dict[str, threading.Lock] = {}
 
 
-def worker_group(members: tuple[int, ...], run_id: str) -> WorkerGroup:
-    """The group of a run's workers; made once, when all of them ask for it.
+def worker_group(members: tuple[int, ...], name: str) -> WorkerGroup:
+    """The group of a session's workers; made once, when all of them ask for it.
 
-    This is collective over the workers, the one wait without a deadline. So it is the first thing
-    that the ranks do, when all of them run; a process that dies takes its MPI job along.
+    This is collective over the workers, the one wait without an end. So it is the first thing that
+    the ranks do, when all of them run; a process that dies takes its MPI job along.
     """
-    # a lock a run: two runs that begin at once must not wait for each other in different order
-    with _joining.setdefault(run_id, threading.Lock()):
-        if run_id not in _groups:
-            _groups[run_id] = WorkerGroup(members, run_id)
-        return _groups[run_id]
+    # a lock each: two that begin at once must not wait for each other in different order
+    with _joining.setdefault(name, threading.Lock()):
+        if name not in _groups:
+            _groups[name] = WorkerGroup(members, name)
+        return _groups[name]
 
 
 class MpiEndpoint:
-    """One rank's messages over MPI; see `spmd_endpoint.Endpoint`.
+    """One rank's messages over MPI; see `rank.Endpoint`.
 
     Parameters
     ----------
@@ -69,124 +129,92 @@ class MpiEndpoint:
         Rank of each rank's worker in MPI.COMM_WORLD.
     """
 
-    def __init__(self, session: host.Session, rank: int, processes: tuple[int, ...]) -> None:
-        self._session, self._rank, self._processes = session, rank, processes
+    def __init__(self, session: on_worker.Session, rank: int, processes: tuple[int, ...]) -> None:
+        self._session, self._rank = session, rank
         self._mailbox = session.mailboxes[rank]
-        members = sorted(set(processes))
-        self._members = tuple(members)
-        self._process_of = [members.index(process) for process in processes]
+        self._members = tuple(sorted(set(processes)))
+        self._process_of = [self._members.index(process) for process in processes]
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
-        self._lanes: dict[int, Lane] = {}  # to each rank of another worker
-        self._early: dict[tuple[int, int], Message] = {}  # by step and source
-        self._lent: list[tuple[int, Any]] = []  # step and request
         self._group: WorkerGroup
 
     def connect(self) -> None:
-        """Join the group of the run's workers; collective."""
+        """Join the group of the workers; collective."""
         self._group = worker_group(self._members, self._session.spec.run_id)
 
-    def lends(self, destination: int) -> bool:
-        """MPI tells when an array was taken; a rank of this worker gets the array itself."""
-        return destination not in self._session.mailboxes
-
-    def send(self, step: int, destination: int, payload: Any, lent: bool = False) -> None:
+    def send(self, call: Call, destination: int, payload: Any) -> None:
         """Begin to send a message, or hand it to a rank of this worker."""
         if destination in self._session.mailboxes:
-            self._session.mailboxes[destination].put(step, self._rank, payload)
+            self._session.mailboxes[destination].put(call, self._rank, payload)
             return
-        message = Outgoing(payload)
-        self.lane(destination).send(step, message)
-        if not message.large:
-            return
-        process, tag = self._process_of[destination], self._tag(step, self._rank, destination)
-        for buffer in message.large:
-            request = self._group.start_send(buffer, process, tag)
-            if lent:
-                self._lent.append((step, request))
+        header, buffers = wire.pack((tuple(call), payload))
+        sizes = struct.pack(f"<{len(buffers) + 1}q", len(buffers), *(b.nbytes for b in buffers))
+        tag = self._tag(self._rank, destination)
+        self._group.send([sizes + header, *buffers], self._process_of[destination], tag)
 
-    def receive(self, step: int, source: int, room: Callable[[], Any] | None = None) -> Any:
+    def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
         if source in self._session.mailboxes:
-            return self._mailbox.take(step, source)
-        message = self._early.pop((step, source), None) or self._next(step, source)
-        if message.kind == "beside":
-            message = Message(self._take(step, source, message.beside()))
-        if message.kind == "object":
-            return pickle.loads(message.rest)
-        if message.form.beside:
-            self._take_large(message, step, source, room)
-        return message.arrays[0] if message.kind == "array" else tuple(message.arrays)
+            return self._mailbox.take(call, source)
+        mailbox, begin = self._mailbox, 0.0
+        try:
+            while (found := mailbox.find(call, source)) is None:
+                if self._take_next(source):
+                    continue
+                if not begin:
+                    begin, mailbox.waiting = monotonic(), (call, source)
+                mailbox.check()
+                waited = monotonic() - begin
+                if waited > mailbox.timeout:
+                    raise mailbox.too_late(call, source)
+                _give_way(waited)
+        finally:
+            mailbox.waiting = None
+        return found[0]
 
-    def short_swap(self, command: Command, array: NDArray[Any], answer: Answer) -> ShortSwap | None:
-        """A swap of arrays like this, made ready; None where it is no short one."""
-        return ShortSwap.ready(self, self._rank, command, array, answer)
+    def _take_next(self, source: int) -> bool:
+        """Put the next message of a rank into the mailbox; whether there was one."""
+        mpi, comm = self._group.mpi, self._group.comm
+        process, tag = self._process_of[source], self._tag(source, self._rank)
+        status = mpi.Status()
+        message = comm.Improbe(process, tag, status)
+        if message is None:
+            return False
+        first = bytearray(status.Get_count(mpi.BYTE))
+        self._finish(message.Irecv([first, mpi.BYTE]), source)
+        (n_buffers,) = struct.unpack_from("<q", first)
+        sizes = struct.unpack_from(f"<{n_buffers}q", first, 8)
+        buffers = [np.empty(size, np.uint8) for size in sizes]
+        for buffer in buffers:
+            self._finish(comm.Irecv([buffer, mpi.BYTE], process, tag), source)
+        call, payload = wire.unpack(memoryview(first)[8 * (n_buffers + 1) :], buffers)
+        self._mailbox.put(Call(*call), source, payload)
+        return True
 
-    def short_exchange(
-        self, command: Command, state: NDArray[Any], answer: Answer, messages: RankMessages
-    ) -> ShortExchange | None:
-        """An exchange of rows of states like this, made ready; None where it is no short one."""
-        return ShortExchange.ready(self, command, state, answer, messages)
-
-    def has_lanes(self, others: Sequence[int]) -> bool:
-        """Whether all of these are on other workers."""
-        return not any([other in self._session.mailboxes for other in others])
-
-    def lane(self, other: int) -> Lane:
-        """The lane to a rank of another worker."""
-        if other not in self._lanes:
-            tags = self._tag(None, self._rank, other), self._tag(None, other, self._rank)
-            self._lanes[other] = self._group.lane(self._process_of[other], *tags)
-        return self._lanes[other]
-
-    def wait_for(self, lane: Lane, source: int) -> None:
-        """Wait for the next message on a lane."""
-        test = lane.test
-        for _ in range(_TRIES):
-            _give_way()
-            if test():
-                return
-        self._until(test, f"a message of rank {source}")
-
-    def _next(self, step: int, source: int) -> Message:
-        """The first message of a step; those of later steps are put aside."""
-        lane = self.lane(source)
-        while True:
-            lane.expect()
-            if not lane.come and not lane.test():
-                self.wait_for(lane, source)
-            message = lane.read()
-            if message.step == step:
-                return message
-            unwanted = self._mailbox.is_unwanted
-            self._early = {key: m for key, m in self._early.items() if not unwanted(key[0])}
-            if not unwanted(message.step):
-                self._early[message.step, source] = message
-
-    def _take_large(
-        self, message: Message, step: int, source: int, room: Callable[[], Any] | None
-    ) -> None:
-        if room is not None:
-            message.offer(room())
-        for array in message.large():
-            if array.base is not None:  # offered: it may hold what was lent in a round before
-                self.give_back(before=step)
-            self._take(step, source, octets_of(array))
-
-    def give_back(self, before: int | None = None) -> None:
-        """Wait until what was lent, in steps before one or at all, has been taken."""
-        lent = [request for step, request in self._lent if before is None or step < before]
-        if lent:
-            self._until(partial(self._group.are_sent, lent), "its messages to be taken")
-            self._lent = [] if before is None else [e for e in self._lent if e[0] >= before]
+    def _finish(self, request: Any, source: int) -> None:
+        """Wait for the rest of a message whose beginning is here, also when the run is stopped."""
+        if request.Test():
+            return
+        begin = monotonic()
+        while not request.Test():
+            waited = monotonic() - begin
+            if waited > self._mailbox.timeout:
+                raise TimeoutError(f"A message of rank {source} did not come whole.")
+            self._group.all_sent()  # two large messages may cross
+            _give_way(waited)
 
     def flush(self) -> None:
         """Go on until all messages are sent: large ones need this process for it."""
-        self._until(self._all_sent, "its messages to be taken")
-
-    def _all_sent(self) -> bool:
-        return all([lane.is_sent() for lane in self._lanes.values()]) and self._group.all_sent()
+        if self._group.all_sent():
+            return
+        begin = monotonic()
+        while not self._group.all_sent():
+            self._mailbox.check()
+            waited = monotonic() - begin
+            if waited > self._mailbox.timeout:
+                raise TimeoutError(f"Messages of rank {self._rank} were not taken.")
+            _give_way(waited)
 
     def close(self, whole: bool) -> None:
         """Of the last rank on this worker: free the group."""
@@ -195,40 +223,13 @@ class MpiEndpoint:
         if group is not None:
             group.close(whole)
 
-    def _take(self, step: int, source: int, into: Any) -> Any:
-        """Wait for what comes beside a first message."""
-        process, tag = self._process_of[source], self._tag(step, source, self._rank)
-        request = self._group.comm.Irecv([into, self._group.mpi.BYTE], process, tag)
-        try:
-            self._until(request.Test, f"a message of rank {source}")
-        except BaseException:
-            self._group.give_up(request, into)
-            raise
-        return into
-
-    def _until(self, attempt: Callable[[], Any], what: str) -> Any:
-        """Repeat until it gives something; at most until the deadline."""
-        for _ in _moments(self._mailbox.deadline):
-            for _ in range(_TESTS):
-                result = attempt()
-                if result:
-                    return result
-            self._mailbox.check()
-        raise TimeoutError(
-            f"Rank {self._rank} waited {self._mailbox.deadline:g} s for {what}, the deadline of "
-            "this run. If that rank computes for so long, raise the deadline."
-        )
-
-    def _tag(self, step: int | None, source: int, destination: int) -> int:
-        """Of what a step sends beside first messages; of first messages where no step is given."""
-        pair = self._place[source] * self._width + self._place[destination]
-        steps = self._group.tags // self._width**2 - 1
-        turn = 0 if step is None else 1 + step % steps
-        return turn * self._width**2 + pair
+    def _tag(self, source: int, destination: int) -> int:
+        """Of all messages from one rank to another; the processes are known besides."""
+        return self._place[source] * self._width + self._place[destination]
 
 
 class MakeEndpoint:
-    """Makes the endpoints of a run; travels to the workers.
+    """Makes the endpoints of a session; travels to the workers.
 
     Parameters
     ----------
@@ -239,7 +240,7 @@ class MakeEndpoint:
     def __init__(self, processes: tuple[int, ...]) -> None:
         self.processes = processes
 
-    def __call__(self, session: host.Session, rank: int) -> MpiEndpoint:
+    def __call__(self, session: on_worker.Session, rank: int) -> MpiEndpoint:
         return MpiEndpoint(session, rank, self.processes)
 
 
@@ -250,7 +251,7 @@ class MpiCommunicator(SpmdCommunicator):
     started by MPI, as `dask_mpi.initialize` does.
     """
 
-    def _make_endpoint(self) -> Callable[[host.Session, int], MpiEndpoint]:
+    def _make_endpoint(self) -> Callable[[on_worker.Session, int], MpiEndpoint]:
         processes = mpi_processes(self._cluster.client, self.placement)
         if processes is None:
             raise InputError(
@@ -259,30 +260,26 @@ class MpiCommunicator(SpmdCommunicator):
             )
         return MakeEndpoint(processes)
 
-    def _connect(self) -> None:
-        self._write("connect", (), None, {}, None)
-        self._flush()
-
     def _after_failure(self) -> None:
-        """Messages that the failed batch left in MPI's queues are taken out."""
+        """Messages that the failed run left in MPI's queues are taken out."""
         self._cluster.on_each(sweep_group, [(self.run_id,)] * len(self._cluster.workers))
 
 
-async def sweep_group(run_id: str) -> None:
-    """On a worker: drop what a failed batch left behind."""
-    if run_id in _groups:
-        await asyncio.to_thread(_groups[run_id].sweep)
+async def sweep_group(name: str) -> None:
+    """On a worker: drop what a failed run left behind."""
+    if name in _groups:
+        await asyncio.to_thread(_groups[name].sweep)
 
 
 def open_groups() -> list[str]:
-    """On a worker: runs that it holds a group of."""
+    """On a worker: sessions that it holds a group of."""
     return list(_groups)
 
 
 def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
     """Rank of each worker in MPI.COMM_WORLD; None unless they are different ranks of one job."""
     addresses = list(dict.fromkeys(workers))
-    ranks = client.run(host.mpi_rank, workers=addresses)
+    ranks = client.run(on_worker.mpi_rank, workers=addresses)
     found = [ranks[address] for address in addresses]
     if not found or None in found or len(set(found)) < len(found):
         return None
@@ -294,20 +291,9 @@ def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     return mpi_processes(client, places_by_threads(client, n_ranks)) is not None
 
 
-def _moments(seconds: float) -> Iterator[None]:
-    """As many moments as there are until a deadline: dense at first, then with pauses."""
-    yield
-    begin = monotonic()
-    while (waited := monotonic() - begin) < seconds:
-        if waited < _BUSY_SECONDS:
-            _give_way()  # a sleep of no time would take 50 µs
-        else:
-            sleep(_PAUSE_SECONDS)
-        yield
-
-
-def _nothing() -> None:
-    """Where a processor cannot be given away."""
-
-
-_give_way = getattr(os, "sched_yield", _nothing)
+def _give_way(waited: float) -> None:
+    """Let others have the processor; after a while for longer."""
+    if waited < _BUSY_SECONDS and hasattr(os, "sched_yield"):
+        os.sched_yield()  # a sleep of no time would take 50 µs
+    else:
+        sleep(_PAUSE_SECONDS)

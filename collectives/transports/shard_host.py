@@ -7,7 +7,7 @@
 
 A rank works on the shards of its own worker itself. What comes from other workers is done by one
 thread a worker, in the order of arrival, so the event loop is never kept. All of it belongs to a
-session of `spmd_host`: run ids, deadlines, leases and what ends a run are those of the other
+session of `worker`: run ids, deadlines, leases and what ends a run are those of the other
 messages between ranks. A batch that is stopped stops the calls of its programs.
 """
 
@@ -28,9 +28,10 @@ from daskpart.collectives.server_placement import Directory
 from daskpart.collectives.server_shard import ServerSpec, Shard
 
 from .dask_comm import decoded, encoded
-from .spmd_host import RankHost, Session
+from .mailbox import Call
+from .worker import RankHost, Session
 
-_SERVICE = "daskpart_shard"
+_SERVICE, _PULL = "daskpart_shard", "pull"
 _LOOK_SECONDS = 5e-4
 
 
@@ -93,8 +94,8 @@ class ShardHost:
             if not shard.takes(run):
                 return
             if kind == "pull":
-                task, slots, step, ticket = rest
-                reply = partial(self._reply, source, step, (number, ticket))
+                task, slots, run_of_rank, ticket = rest
+                reply = partial(self._reply, source, run_of_rank, (number, ticket))
                 shard.pull(source, clock, task, slots, reply)
             elif kind == "push":
                 shard.push(source, clock, *rest)
@@ -111,12 +112,13 @@ class ShardHost:
         with self._locks[rank]:
             self.shards[rank].undo(run)
 
-    def _reply(self, rank: int, step: int, ticket: tuple[int, int], rows: NDArray[Any]) -> None:
+    def _reply(self, rank: int, run: int, ticket: tuple[int, int], rows: NDArray[Any]) -> None:
+        call = Call(run, 0, _PULL)
         place = self.session.spec.placement[rank]
         if place == self.session.address:
-            self.session.mailboxes[rank].put(step, ticket, (rows,))
+            self.session.mailboxes[rank].put(call, ticket, (rows,))
         else:
-            self.session.send(place, (step, ticket, rank, encoded(rows)))
+            self.session.send(place, (tuple(call), ticket, rank, encoded(rows)))
 
     def _work(self) -> None:
         while (message := self._requests.get()) is not None:
@@ -131,9 +133,10 @@ class ShardHost:
         error.add_note(f"in an update of shard {shard}")
         self.errors.setdefault(run, error)
         session = self.session
-        first_step = session.mailboxes[shard].first_step
         reason = f"shard {shard} failed: {type(error).__name__}: {error}"
-        session.loop.call_soon_threadsafe(partial(session.stop, first_step, reason, True))
+        session.loop.call_soon_threadsafe(
+            partial(session.stop, session.mailboxes[shard].run, reason, True)
+        )
 
 
 class DaskLink:
@@ -151,7 +154,7 @@ class DaskLink:
     def __init__(self, rank: int, host: ShardHost, run: int) -> None:
         self._rank, self._host, self._run = rank, host, run
         self._mailbox = host.session.mailboxes[rank]
-        self._step = self._mailbox.first_step
+        self._call = Call(self._mailbox.run, 0, _PULL)
         self._tickets = itertools.count()
 
     def post_pull(
@@ -160,7 +163,7 @@ class DaskLink:
         """Ask the shards."""
         number = next(self._tickets)
         for shard, slots in pieces:
-            self._send(shard, "pull", clock, task, slots, self._step, number)
+            self._send(shard, "pull", clock, task, slots, self._call.run, number)
         return [(shard, number) for shard, _ in pieces]
 
     def collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
@@ -194,10 +197,10 @@ class DaskLink:
 
     def _taken(self, shard: int, number: int) -> Any:
         try:
-            return self._mailbox.take(self._step, (shard, number))
+            return self._mailbox.take(self._call, (shard, number))
         except TimeoutError:
             raise TimeoutError(
-                f"Rank {self._rank} waited {self._mailbox.deadline:g} s for shard {shard}, the "
+                f"Rank {self._rank} waited {self._mailbox.timeout:g} s for shard {shard}, the "
                 "deadline of this server: a rank is too far behind. If ranks compute for so long, "
                 "raise the deadline."
             ) from None

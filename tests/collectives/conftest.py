@@ -20,6 +20,7 @@ from daskpart.collectives import (
     LocalCommunicator,
     MpiCommunicator,
 )
+from daskpart.collectives.transports.threads import ThreadsCommunicator
 
 # tests, worker processes (which inherit this path) and mpi_job.py import `exchange_text`
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 TRANSPORTS = [
     "local-threads",
     "local-sequential",
+    "rank-threads",
     "graph-threads",
     "graph-synchronous",
     pytest.param("graph-processes", marks=pytest.mark.cluster),
@@ -113,6 +115,8 @@ def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
         return LocalCommunicator(n_ranks)
     if request.param == "local-sequential":
         return LocalCommunicator(n_ranks, sequential=True)
+    if request.param == "rank-threads":
+        return ThreadsCommunicator(n_ranks, timeout=30.0)
     if request.param == "mpi":
         return MpiCommunicator(n_ranks, request.getfixturevalue("mpi_client"))
     if request.param == "dask-processes":

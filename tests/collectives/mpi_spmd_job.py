@@ -19,36 +19,29 @@ from exchange_text import (
     RANK_COUNTS,
     assert_same_bits,
     expected_counts,
-    first_rows,
-    items_of_ranks,
     random_connectivity,
     run_exchange,
 )
-from mpi_detours import have_machine, n_detours, stop_at
 from spmd_steps import (
     BOUND,
     assert_cancelled_run_ends,
-    assert_deadline_names_both,
     assert_nothing_left,
+    assert_ranks_that_disagree_are_told,
     assert_survives_a_failing_rank,
     assert_threads_run_at_once,
+    assert_timeout_names_both,
     assert_two_runs_do_not_mix,
     ring_of_values,
 )
-from test_mixed_calls import run_mixed
 
 import daskpart
 from daskpart.collectives import (
     LocalCommunicator,
     MpiCommunicator,
     allreduce,
-    expand,
-    expand_plan,
-    hypercube_allreduce,
 )
 from daskpart.collectives.transports.mpi import open_groups
-from daskpart.collectives.transports.spmd_cluster import WorkersBusyError
-from daskpart.collectives.transports.spmd_host import RankHost
+from daskpart.collectives.transports.rank_cluster import WorkersBusyError
 from daskpart.errors import InputError, WorkerLostError
 
 
@@ -73,56 +66,10 @@ def large_and_odd_values(client):
     print("values of any size travel", flush=True)
 
 
-def short_ways(dask_worker):
-    """Of each rank on this worker, what it has made ready for calls of its last batch."""
-    return {
-        rank: sorted(
-            type(way).__name__ for *_, way in state._short_ways.values() if way is not None
-        )
-        for session in RankHost.of(dask_worker).sessions.values()
-        for rank, state in session.ranks.items()
-    }
-
-
-def small_calls_are_made_ready_once(client):
-    with MpiCommunicator(4, client) as mpi:
-        connectivity = random_connectivity(N_ITEMS, 4, seed=4)
-        items = mpi.values(items_of_ranks(connectivity))
-        plan = mpi.prepare(expand_plan(connectivity), items)
-        rows = mpi.map(first_rows, items, mpi.values([0, 1, 2, 3]))
-        sums = mpi.values([np.ones(3)] * 4)
-        for _ in range(3):
-            rows = expand(mpi, plan, rows)
-            sums = hypercube_allreduce(mpi, sums)
-        mpi.settle(rows, sums)
-        found = {}
-        for of_worker in client.run(short_ways).values():
-            found |= of_worker
-        assert sorted(found) == [0, 1, 2, 3]
-        assert all(ways == ["ShortExchange", "ShortSwap"] for ways in found.values()), found
-    print("small calls are made ready once", flush=True)
-
-
-def every_detour(client):
-    """Where a program stops, the ordinary way takes over and gives the same."""
-    connectivity = random_connectivity(N_ITEMS, 4, seed=7)
-    with LocalCommunicator(4, sequential=True) as local:
-        expected = run_mixed(local, connectivity, 7)
-    for names in (["OPEN"], ["WAIT"], ["CHECK"], ["OPEN", "WAIT", "CHECK"]):
-        client.run(stop_at, names)
-        with MpiCommunicator(4, client) as mpi:
-            assert run_mixed(mpi, connectivity, 7) == expected, names
-        assert all(count > 10 for count in client.run(n_detours).values()), names
-    client.run(stop_at, [])
-    client.run(have_machine, False)
-    with MpiCommunicator(4, client) as mpi:
-        assert run_mixed(mpi, connectivity, 7) == expected
-        made = [
-            ways for of_worker in client.run(short_ways).values() for ways in of_worker.values()
-        ]
-        assert len(made) == 4 and not any(made)
-    client.run(have_machine, True)
-    print("the same with every detour", flush=True)
+def ranks_that_disagree(client):
+    with MpiCommunicator(3, client) as mpi:
+        assert_ranks_that_disagree_are_told(mpi)
+    print("ranks that disagree are told", flush=True)
 
 
 def faults(client):
@@ -131,7 +78,7 @@ def faults(client):
     make = partial(MpiCommunicator, client=client)
     assert_two_runs_do_not_mix(make)
     assert_threads_run_at_once(make)
-    assert_deadline_names_both(make)
+    assert_timeout_names_both(make)
     assert_cancelled_run_ends(make, client)
     more_ranks_than_threads(client)
     a_client_that_goes_away(client)
@@ -202,8 +149,7 @@ def main() -> None:
         client.wait_for_workers(4, timeout=60)
         same_bits(client)
         large_and_odd_values(client)
-        small_calls_are_made_ready_once(client)
-        every_detour(client)
+        ranks_that_disagree(client)
         faults(client)
         factorization()
         print("all done", flush=True)

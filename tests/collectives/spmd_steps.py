@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from daskpart.collectives import allreduce, barrier
-from daskpart.collectives.exchange import Exchange
+from daskpart.collectives.messages import Exchange
 from daskpart.collectives.transports.lease import leased_runs
-from daskpart.collectives.transports.spmd_host import open_runs
+from daskpart.collectives.transports.worker import open_sessions
 from daskpart.errors import DivergenceError, WorkerLostError
 
 BOUND = 20.0  # seconds; no fault may take longer to be told
@@ -45,7 +45,7 @@ def ring_of_values(communicator, shapes):
     given = [arrays_of(rank, shapes) for rank in range(n_ranks)]
     pending = communicator.post_values(ring(n_ranks), communicator.values(given), pack_arrays)
     state = communicator.values([None] * n_ranks)
-    found = communicator.gather(communicator.collect_values(pending, state, receive_arrays))
+    found = communicator.gather(communicator.collect(pending, state, receive_arrays))
     for rank, arrays in enumerate(found):
         for one, other in zip(arrays, given[rank - 1], strict=True):
             assert one.shape == other.shape
@@ -56,6 +56,22 @@ def diverge(value, rank, *, culprit):
     if rank == culprit:
         raise DivergenceError("went to infinity")
     return value
+
+
+def diverge_and_sum(comm, kept, ranks, *, culprit):
+    return allreduce(comm, comm.map(diverge, kept, ranks, culprit=culprit)).result()
+
+
+def spend_and_diverge(comm, state, ranks, *, culprit):
+    state = comm.update(increment, state)
+    return comm.map(diverge, state, ranks, culprit=culprit)
+
+
+def slow_sums(comm, numbers, *, seconds, n):
+    """The other ranks wait for rank 1 again and again."""
+    for _ in range(n):
+        total = allreduce(comm, comm.map(slow_on_rank_1, numbers, seconds=seconds))
+    return total
 
 
 def increment(value):
@@ -70,13 +86,15 @@ def assert_survives_a_failing_rank(communicator):
     ranks = communicator.values(list(range(n_ranks)))
     begin = time.monotonic()
     for _ in range(2):
-        failed = communicator.map(diverge, kept, ranks, culprit=culprit)
-        sums = allreduce(communicator, failed)  # the others wait for the culprit here
+        # the others wait for the culprit in the allreduce
         with pytest.raises(DivergenceError, match="went to infinity") as caught:
-            sums.result()
+            communicator.run(diverge_and_sum, kept, ranks, culprit=culprit)
         assert any(f"on rank {culprit}" in note for note in caught.value.__notes__)
-        with pytest.raises(ValueError, match="lost when a step of its batch failed"):
-            communicator.gather(failed)
+    spent = communicator.values([np.zeros(2)] * n_ranks)
+    with pytest.raises(DivergenceError):
+        communicator.run(spend_and_diverge, spent, ranks, culprit=culprit)
+    with pytest.raises(ValueError, match=r"lost in a run that failed|may have overwritten"):
+        communicator.gather(spent)
     assert time.monotonic() - begin < BOUND
     moved = communicator.update(increment, kept)
     assert [v[0] for v in communicator.gather(moved)] == [r + 1 for r in range(n_ranks)]
@@ -88,12 +106,12 @@ def slow_on_rank_1(value, *, seconds):
     return value
 
 
-def assert_deadline_names_both(make):
-    """A wait ends at the deadline, on the rank that waits and at the client; the run goes on."""
-    with make(2, deadline=0.2) as communicator:  # of three, rank 2 might lose patience first
-        late = communicator.map(slow_on_rank_1, communicator.values([0, 1]), seconds=1.0)
-        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s for .*rank 1"):
-            allreduce(communicator, late).result()
+def assert_timeout_names_both(make):
+    """A wait ends in time, on the rank that waits and at the client; the ranks go on."""
+    with make(2, timeout=0.2) as communicator:  # of three, rank 2 might lose patience first
+        numbers = communicator.values([0, 1])
+        with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.2 s in call 1 .*rank 1"):
+            communicator.run(slow_sums, numbers, seconds=1.0, n=1)
         assert allreduce(communicator, communicator.values([1, 1])).result() == 2
 
 
@@ -102,17 +120,58 @@ def assert_cancelled_run_ends(make, client):
     begin = time.monotonic()
     with make(4) as communicator:
         numbers = communicator.values([0, 1, 2, 3])
-        for _ in range(10):
-            slowly = communicator.map(slow_on_rank_1, numbers, seconds=0.2)
-            total = allreduce(communicator, slowly)
         tasks = communicator._tasks
         timer = threading.Timer(0.3, client.cancel, (tasks,), {"force": True})
         timer.start()
         with pytest.raises(WorkerLostError, match="was cancelled, or its client went away"):
-            total.result()
+            communicator.run(slow_sums, numbers, seconds=0.2, n=10)
         timer.join()
     assert time.monotonic() - begin < BOUND
     assert_nothing_left(client)
+
+
+def other_call(comm, numbers):
+    if comm.rank == 1:
+        return comm.gather(numbers)
+    return allreduce(comm, numbers).result()
+
+
+def past_it(comm, numbers):
+    """Rank 1 has sent nothing in the call that rank 0 waits in."""
+    exchange = Exchange.from_pairs(3, [(1, 0)] if comm.rank != 1 else [(1, 2)])
+    pending = comm.post_values(exchange, comm.values([(np.ones(1),)] * 3), pack_arrays)
+    return allreduce(comm, numbers), comm.collect(pending, numbers, lambda state, inbox: state)
+
+
+def ended_early(comm, numbers):
+    return None if comm.rank == 1 else allreduce(comm, numbers).result()
+
+
+def wait_in_a_circle(comm, numbers):
+    """Each waits for the next one's message of a call that never comes."""
+    after = (comm.rank + 1) % 3
+    exchange = Exchange.from_pairs(3, [(after, comm.rank)])
+    pending = comm.post_values(exchange, comm.values([(np.ones(1),)] * 3), pack_arrays)
+    return comm.collect(pending, numbers, lambda state, inbox: state)
+
+
+def assert_ranks_that_disagree_are_told(communicator):
+    """An error that names both calls, within seconds, and the ranks go on."""
+    numbers = communicator.values([1, 2, 3])
+    for text, message in (
+        (
+            other_call,
+            r"Ranks disagree: rank 0 is in call 1 \(allreduce 0\), rank 1 in call 1 .gather",
+        ),
+        (past_it, r"rank 0 waits in call 1 .* rank 1, which sent none"),
+        (ended_early, r"rank 0 waits in call 1 .* rank 1, whose text has ended"),
+        (wait_in_a_circle, r"wait for each other: rank 0 waits in call 1"),
+    ):
+        begin = time.monotonic()
+        with pytest.raises(ValueError, match=message):
+            communicator.run(text, communicator.map(abs, numbers))
+        assert time.monotonic() - begin < BOUND
+        assert allreduce(communicator, numbers).result() == 6
 
 
 def assert_two_runs_do_not_mix(make):
@@ -154,7 +213,7 @@ def assert_nothing_left(client, seconds=BOUND):
     """No session, no lease, no task of any run; asks until it is so, or the time is up."""
     limit = time.monotonic() + seconds
     while True:
-        sessions = [run for runs in client.run(open_runs).values() for run in runs]
+        sessions = [run for runs in client.run(open_sessions).values() for run in runs]
         leases = client.run_on_scheduler(leased_runs)
         tasks = client.run_on_scheduler(tasks_of_ranks)
         if not (sessions or leases or tasks):

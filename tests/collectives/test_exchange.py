@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskpart.collectives.exchange import Exchange
+from daskpart.collectives.messages import Exchange
 from daskpart.errors import InputError
 
 
@@ -46,7 +46,7 @@ def test_free_messages_on_every_transport(make_communicator):
     exchange = Exchange.from_pairs(4, pairs)
     values = communicator.values([np.full(9, float(rank)) for rank in range(4)])
     pending = communicator.post_values(exchange, values, pack_part, label="parts", index=2)
-    state = communicator.collect_values(pending, values, add_all, factor=10.0)
+    state = communicator.collect(pending, values, add_all, factor=10.0)
     communicator.settle(state)
     expected = [np.full(9, float(rank)) for rank in range(4)]
     for source, destination in pairs:
@@ -59,7 +59,7 @@ def test_free_messages_on_every_transport(make_communicator):
     assert counts["bytes_received"].tolist() == [0, 27, 18, 9 * (0 + 3 + 6)]
     assert communicator.counters.rounds[-1].index == 2
     with pytest.raises(InputError, match="collected before"):
-        communicator.collect_values(pending, values, add_all, factor=1.0)
+        communicator.collect(pending, values, add_all, factor=1.0)
 
 
 def replaced(state, inbox):
@@ -76,7 +76,7 @@ def test_messages_wait_until_they_are_asked_for(make_communicator):
         pending.append(communicator.post_values(ring, values, pack_frozen, index=turn))
     for turn in (2, 0, 1):
         state = communicator.values([None] * 3)
-        found = communicator.gather(communicator.collect_values(pending[turn], state, replaced))
+        found = communicator.gather(communicator.collect(pending[turn], state, replaced))
         for rank, array in enumerate(found):
             assert array.tolist() == [10.0 * turn + (rank - 1) % 3] * (2 + turn)
 
@@ -87,7 +87,7 @@ def test_receivers_cannot_write_into_a_message(make_communicator):
     values = communicator.values([np.ones(3), np.ones(3)])
     with pytest.raises(ValueError, match="read-only"):
         pending = communicator.post_values(exchange, values, pack_frozen)
-        communicator.settle(communicator.collect_values(pending, values, write_into))
+        communicator.settle(communicator.collect(pending, values, write_into))
 
 
 def test_a_payload_must_be_arrays(make_communicator):
@@ -96,7 +96,7 @@ def test_a_payload_must_be_arrays(make_communicator):
     values = communicator.values([np.ones(3), np.ones(3)])
     with pytest.raises(InputError, match="Rank 0 packed list for rank 1"):
         pending = communicator.post_values(exchange, values, pack_list)
-        communicator.settle(communicator.collect_values(pending, values, keep))
+        communicator.settle(communicator.collect(pending, values, keep))
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_agreed_results_go_on_as_replicated(make_communicator, n_ranks):
     numbers = communicator.values(list(range(n_ranks)))
     assert type(allreduce(communicator, numbers, MAX, algorithm="hypercube").result()) is int
     total = hypercube_allreduce(communicator, values)
-    communicator.agreed(total)
+    communicator.assume_replicated(total)
     with pytest.raises(InputError, match="given to update or collect before"):
         communicator.map(half_of, values, total)
     with pytest.raises(InputError, match="allowed are star, hypercube"):

@@ -10,10 +10,11 @@ from functools import partial
 import numpy as np
 import pytest
 from spmd_steps import (
-    assert_deadline_names_both,
     assert_nothing_left,
+    assert_ranks_that_disagree_are_told,
     assert_survives_a_failing_rank,
     assert_threads_run_at_once,
+    assert_timeout_names_both,
     assert_two_runs_do_not_mix,
     increment,
     ring_of_values,
@@ -27,7 +28,7 @@ from daskpart.collectives import (
     allreduce,
     communicator_for,
 )
-from daskpart.collectives.transports.spmd_cluster import WorkersBusyError
+from daskpart.collectives.transports.rank_cluster import WorkersBusyError
 from daskpart.errors import InputError
 
 pytestmark = pytest.mark.cluster
@@ -129,16 +130,41 @@ def test_values_that_nobody_holds_are_dropped(threaded_client):
 
 
 def _values_held(dask_worker):
-    from daskpart.collectives.transports.spmd_host import RankHost
+    from daskpart.collectives.transports.worker import RankHost
 
     sessions = RankHost.of(dask_worker).sessions.values()
-    return max((len(rank._values) for s in sessions for rank in s.ranks.values()), default=0)
+    return max((len(rank._held) for s in sessions for rank in s.ranks.values()), default=0)
 
 
 def test_a_failing_rank(threaded_client):
     with DaskCommunicator(5, threaded_client) as communicator:
         assert_survives_a_failing_rank(communicator)
     assert_nothing_left(threaded_client)
+
+
+def test_ranks_that_disagree(threaded_client):
+    with DaskCommunicator(3, threaded_client) as communicator:
+        assert_ranks_that_disagree_are_told(communicator)
+    assert_nothing_left(threaded_client)
+
+
+def milliseconds(dask_worker):
+    """How often a worker does each of its chores."""
+    return {name: chore.callback_time for name, chore in dask_worker.periodic_callbacks.items()}
+
+
+def test_workers_look_at_themselves_less_often_while_they_have_ranks(threaded_client):
+    assert_nothing_left(threaded_client)
+    before = threaded_client.run(milliseconds)
+    with DaskCommunicator(2, threaded_client):
+        with DaskCommunicator(2, threaded_client):
+            pass
+        during = threaded_client.run(milliseconds)
+    assert all(times["tick"] == 250.0 for times in during.values())
+    assert_nothing_left(threaded_client)
+    after = threaded_client.run(milliseconds)
+    for name in ("tick", "profile"):  # heartbeats change by themselves
+        assert [t[name] for t in after.values()] == [t[name] for t in before.values()]
 
 
 def test_what_cannot_be_sent_back(threaded_client):
@@ -151,7 +177,7 @@ def test_what_cannot_be_sent_back(threaded_client):
 
 
 def test_the_deadline_names_both_ranks(threaded_client):
-    assert_deadline_names_both(partial(DaskCommunicator, client=threaded_client))
+    assert_timeout_names_both(partial(DaskCommunicator, client=threaded_client))
 
 
 def test_two_runs_at_once(threaded_client):

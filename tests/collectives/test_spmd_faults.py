@@ -16,8 +16,9 @@ from spmd_steps import (
     BOUND,
     assert_cancelled_run_ends,
     assert_nothing_left,
+    increment,
     ring_of_values,
-    slow_on_rank_1,
+    slow_sums,
 )
 
 from daskpart.collectives import DaskCommunicator, allreduce
@@ -27,12 +28,10 @@ pytestmark = pytest.mark.cluster
 N_RANKS = 4
 
 
-def busy_allreduces(communicator, n=10):
-    """A batch that takes a while: the other ranks wait for rank 1 again and again."""
+def busy(communicator, n=10):
+    """A run that takes a while: the other ranks wait for rank 1 again and again."""
     numbers = communicator.values(list(range(N_RANKS)))
-    for _ in range(n):
-        total = allreduce(communicator, communicator.map(slow_on_rank_1, numbers, seconds=0.2))
-    return total
+    return communicator.run(slow_sums, numbers, seconds=0.2, n=n).result()
 
 
 def assert_usable(client):
@@ -44,15 +43,14 @@ def assert_usable(client):
 
 def test_ctrl_c(threaded_client):
     with DaskCommunicator(N_RANKS, threaded_client) as communicator:
-        total = busy_allreduces(communicator)
+        kept = communicator.map(increment, communicator.values([1] * N_RANKS))
         begin = time.monotonic()  # workers that begin to import may take their time
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            total.result()
+            busy(communicator)
         timer.join()
-        with pytest.raises(WorkerLostError, match="over: KeyboardInterrupt"):
-            communicator.gather(communicator.values([1] * N_RANKS))
+        assert communicator.gather(kept) == [2] * N_RANKS  # the ranks stop, and go on
     assert_nothing_left(threaded_client)
     assert time.monotonic() - begin < BOUND
     assert_usable(threaded_client)
@@ -94,17 +92,37 @@ def test_a_client_that_is_killed(threaded_client):
 
 def test_a_worker_killed_in_the_middle(own_client):
     communicator = DaskCommunicator(N_RANKS, own_client)
-    total = busy_allreduces(communicator)
     victim = communicator.placement[1]
     pid = own_client.run(os.getpid)[victim]
     begin = time.monotonic()
     threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
-        total.result()
+        busy(communicator)
     assert time.monotonic() - begin < BOUND
-    with pytest.raises(WorkerLostError, match="This run is over"):
+    with pytest.raises(WorkerLostError, match="The ranks are gone"):
         communicator.gather(communicator.values([1] * N_RANKS))
     communicator.close()
     own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
+    assert_nothing_left(own_client)
+    assert_usable(own_client)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.5])
+def test_a_worker_killed_before_the_ranks_are_connected(own_client, seconds):
+    """It is a loss like any other, whenever it comes: nobody blames the user."""
+    pids = own_client.run(os.getpid)
+    victim = sorted(pids)[1]
+    timer = threading.Timer(seconds, os.kill, (pids[victim], signal.SIGKILL))
+    begin = time.monotonic()
+    timer.start()
+    try:
+        with DaskCommunicator(N_RANKS, own_client, start_seconds=15.0) as communicator:
+            timer.join()
+            busy(communicator)
+    except WorkerLostError:
+        pass
+    timer.join()
+    assert time.monotonic() - begin < 30.0 + BOUND
+    own_client.wait_for_workers(2, timeout=60)
     assert_nothing_left(own_client)
     assert_usable(own_client)

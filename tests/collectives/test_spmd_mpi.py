@@ -39,8 +39,7 @@ def test_spmd_under_mpiexec():
     for line in (
         "same bits for 1 2 3 4 5 8 ranks",
         "values of any size travel",
-        "small calls are made ready once",
-        "the same with every detour",
+        "ranks that disagree are told",
         "faults leave nothing behind",
         "the same factors over MPI and Dask comms",
         "all done",
@@ -55,10 +54,3 @@ def test_every_collective_under_mpiexec():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     counted = re.search(r"(\d+) passed", done.stdout)
     assert counted and int(counted.group(1)) > 50, done.stdout[-2000:]
-
-
-def test_machine_for_small_messages():
-    done = job("mpi_machine_job.py", 1)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    counted = re.search(r"(\d+) passed", done.stdout)
-    assert counted and int(counted.group(1)) > 100, done.stdout[-2000:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from types import SimpleNamespace
@@ -10,84 +9,101 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from daskpart.collectives.prepared import Inbox, RankMessages
-from daskpart.collectives.reduction import pack_rows, place_rows
-from daskpart.collectives.transports import mailbox as boxes
+from daskpart.collectives import LocalCommunicator
+from daskpart.collectives.transports import handles, wire
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
-from daskpart.collectives.transports.mailbox import Mailbox, RunStopped
-from daskpart.collectives.transports.mpi_messages import FIRST_BYTES, Message, Outgoing, octets_of
-from daskpart.collectives.transports.spmd_batch import Command, Repeated
-from daskpart.collectives.transports.spmd_cluster import places_by_threads
-from daskpart.collectives.transports.spmd_rank import Rank
-from daskpart.collectives.transports.spmd_rows import (
-    not_in_place,
-    rooms_in_place,
-    rows_in_place,
-)
+from daskpart.collectives.transports.mailbox import Call, Mailbox, RunStopped, find_deadlock
+from daskpart.collectives.transports.rank import RankCommunicator, Request
+from daskpart.collectives.transports.rank_cluster import places_by_threads
 from daskpart.errors import InputError
 
 
-def test_messages_are_taken_by_step_and_source():
-    box = Mailbox(2, deadline=5.0)
-    box.put(7, 1, "late")
-    box.put(6, 1, "early")
-    box.put(6, 0, "other")
-    assert [box.take(6, 0), box.take(6, 1), box.take(7, 1)] == ["other", "early", "late"]
+def call(number, label="expand 0", run=1):
+    return Call(run, number, label)
+
+
+def test_messages_are_taken_by_call_and_source():
+    box = Mailbox(2, timeout=5.0)
+    box.put(call(6), 1, "early")
+    box.put(call(7), 1, "late")
+    box.put(call(6), 0, "other")
+    assert [box.take(call(7), 1), box.take(call(6), 0), box.take(call(6), 1)] == [
+        "late", "other", "early",
+    ]  # fmt: skip
     assert len(box) == 0
 
 
 def test_a_wait_ends_with_the_message():
-    box = Mailbox(0, deadline=5.0)
-    sender = threading.Thread(target=box.put, args=(1, 1, "now"))
+    box = Mailbox(0, timeout=5.0)
+    sender = threading.Thread(target=box.put, args=(call(1), 1, "now"))
     sender.start()
-    assert box.take(1, 1) == "now"
+    assert box.take(call(1), 1) == "now"
+    assert box.waiting is None
     sender.join()
 
 
-def test_a_wait_ends_at_the_deadline():
-    box = Mailbox(3, deadline=0.05)
-    with pytest.raises(TimeoutError, match=r"Rank 3 waited 0.05 s for a message of rank 1"):
-        box.take(1, 1)
+def test_a_wait_ends_in_time():
+    box = Mailbox(3, timeout=0.05)
+    with pytest.raises(TimeoutError, match=r"Rank 3 waited 0.05 s in call 1 .* of rank 1"):
+        box.take(call(1), 1)
 
 
-def test_a_wait_ends_when_the_batch_is_stopped():
-    box = Mailbox(3, deadline=5.0)
-    stopper = threading.Thread(target=box.stop, args=(0, "rank 1 failed"))
+def test_a_rank_in_another_call_is_told_at_once():
+    box = Mailbox(0, timeout=60.0)
+    box.put(call(4, "allreduce 0"), 1, "x")
+    with pytest.raises(
+        InputError, match=r"rank 0 is in call 4 \(expand 0\), rank 1 in call 4 .all"
+    ):
+        box.take(call(4), 1)
+    box.put(call(6), 1, "x")
+    with pytest.raises(InputError, match=r"rank 0 waits in call 5 .* rank 1, which sent none"):
+        box.take(call(5), 1)
+
+
+def test_a_wait_ends_when_the_run_is_stopped():
+    box = Mailbox(3, timeout=5.0)
+    box.begin(1)
+    stopper = threading.Thread(target=box.stop, args=(1, "rank 1 failed"))
     stopper.start()
     with pytest.raises(RunStopped, match="Rank 3 stopped: rank 1 failed"):
-        box.take(1, 1)
+        box.take(call(1), 1)
     stopper.join()
-    box.begin(5)  # the next batch is not stopped
-    box.put(5, 1, "again")
-    assert box.take(5, 1) == "again"
-    box.stop(9, "before it began here")
-    box.begin(9)
+    box.begin(2)  # the next run is not stopped
+    box.put(call(5, run=2), 1, "again")
+    assert box.take(call(5, run=2), 1) == "again"
+    box.stop(3, "before it began here")
+    box.begin(3)
     with pytest.raises(RunStopped, match="before it began here"):
         box.check()
 
 
-def test_what_was_for_a_failed_batch_is_dropped():
-    box = Mailbox(0, deadline=0.01)
-    box.put(1, 1, "posted before, collected later")
+def test_what_was_for_a_failed_run_is_dropped():
+    box = Mailbox(0, timeout=0.01)
+    box.put(call(1), 1, "posted before, collected later")
+    box.begin(2)
+    box.put(call(3, run=2), 1, "unclaimed")
+    box.stop(2, "rank 1 failed")
     box.begin(3)
-    box.put(3, 1, "unclaimed")
-    box.put(8, 1, "for the next batch")
-    box.stop(3, "rank 1 failed")
-    box.begin(5)
-    box.put(4, 1, "a straggler")
-    assert box.take(1, 1) == "posted before, collected later"
-    assert len(box) == 1
-    box.put(6, 1, "of a batch that is told late to have failed")
-    box.begin(7)
-    box.stop(5, "rank 1 failed again")
-    assert box.is_unwanted(6) and not box.is_unwanted(7)
-    assert len(box) == 1
+    box.put(call(4, run=2), 1, "a straggler")
+    assert box.take(call(1), 1) == "posted before, collected later"
+    assert len(box) == 0
+    box.put(call(2, run=3), 1, "nobody will ask")
+    box.forget(call(2, run=3))
+    assert len(box) == 0
     box.end("closed")
-    box.put(9, 1, "after the end")
+    box.put(call(9, run=3), 1, "after the end")
     assert len(box) == 0
     with pytest.raises(RunStopped, match="closed"):
-        box.take(8, 1)
+        box.take(call(8, run=3), 1)
+
+
+def test_deadlocks_are_found():
+    assert find_deadlock({0: (call(1), 1), 1: (call(1), 2), 2: None}, set()) is None
+    assert "whose text has ended" in find_deadlock({0: (call(1), 1), 1: None}, {1})
+    circle = {0: None, 1: (call(3), 2), 2: (call(2, "reduce 0"), 3), 3: (call(1), 1)}
+    assert "rank 2 waits in call 2 (reduce 0) for rank 3" in find_deadlock(circle, set())
+    assert find_deadlock({0: (call(1), (2, 0))}, {0, 2}) is None  # of a shard: no rank
 
 
 def scheduler(threads, clients=("me", "you"), tasks=()):
@@ -141,88 +157,19 @@ def test_messages_over_dask_come_whole(payload):
 
 
 def test_large_arrays_are_their_own_buffers():
-    """Nothing of a large array is pickled or copied for MPI."""
+    """Nothing of a large array is pickled or copied."""
     large, empty = np.zeros((1000, 50)), np.zeros((0, 3))
-    message = Outgoing((large, empty))
-    (buffer,) = message.large
-    assert np.shares_memory(buffer, large)
-    assert message.nbytes < 400
-    assert Outgoing(np.zeros(4)).large == []
+    header, (buffer,) = wire.pack((large, empty))
+    assert np.shares_memory(np.frombuffer(buffer), large)
+    assert len(header) < 400
+    assert wire.pack(np.zeros(4))[1] == []
+    found = wire.unpack(header, [np.frombuffer(bytes(buffer)).copy()])
+    assert found[0].shape == large.shape and found[0].flags.writeable
 
 
-def over_mpi(payload, room=None):
-    """What a message becomes at the other end."""
-    sent = Outgoing(payload)
-    message = arrived(sent, step=7)
-    message.offer(room)
-    for place, buffer in zip(message.large(), sent.large, strict=True):
-        octets_of(place)[:] = buffer
-    return message
-
-
-def arrived(sent, step):
-    slot = bytearray(b"x" * FIRST_BYTES)  # there was another message in it before
-    sent.write(slot, step)
-    message = Message(slot)
-    slot[:] = bytes(FIRST_BYTES)  # and there will be one
-    assert message.step == step
-    return message
-
-
-def test_what_does_not_fit_goes_beside():
-    given = {"long": "x" * FIRST_BYTES}
-    sent = Outgoing(given)
-    (beside,) = sent.large
-    assert sent.nbytes < 200
-    note = arrived(sent, step=3)
-    assert note.kind == "beside" and len(note.beside()) == len(beside)
-    message = Message(beside)
-    assert message.kind == "object" and pickle.loads(message.rest) == given
-
-
-def test_messages_over_mpi_come_whole_and_aligned():
-    given = (*message_arrays(), np.zeros((1000, 50)), np.zeros(3, np.int8), np.ones(5))
-    message = over_mpi(given)
-    assert message.kind == "tuple" and len(message.large()) == 3
-    for one, other in zip(given, message.arrays, strict=True):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        np.testing.assert_array_equal(one, other)
-        assert other.flags.aligned and other.flags.writeable and other.flags.c_contiguous
-    assert over_mpi(np.arange(3)).kind == "array"
-
-
-def test_large_arrays_arrive_where_there_is_room_for_them():
-    given = (np.arange(50000.0), np.arange(4), np.arange(60000.0))
-    rooms = (np.zeros(50000), np.zeros(4, int), np.zeros(60000, np.float32))
-    found = over_mpi(given, rooms).arrays
-    assert found[0] is rooms[0] and rooms[0][-1] == 49999.0
-    assert found[1] is not rooms[1] and found[2] is not rooms[2]  # small; of another dtype
-    for one, other in zip(given, found, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert over_mpi(given, (np.zeros(50000),)).arrays[0].sum() == given[0].sum()
-
-
-def test_rows_lie_in_place_where_positions_follow_one_another():
-    out = [np.array([4, 5, 6]), np.array([6, 4]), np.zeros(0, int)]
-    messages = RankMessages(0, [1, 2, 3], out, [1, 2], [np.array([0, 1]), np.array([3, 2])])
-    assert messages.out_runs == [slice(4, 7), None, None]
-    assert messages.in_runs == [slice(0, 2), None]
-    state = np.zeros((8, 2000))
-    rows = rows_in_place(state, messages, pack_rows)
-    assert np.shares_memory(rows[0], state) and rows[1:] == [None, None]
-    assert rows_in_place(state, messages, np.take) == [None] * 3  # who knows what it does
-    assert rows_in_place(state[:, ::2], messages, pack_rows) == [None] * 3
-    (room, _) = rooms = rooms_in_place(state, messages, place_rows)
-    assert room.shape == (2, 2000) and np.shares_memory(room, state)
-    other = np.ones((2, 2000))
-    left = not_in_place(Inbox(0, [1, 2], messages.in_positions, [room, other]), rooms)
-    assert (left.sources, left.payloads) == ([2], [other])
-
-
-def test_no_row_arrives_in_place_where_it_could_meet_another():
-    here, there = np.array([0, 1]), np.array([1, 2])
-    assert RankMessages(0, [], [], [1, 2], [here, there]).in_runs == [None, None]
-    assert RankMessages(0, [2], [there], [1], [here]).in_runs == [None]
+def test_what_no_module_has_travels_whole():
+    double = eval("lambda x: 2 * x")
+    assert wire.unpack(*wire.pack(double))(4) == 8
 
 
 def test_places_never_exceed_threads():
@@ -251,57 +198,64 @@ def test_places_never_exceed_threads():
         places_by_threads(Client(), 3, given)
 
 
-def fail(value):
-    raise ValueError("no")
-
-
 def increment(value):
     value += 1
     return value
 
 
+def one_rank(fetch=None):
+    box = Mailbox(0, 1.0)
+    endpoint = SimpleNamespace(flush=lambda: None)
+    return RankCommunicator(0, 1, endpoint, box, fetch)
+
+
+def request(run, text, *references, **more):
+    """A text on values by their numbers."""
+    stand_ins = {id(object_): number for object_, number in references}
+    pickled = handles.dumps(
+        (text, [object_ for object_, _ in references], {}),
+        lambda thing: ("value", stand_ins[id(thing)]),
+    )
+    return Request(run, pickled, **more)
+
+
+def sum_after_increment(comm, state):
+    state = comm.update(increment, state)
+    return comm.fold(state, sum), state
+
+
+def fail(comm, *values):
+    comm.fold(comm.values([1]), sum)
+    raise ValueError("no")
+
+
+def same(comm, value):
+    return comm.map(np.array, value)
+
+
 def test_a_rank_answers_for_what_it_did():
+    """Values come and go by number; what failed is in the answer, and the rank goes on."""
     scattered = np.zeros(2)
-    rank = Rank(0, 1, None, boxes.Mailbox(0, 1.0), {"key": scattered}.__getitem__)
-    rank._endpoint = SimpleNamespace(flush=lambda: None)
-    commands = [
-        Command("fetch_value", 1, detail=["key"]),
-        Command("update", 2, (1,), increment),
-        Command("fold", 3, (2,), sum, {}, "allreduce"),
-        Command("gather", 4, (2,)),
-        Command("map", 5, (2,), fail),
-        Command("hold", 6),
-        Command("map", 7, (2,), increment),
-    ]
-    answer = rank.execute(commands, {6: "given"})
-    assert answer.done == 4
-    assert answer.error.__notes__ == ["on rank 0"]
-    assert answer.gathered[2].tolist() == answer.gathered[3].tolist() == [1.0, 1.0]
-    assert scattered.tolist() == [0.0, 0.0]  # others hold it too
-    assert [(r.label, r.round_index, r.destinations) for r in answer.shares] == [
-        ("allreduce", 0, ()),
-        ("allreduce", 1, ()),
-    ]
-    assert answer.rounds == [0, 1]
-    kept = rank.execute([Command("gather", 8, (6,)), Command("gather", 9, (7,))], {})
-    assert kept.gathered == {6: "given"}  # what was handed out survives a failure, 7 was not made
-    dropped = Command("gather", 10, (6,), dropped=(2, 3))
-    assert rank.execute([dropped, Command("gather", 11, (2,))], {}).done == 1
-
-
-def test_calls_that_are_alike_have_the_same_detail():
-    repeated, exchanges, array = Repeated(), ("to", "from"), np.ones(2)
-    static, detail = repeated.same((exchanges, 3, "label"), {"reduction": array})
-    again = repeated.same((exchanges, 3, "label"), {"reduction": array})
-    assert again[0] is static and again[1] is detail
-    others = [
-        repeated.same((exchanges, 4, "label"), {"reduction": array}),
-        repeated.same((exchanges, 3, "other"), {"reduction": array}),
-        repeated.same((exchanges, 3, "label"), {"reduction": np.ones(2)}),  # may change apart
-        repeated.same((exchanges, 3, "label"), {"other": array}),
-        repeated.same((exchanges, 3, "label"), {}),
-    ]
-    assert len({id(other[1]) for other in [*others, again]}) == 6
-    assert others[-1][0] is None
-    repeated.forget()
-    assert repeated.same((exchanges, 3, "label"), {"reduction": array})[0] is not static
+    rank = one_rank({"key": scattered}.__getitem__)
+    with LocalCommunicator(1) as local:
+        handle = local.values([None])  # stands for the driver's
+        first = rank.execute(
+            request(1, sum_after_increment, (handle, (0, 1)), keys={(0, 1): ["key"]}), {}
+        )
+        assert first.error is None and first.spent == {(0, 1)}
+        assert scattered.tolist() == [0.0, 0.0]  # others hold it too
+        references = []
+        handles.loads(first.result, references.append)
+        assert references[0][0] == "replicated" and references[0][1].tolist() == [1.0, 1.0]
+        assert references[1] == ("value", (1, 0))
+        assert [(s.label, s.index, s.destinations) for s in first.shares] == [
+            ("allreduce", 0, ()), ("allreduce", 1, ()),
+        ]  # fmt: skip
+        failed = rank.execute(request(2, fail), {(0, 2): handles.dumps("given", None)})
+        assert failed.error.__notes__ == ["on rank 0"] and failed.rounds == [0, 1]
+        assert rank.execute(request(3, same, (handle, (1, 0))), {}).error is None
+        assert rank.execute(request(4, same, (handle, (0, 2))), {}).error is None
+        lost = rank.execute(request(5, same, (handle, (0, 1))), {})
+        assert "lost when a run failed" in str(lost.error)
+        dropped = request(6, same, (handle, (1, 0)), dropped=((1, 0),))
+        assert "lost" in str(rank.execute(dropped, {}).error)

@@ -1,9 +1,9 @@
-"""What a worker does for SPMD runs: it holds ranks, passes messages on, and notices when to stop.
+"""What a worker does for the ranks of a communicator: it holds them, passes messages on, watches.
 
     worker process
     ┌──────────────────────────────────────────────────────────────┐
-    │ event loop   RankHost ─ Session a run ─ watch, streams       │
-    │                 │ put           ▲ batches, by the scheduler  │
+    │ event loop   RankHost ─ Session a communicator ─ watch, streams
+    │                 │ put           ▲ requests, by the scheduler │
     │ threads      mailbox 0 ─▶ rank 0      mailbox 4 ─▶ rank 4    │  one long Dask task a rank
     └──────────────────────────────────────────────────────────────┘
 
@@ -28,37 +28,39 @@ from time import monotonic
 from typing import Any
 
 from distributed import get_worker, secede
+from distributed.comm import connect
 from distributed.core import Status
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
 from daskpart.errors import InputError
 
-from .calm import calm
-from .mailbox import Mailbox, RunStopped
-from .spmd_batch import Answer, unpacked_commands
-from .spmd_endpoint import Endpoint
-from .spmd_rank import Rank
-from .spmd_stream import MESSAGES, STREAM_END, Stream
+from .mailbox import Call, Mailbox, RunStopped
+from .rank import Answer, Endpoint, RankCommunicator, Request
 
-BATCH = "daskpart_rank_batch"
+RUN, PROGRESS = "daskpart_run", "daskpart_progress"
+_MESSAGES, _STREAM_END = "daskpart_rank_messages", "end"
 _WATCH_SECONDS = 0.5
 _EXTENSION = "daskpart_ranks"
-_CLOSED = "the run was closed"
+_CLOSED = "the communicator was closed"
+# a worker looks at itself many times a second, each time it takes the GIL from the ranks, and a
+# rank that is late keeps all others waiting; callbacks of its event loop, and how often they come
+_THROTTLED, _THROTTLED_MILLISECONDS = ("tick", "profile"), 250.0
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """One SPMD run.
+class SessionSpec:
+    """One communicator.
 
     Attributes
     ----------
     run_id : str
+        Its name.
     placement : tuple of str
         Worker address of each rank.
     endpoint : callable
         ``endpoint(session, rank)`` gives the rank's `Endpoint`.
-    deadline : float
+    timeout : float
         Seconds that one wait for a message may take.
     start_seconds : float
         Seconds in which all ranks must run.
@@ -67,7 +69,7 @@ class RunSpec:
     run_id: str
     placement: tuple[str, ...]
     endpoint: Callable[[Session, int], Endpoint]
-    deadline: float
+    timeout: float
     start_seconds: float
 
 
@@ -77,14 +79,15 @@ def task_key(run_id: str, rank: int) -> tuple[str, int]:
 
 
 class RankHost:
-    """All runs that have ranks on one worker."""
+    """All communicators that have ranks on one worker."""
 
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.sessions: dict[str, Session] = {}
-        self._uncalm: Callable[[], None] | None = None
-        worker.handlers[MESSAGES] = self._read_messages
-        worker.handlers[BATCH] = self._execute_batch
+        self._periods: dict[Any, float] = {}  # of callbacks that are throttled, before that
+        worker.handlers[_MESSAGES] = self._read_messages
+        worker.handlers[RUN] = self._run
+        worker.handlers[PROGRESS] = self._progress
 
     @staticmethod
     def of(worker: Any) -> RankHost:
@@ -93,31 +96,41 @@ class RankHost:
             worker.extensions[_EXTENSION] = RankHost(worker)
         return worker.extensions[_EXTENSION]
 
-    def open(self, spec: RunSpec) -> None:
-        """Make ready for the ranks of a run."""
+    def open(self, spec: SessionSpec) -> None:
+        """Make ready for the ranks of a communicator."""
         if not self.sessions:
-            self._uncalm = calm(self.worker)
+            self._throttle()
         self.sessions[spec.run_id] = Session(self, spec)
 
     def forget(self, run_id: str) -> bool:
-        """A run is over; whether it was known until now."""
+        """A communicator is closed; whether it was known until now."""
         known = self.sessions.pop(run_id, None) is not None
-        if self._uncalm is not None and not self.sessions:
-            self._uncalm()
-            self._uncalm = None
+        if not self.sessions:
+            for callback, milliseconds in self._periods.items():
+                callback.callback_time = milliseconds
+            self._periods.clear()
         return known
 
-    async def _execute_batch(
-        self, run: str, first_step: int, commands: bytes, own: bytes
-    ) -> dict[str, Any]:
-        """Run a batch on the ranks of this worker; None in place of answers for an unknown run.
+    def _throttle(self) -> None:
+        callbacks = self.worker.periodic_callbacks
+        for callback in [callbacks[name] for name in _THROTTLED if name in callbacks]:
+            self._periods[callback] = callback.callback_time
+            callback.callback_time = max(callback.callback_time, _THROTTLED_MILLISECONDS)
 
-        A handler of its own: of what goes through `Client.run` the worker writes a line in its log.
-        """
-        session = self.sessions.get(run)
+    # handlers of their own: of what goes through `Client.run` the worker writes a line in its log
+
+    async def _run(self, session: str, request: bytes, own: bytes) -> dict[str, Any]:
+        """Run a text on the ranks of this worker; None in place of answers for an unknown one."""
+        known = self.sessions.get(session)
         values = pickle.loads(own) if own else {}
-        answers = None if session is None else await session.execute(first_step, commands, values)
+        answers = None if known is None else await known.execute(pickle.loads(request), values)
         return {"status": "OK", "result": to_serialize(answers)}
+
+    async def _progress(self, session: str, run: int) -> dict[str, Any]:
+        """What the ranks of this worker wait for; of a run that is not the present one nothing."""
+        known = self.sessions.get(session)
+        told = ({}, set()) if known is None else known.progress(run)
+        return {"status": "OK", "result": pickle.dumps(told)}
 
     async def _read_messages(self, comm: Any, run: str, sender: str) -> str:
         """Take in what another worker sends, for as long as the run lasts."""
@@ -126,7 +139,7 @@ class RankHost:
         with suppress(OSError):  # the comm broke
             while not ended:
                 for message in await comm.read():
-                    if message == STREAM_END:
+                    if message == _STREAM_END:
                         ended = True
                     elif session is not None:
                         session.deliver(message)
@@ -136,16 +149,64 @@ class RankHost:
         return "dont-reply"
 
 
-class Session:
-    """One run on one worker. Methods belong to the event loop unless they say otherwise."""
+class Stream:
+    """Messages to another worker, over a connection of their own: in order, with no answers.
 
-    def __init__(self, host: RankHost, spec: RunSpec) -> None:
+    What is put while one write lasts goes together with the next.
+    """
+
+    def __init__(self, session: Session, address: str) -> None:
+        self._session, self._address = session, address
+        self._waiting: list[Any] = []
+        self._filled = asyncio.Event()
+        self._writer = asyncio.create_task(self._write())
+
+    def put(self, message: Any) -> None:
+        """Send when the messages before have been sent."""
+        self._waiting.append(message)
+        self._filled.set()
+
+    async def close(self) -> None:
+        """Say that this is the end, and wait a moment until it is said."""
+        self.put(_STREAM_END)
+        await asyncio.wait([self._writer], timeout=2.0)
+        self._writer.cancel()
+
+    async def _write(self) -> None:
+        session, worker = self._session, self._session.host.worker
+        try:
+            comm = await connect(self._address, **worker.connection_args)
+            try:
+                name = session.spec.run_id
+                opening = {"op": _MESSAGES, "reply": False, "run": name, "sender": session.address}
+                await comm.write(opening)
+                last = None
+                while last != _STREAM_END:
+                    await self._filled.wait()
+                    self._filled.clear()
+                    messages, self._waiting = self._waiting, []
+                    last = messages[-1] if isinstance(messages[-1], str) else None
+                    await comm.write(messages)
+            finally:
+                await comm.close()
+        except OSError as error:
+            session.end(
+                f"no connection to worker {self._address} with "
+                f"{session.ranks_of(self._address)}: {error}"
+            )
+
+
+class Session:
+    """One communicator on one worker. Methods belong to the event loop unless they say so."""
+
+    def __init__(self, host: RankHost, spec: SessionSpec) -> None:
         self.host, self.spec = host, spec
         self.address = host.worker.address
         self.loop = asyncio.get_running_loop()
         ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
-        self.mailboxes = {rank: Mailbox(rank, spec.deadline) for rank in ranks}
-        self.ranks: dict[int, Rank] = {}  # those that run
+        self.mailboxes = {rank: Mailbox(rank, spec.timeout) for rank in ranks}
+        self.ranks: dict[int, RankCommunicator] = {}  # those that run
+        self._texts: dict[int, int] = {}  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._running: set[int] = set()
@@ -175,23 +236,29 @@ class Session:
                 break
         return sorted(set(self.mailboxes) - self._running)
 
-    async def execute(self, first_step: int, commands: bytes, own: dict[int, dict]) -> list[bytes]:
-        """Run a batch on all ranks of this worker; their answers."""
+    async def execute(self, request: Request, own: dict[int, dict]) -> list[bytes]:
+        """Run a text on all ranks of this worker; their answers."""
         if self.ended is not None:
             return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
         answers = {rank: self.loop.create_future() for rank in self.mailboxes}
         for rank, answer in answers.items():
-            self._queues[rank].put((first_step, commands, own.get(rank, {}), answer))
+            self._queues[rank].put((request, own.get(rank, {}), answer))
         return await asyncio.gather(*answers.values())
 
-    def stop(self, first_step: int, reason: str, tell_others: bool = False) -> None:
-        """Stop the batch that begins with this step, on this worker or on all."""
+    def progress(self, run: int) -> tuple[dict[int, Any], set[int]]:
+        """What the ranks of this worker wait for in a run, and those whose text has ended."""
+        waiting = {r: box.waiting for r, box in self.mailboxes.items() if box.run == run}
+        ended = {rank for rank, last in self._texts.items() if last >= run}
+        return waiting, ended
+
+    def stop(self, run: int, reason: str, tell_others: bool = False) -> None:
+        """Stop a run, on this worker or on all."""
         for mailbox in self.mailboxes.values():
-            mailbox.stop(first_step, reason)
+            mailbox.stop(run, reason)
         if tell_others:
             for address in dict.fromkeys(self.spec.placement):
                 if address != self.address:
-                    self.stream(address).put(("stop", first_step, reason))
+                    self.stream(address).put(("stop", run, reason))
 
     def end(self, reason: str) -> None:
         """Make all ranks stop for good, as soon as the step they are at is done."""
@@ -255,24 +322,24 @@ class Session:
         elif message[0] in self.services:
             self.services[message[0]].put(message)
         else:
-            step, source, destination, payload = message
-            self.mailboxes[destination].put(step, source, payload)
+            call, source, destination, payload = message
+            self.mailboxes[destination].put(Call(*call), source, payload)
 
     # -- on the thread of a rank ---
 
     def serve(self, rank: int) -> None:
-        """Execute batches until the run ends; on the rank's own thread."""
-        mailbox, batches = self.mailboxes[rank], self._queues[rank]
+        """Run texts until the communicator is closed; on the rank's own thread."""
+        mailbox, requests = self.mailboxes[rank], self._queues[rank]
         endpoint = self.spec.endpoint(self, rank)
         self._note(self._running, rank)
         try:
             fetch = self.host.worker.data.__getitem__
-            state = Rank(rank, len(self.spec.placement), endpoint, mailbox, fetch)
-            self.ranks[rank] = state
-            while (batch := batches.get()) is not None:
-                first_step, commands, own, answer = batch
-                mailbox.begin(first_step)
-                packed = self._executed(state, first_step, commands, own)
+            n_ranks = len(self.spec.placement)
+            communicator = RankCommunicator(rank, n_ranks, endpoint, mailbox, fetch)
+            self.ranks[rank] = communicator
+            while (asked := requests.get()) is not None:
+                request, own, answer = asked
+                packed = self._executed(communicator, request, own)
                 self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
         finally:
             self.ranks.pop(rank, None)
@@ -283,16 +350,13 @@ class Session:
             with suppress(RuntimeError):  # the loop is closed
                 self._note(self._done, rank)
 
-    def _executed(self, state: Rank, first_step: int, commands: bytes, own: dict) -> bytes:
-        try:
-            values = {number: pickle.loads(value) for number, value in own.items()}
-            answer = state.execute(unpacked_commands(commands), values)
-        except Exception as error:  # what was sent cannot be read here
-            error.add_note(f"on rank {state.rank}")
-            answer = Answer(state.rank, error=error)
+    def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> bytes:
+        answer, rank = communicator.execute(request, own), communicator.rank
+        self._texts[rank] = request.run
         if answer.error is not None and not isinstance(answer.error, RunStopped):
-            reason = f"rank {state.rank} failed: {type(answer.error).__name__}: {answer.error}"
-            self.loop.call_soon_threadsafe(partial(self.stop, first_step, reason, tell_others=True))
+            reason = f"rank {rank} failed: {type(answer.error).__name__}: {answer.error}"
+            stop = partial(self.stop, request.run, reason, tell_others=True)
+            self.loop.call_soon_threadsafe(stop)
         return _packed(answer)
 
     def _note(self, ranks: set[int], rank: int) -> None:
@@ -306,8 +370,8 @@ class Session:
 # -- called by the driver in the process of a worker ---
 
 
-async def open_run(spec: RunSpec, dask_worker: Any) -> None:
-    """Make ready for the ranks of a run."""
+async def open_session(spec: SessionSpec, dask_worker: Any) -> None:
+    """Make ready for the ranks of a communicator."""
     RankHost.of(dask_worker).open(spec)
 
 
@@ -317,22 +381,22 @@ async def missing_ranks(run_id: str, seconds: float, dask_worker: Any) -> list[i
     return [] if session is None else await session.missing(seconds)
 
 
-async def stop_batch(run_id: str, first_step: int, reason: str, dask_worker: Any) -> None:
-    """Stop a batch on this worker."""
-    session = RankHost.of(dask_worker).sessions.get(run_id)
+async def stop_run(name: str, run: int, reason: str, dask_worker: Any) -> None:
+    """Stop a run on this worker."""
+    session = RankHost.of(dask_worker).sessions.get(name)
     if session is not None:
-        session.stop(first_step, reason)
+        session.stop(run, reason)
 
 
-async def close_run(run_id: str, seconds: float, dask_worker: Any) -> None:
-    """End a run on this worker; waits for its ranks at most so long."""
+async def close_session(run_id: str, seconds: float, dask_worker: Any) -> None:
+    """End a communicator on this worker; waits for its ranks at most so long."""
     session = RankHost.of(dask_worker).sessions.get(run_id)
     if session is not None:
         await session.close(_CLOSED, seconds)
 
 
-async def open_runs(dask_worker: Any) -> list[str]:
-    """Runs that this worker holds anything of."""
+async def open_sessions(dask_worker: Any) -> list[str]:
+    """Communicators that this worker holds anything of."""
     return list(RankHost.of(dask_worker).sessions)
 
 
@@ -368,8 +432,6 @@ def _stopped_answer(rank: int, reason: str) -> bytes:
 def _packed(answer: Answer) -> bytes:
     try:
         return dumps(answer)
-    except Exception as error:
-        failed = InputError(f"What rank {answer.rank} gave back cannot be pickled: {error}")
-        if answer.error is not None:
-            failed = InputError(f"{type(answer.error).__name__}: {answer.error}")
-        return dumps(Answer(answer.rank, done=answer.done, error=failed))
+    except Exception:  # the error cannot be pickled
+        error = InputError(f"{type(answer.error).__name__}: {answer.error}")
+        return dumps(Answer(answer.rank, error=error))

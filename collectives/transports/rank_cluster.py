@@ -1,4 +1,4 @@
-"""The workers of an SPMD run: which rank lives where, threads leased, ranks started and ended."""
+"""The workers of ranks: which rank lives where, threads leased, ranks started, asked and ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from distributed import Client, Future
 from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
-from . import spmd_host as host
+from . import worker as host
 from .cluster import Cluster, order_of_workers
 from .from_dask import collection_keys
 from .lease import end_lease, take_lease
+from .mailbox import find_deadlock
+from .rank import Request
 
 _CLOSE_SECONDS = 10.0
 
@@ -27,7 +29,7 @@ class WorkersBusyError(InputError):
 
 
 class RankCluster(Cluster):
-    """The workers of an SPMD run, and calls to all of them at once."""
+    """The workers that ranks live on, and calls to all of them at once."""
 
     def on_each(self, function: Callable, arguments: Sequence[tuple]) -> list[Any]:
         """``function(*arguments[i])`` on worker i, all at once, watched; the first error."""
@@ -53,14 +55,23 @@ class RankCluster(Cluster):
         self.wait(brought)
         return brought
 
-    def execute(self, batch: dict[str, Any], own: Sequence[bytes]) -> list[list[bytes] | None]:
-        """Have all workers execute a batch, each with values of its own, if there are any."""
+    def run_text(
+        self, session: str, request: Request, own: Sequence[bytes]
+    ) -> tuple[list[list[bytes] | None], str | None]:
+        """Have the ranks of all workers run a text, each with values of its own, if there are any.
 
-        async def told(workers: list[str], values: bytes) -> dict[str, Any]:
-            message = {"op": host.BATCH, "own": values, **batch}
-            return await self.client.scheduler.broadcast(
-                msg=message, workers=workers, on_error="return_pickle"
-            )
+        Looks meanwhile whether workers were lost, and whether ranks wait for each other for ever:
+        then the run is stopped.
+
+        Returns
+        -------
+        answers : list
+            One entry a worker: the answers of its ranks, or None if it does not know the session.
+        reason : str or None
+            Why the run was stopped, if ranks could not go on.
+        """
+        packed = pickle.dumps(request)
+        reasons: list[str | None] = [None, None]
 
         async def all_of_them() -> list[Any]:
             groups = [(self.workers, b"")]
@@ -68,15 +79,44 @@ class RankCluster(Cluster):
                 groups = [
                     ([place], values) for place, values in zip(self.workers, own, strict=True)
                 ]
+            asked = {"op": host.RUN, "session": session, "request": packed}
+            calls = [self._told({**asked, "own": part}, workers) for workers, part in groups]
             said: dict[str, Any] = {}
-            for of_group in await asyncio.gather(*[told(*group) for group in groups]):
+            for of_group in await asyncio.gather(*calls):
                 said |= of_group
-            for answer in said.values():
-                if isinstance(answer, bytes):  # of a worker that could not be asked
-                    raise pickle.loads(answer)
-            return [said[place]["result"] for place in self.workers]
+            return [said[place] for place in self.workers]
 
-        return self._watched(all_of_them)
+        def look() -> None:
+            self.require_workers()
+            found = self._answered(lambda: self._deadlock(session, request.run))
+            if found is not None and found == reasons[-1]:
+                self.on_those_left(host.stop_run, session, request.run, found)
+            reasons.append(found)
+
+        answers = self._watched(all_of_them, look)
+        stopped = [r for r, before in zip(reasons[1:], reasons, strict=False) if r and r == before]
+        return answers, stopped[0] if stopped else None
+
+    async def _told(self, message: dict[str, Any], workers: list[str]) -> dict[str, Any]:
+        """What a handler of some workers answers."""
+        said = await self.client.scheduler.broadcast(
+            msg=message, workers=workers, on_error="return_pickle"
+        )
+        for answer in said.values():
+            if isinstance(answer, bytes):  # of a worker that could not be asked
+                raise pickle.loads(answer)
+        return {place: answer["result"] for place, answer in said.items()}
+
+    async def _deadlock(self, session: str, run: int) -> str | None:
+        message = {"op": host.PROGRESS, "session": session, "run": run}
+        waiting: dict[int, Any] = {}
+        ended: set[int] = set()
+        with suppress(OSError):  # a worker is lost: the next look says so
+            for told in (await self._told(message, self.workers)).values():
+                of_worker, done = pickle.loads(told)
+                waiting |= of_worker
+                ended |= done
+        return find_deadlock(waiting, ended)
 
     def on_those_left(self, function: Callable, *arguments: Any) -> None:
         """The same on all workers that are still there; errors of workers are passed over."""
@@ -106,6 +146,7 @@ class RankCluster(Cluster):
             held = self.on_scheduler(take_lease, run_id, self.client.id, task, self.placement)
             if held is None:
                 return
+            self.require_workers()
             if monotonic() > limit:
                 raise WorkersBusyError(
                     f"After {seconds:g} s still {held}. Wait until that is over (or close its "
@@ -134,18 +175,19 @@ class RankCluster(Cluster):
         of_workers = self.on_each(host.missing_ranks, [(run_id, seconds)] * len(self.workers))
         missing = sorted(rank for of_worker in of_workers for rank in of_worker)
         if missing:
+            self.require_workers()
             where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
             raise WorkersBusyError(
                 f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
                 "workers' threads; wait for them, or use transport='graph'."
             )
 
-    def end_run(self, run_id: str, tasks: Sequence[Future]) -> None:
+    def end_session(self, run_id: str, tasks: Sequence[Future]) -> None:
         """End the ranks and the lease, as far as the cluster answers."""
         if self.client.status != "running":
             return  # the workers have noticed
         with suppress(WorkerLostError):
-            self.on_those_left(host.close_run, run_id, _CLOSE_SECONDS)
+            self.on_those_left(host.close_session, run_id, _CLOSE_SECONDS)
         self.release(tasks)
         with suppress(WorkerLostError):
             self.on_scheduler(end_lease, run_id)
@@ -158,25 +200,43 @@ def has_threads_for(client: Client, n_ranks: int) -> bool:
 
 
 def places_by_threads(
-    client: Client, n_ranks: int, placement: Sequence[str] | None = None
+    client: Client,
+    n_ranks: int,
+    placement: Sequence[str] | None = None,
+    seconds: float = 0.0,
 ) -> list[str]:
     """Workers of the ranks, never more ranks on a worker than it has threads.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    n_ranks : int
+    placement : sequence of str, optional
+        As wished for.
+    seconds : float
+        How long to wait for workers with threads enough: they may be on their way.
 
     Raises
     ------
     InputError
         If the ranks, or the ranks placed on one worker, exceed the threads.
     """
-    threads = _threads_by_worker(client)
+    limit = monotonic() + seconds
+    while True:
+        threads = _threads_by_worker(client)
+        wrong = [a for a in placement or () if placement.count(a) > threads.get(a, 0)]  # type: ignore[union-attr]
+        if (n_ranks <= sum(threads.values()) and not wrong) or monotonic() > limit:
+            break
+        sleep(0.1)
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
     if n_ranks > sum(threads.values()):
+        waited = f" after {seconds:g} s" if seconds else ""
         raise InputError(
             f"{n_ranks} ranks need as many threads of workers; the cluster has "
-            f"{sum(threads.values())} ({listed}). Use fewer ranks, workers with more threads, or "
-            "transport='graph', where several ranks share a thread."
+            f"{sum(threads.values())}{waited} ({listed}). Use fewer ranks, workers with more "
+            "threads, or transport='graph', where several ranks share a thread."
         )
     if placement is not None:
-        wrong = [a for a in placement if placement.count(a) > threads.get(a, 0)]
         if len(placement) != n_ranks or wrong:
             raise InputError(
                 f"placement must name a worker with a thread of its own for each of the {n_ranks} "

@@ -1,0 +1,344 @@
+"""One rank's half of a round of messages; every transport runs these same few functions.
+
+    Round of a plan (item ids)            Exchange (who sends to whom)
+    0 ──{7, 40}──▶ 2                      0 ──▶ 1, 0 ──▶ 3, 1 ──▶ 0
+       │ localise                            │ of_rank
+       ▼                                     ▼
+    RankMessages: local positions         RankExchange: pairs of ranks; the sender alone knows sizes
+       └──────────── outgoing(value, pack) ──▶ payloads ──▶ incoming ──▶ Inbox ─────────────┘
+
+A plan fixes the rows of every message beforehand. The sparse collectives can't: how many entries
+survive a merge is known after the merge; so there only the pairs of ranks are fixed, and each
+payload says by its arrays how much there is. A bad plan, or ranks that disagree, give the same
+error on every transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .plan import Plan, RankRound, Round
+
+if TYPE_CHECKING:
+    from .communicator import PerRank
+
+Payload = tuple[NDArray[Any], ...]
+
+
+class Message(NamedTuple):
+    """One message as it leaves a rank; counted by its rows and bytes."""
+
+    destination: int
+    payload: Any
+    rows: int
+    nbytes: int
+
+
+# -- messages of a plan: rows at local positions ---
+
+
+@dataclass(eq=False)
+class Inbox:
+    """What arrived at a rank in one round of a plan.
+
+    Attributes
+    ----------
+    rank : int
+        The receiving rank.
+    sources : list of int
+        Ranks that sent, rising.
+    positions : list of int64 array
+        For each source the local positions that its rows are for, each at most once.
+    payloads : list of array
+        For each source one row a position. Read only: another rank may see the same memory.
+    """
+
+    rank: int
+    sources: list[int]
+    positions: list[NDArray[np.int64]]
+    payloads: list[NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class RankMessages:
+    """One rank's messages of one round of a plan, in local positions.
+
+    Attributes
+    ----------
+    rank : int
+    destinations, sources : list of int
+        Rising.
+    out_positions, in_positions : list of int64 array
+        One array a destination, or source.
+    """
+
+    rank: int
+    destinations: list[int]
+    out_positions: list[NDArray[np.int64]]
+    sources: list[int]
+    in_positions: list[NDArray[np.int64]]
+
+    def message(self, index: int, value: Any, pack: Callable) -> Message:
+        """The message to the index-th destination: ``pack(value, positions)`` gives its rows."""
+        destination, positions = self.destinations[index], self.out_positions[index]
+        payload = np.asarray(pack(value, positions))
+        if payload.ndim == 0 or len(payload) != len(positions):
+            raise InputError(
+                f"Rank {self.rank} packed an array of shape {payload.shape} for {len(positions)} "
+                f"rows to rank {destination}; pack must give one row a position."
+            )
+        if not payload.flags.owndata or payload is value:
+            payload = payload.copy()  # a view could change under the receiver
+        return Message(destination, payload, len(payload), payload.nbytes)
+
+    def outgoing(self, value: Any, pack: Callable) -> Iterator[Message]:
+        """The messages, packed one after another."""
+        for index in range(len(self.destinations)):
+            yield self.message(index, value, pack)
+
+    def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
+        """What arrived, in the order of `sources`; they must agree in dtype and row shape."""
+        first = payloads[0] if payloads else None
+        for source, payload in zip(self.sources, payloads, strict=True):
+            assert first is not None
+            if payload.dtype != first.dtype or payload.shape[1:] != first.shape[1:]:
+                raise InputError(
+                    f"Ranks {self.sources[0]} and {source} disagree in what they send to rank "
+                    f"{self.rank}: rows of shape {first.shape[1:]} and dtype {first.dtype} "
+                    f"against {payload.shape[1:]} and {payload.dtype}."
+                )
+        return Inbox(self.rank, self.sources, self.in_positions, payloads)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRound:
+    """A round whose items are local positions on every rank.
+
+    Attributes
+    ----------
+    label, index : str, int
+        Name of the plan's rounds in `counters`, and the place among them.
+    slot : int
+        Place in each rank's list of messages, which may serve several plans.
+    messages : PerRank of list of RankMessages
+    round : Round or None
+        The whole of it, at the driver; None on a rank, which holds its own half only.
+    """
+
+    label: str
+    index: int
+    slot: int
+    messages: PerRank = field(repr=False)
+    round: Round | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "round": None}
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedPlan:
+    """A plan ready to run: `rounds` go to `Communicator.post` one after another.
+
+    `plan` is None on a rank: what travels to the ranks is their own half of it.
+    """
+
+    label: str
+    rounds: tuple[PreparedRound, ...]
+    plan: Plan | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": None}
+
+
+def slices_of_ranks(plans: Sequence[Plan]) -> list[list[RankRound]]:
+    """For each rank its slice of every round of every plan, in order."""
+    n_ranks = plans[0].n_ranks if plans else 0
+    return [slices_of_rank(plans, rank) for rank in range(n_ranks)]
+
+
+def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:
+    """One rank's slice of every round of every plan, in order."""
+    return [entry.of_rank(rank) for plan in plans for entry in plan.rounds]
+
+
+def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessages]:
+    """Translate a rank's slices from item ids to its local positions.
+
+    Raises
+    ------
+    InputError
+        If the numbering names an item twice, or lacks an item that the plan sends or receives.
+    """
+    numbering = np.asarray(numbering)
+    if numbering.ndim != 1 or not (
+        np.issubdtype(numbering.dtype, np.integer) or not numbering.size
+    ):
+        raise InputError(
+            "A numbering is a 1-d integer array of item ids, "
+            f"got shape {numbering.shape} of dtype {numbering.dtype}."
+        )
+    order = np.argsort(numbering, kind="stable")
+    ordered = numbering[order]
+    if (np.diff(ordered) == 0).any():
+        twice = int(ordered[1:][np.diff(ordered) == 0][0])
+        raise InputError(f"The numbering names item {twice} twice.")
+    return [_localise_round(entry, order, ordered) for entry in rounds]
+
+
+def _localise_round(
+    entry: RankRound, order: NDArray[np.int64], ordered: NDArray[Any]
+) -> RankMessages:
+    def positions(items: NDArray[np.int32], pointer: NDArray[np.int64], does: str) -> list:
+        place = np.searchsorted(ordered, items)
+        known = place < len(ordered)
+        known[known] = ordered[place[known]] == items[known]
+        if not known.all():
+            item = int(items[~known][0])
+            raise InputError(
+                f"Rank {entry.rank} {does} item {item} by the plan, but its numbering lacks it."
+            )
+        return np.split(order[place], pointer[1:-1])[: len(pointer) - 1]
+
+    return RankMessages(
+        rank=entry.rank,
+        destinations=entry.destinations.tolist(),
+        out_positions=positions(entry.out_items, entry.out_pointer, "sends"),
+        sources=entry.sources.tolist(),
+        in_positions=positions(entry.in_items, entry.in_pointer, "receives"),
+    )
+
+
+# -- messages of any size: arrays ---
+
+
+@dataclass(eq=False)
+class ValueInbox:
+    """What arrived at a rank in one exchange.
+
+    Attributes
+    ----------
+    rank : int
+        The receiving rank.
+    sources : list of int
+        Ranks that sent, rising.
+    payloads : list of tuple of array
+        What each of them packed. Read only: another rank may see the same memory.
+    """
+
+    rank: int
+    sources: list[int]
+    payloads: list[Payload]
+
+
+@dataclass(frozen=True, eq=False)
+class RankExchange:
+    """One rank's messages of an exchange: the ranks it sends to and receives from, rising."""
+
+    rank: int
+    destinations: list[int]
+    sources: list[int]
+
+    def message(self, index: int, value: Any, pack: Callable) -> Message:
+        """The message to the index-th destination, of ``pack(value, source, destination)``."""
+        destination = self.destinations[index]
+        payload = _payload(pack(value, self.rank, destination), self.rank, destination)
+        nbytes = sum([array.nbytes for array in payload])
+        return Message(destination, payload, len(payload[0]), nbytes)
+
+    def outgoing(self, value: Any, pack: Callable) -> Iterator[Message]:
+        """The messages, packed one after another."""
+        for index in range(len(self.destinations)):
+            yield self.message(index, value, pack)
+
+    def incoming(self, payloads: list[Payload]) -> ValueInbox:
+        """What arrived, in the order of `sources`."""
+        return ValueInbox(self.rank, self.sources, payloads)
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Who sends to whom in one round; plain data, the same on every rank.
+
+    Parameters
+    ----------
+    n_ranks : int
+    source, destination : int32 array of shape (n_messages,)
+        Sorted by (source, destination); no pair twice, none to itself. `from_pairs` sorts.
+
+    Raises
+    ------
+    InputError
+        For a rank outside, a message to oneself, or a pair named twice.
+    """
+
+    n_ranks: int
+    source: NDArray[np.int32]
+    destination: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        for ranks in (self.source, self.destination):
+            if ranks.size and not 0 <= ranks.min() <= ranks.max() < self.n_ranks:
+                raise InputError(
+                    f"An exchange of {self.n_ranks} ranks names ranks {ranks.min()} to "
+                    f"{ranks.max()}; allowed are 0 to {self.n_ranks - 1}."
+                )
+        if (self.source == self.destination).any():
+            rank = int(self.source[self.source == self.destination][0])
+            raise InputError(f"Rank {rank} would send to itself; it has its own value.")
+        order = self.source.astype(np.int64) * self.n_ranks + self.destination
+        if (np.diff(order) <= 0).any():
+            raise InputError("Pairs of ranks must rise and come once; use Exchange.from_pairs.")
+
+    @classmethod
+    def from_pairs(cls, n_ranks: int, pairs: Iterable[tuple[int, int]]) -> Exchange:
+        """Of (source, destination) pairs in any order."""
+        ordered = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2)
+        return cls(n_ranks, ordered[:, 0].copy(), ordered[:, 1].copy())
+
+    @cached_property
+    def of_ranks(self) -> list[RankExchange]:
+        """Each rank's half."""
+        destinations = _grouped(self.n_ranks, self.source, self.destination)
+        sources = _grouped(self.n_ranks, self.destination, self.source)
+        return [RankExchange(r, destinations[r], sources[r]) for r in range(self.n_ranks)]
+
+
+def _payload(packed: Any, source: int, destination: int) -> Payload:
+    """A message as it was packed, made sure that nobody changes it on its way.
+
+    An array that is marked read-only is handed over as it is, any other one is copied.
+    """
+    if not isinstance(packed, tuple) or not packed:
+        raise InputError(
+            f"Rank {source} packed {type(packed).__name__} for rank {destination}; pack must give "
+            "a tuple of at least one array."
+        )
+    return tuple([_frozen(array, source, destination) for array in packed])
+
+
+def _frozen(array: Any, source: int, destination: int) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray) or array.ndim == 0 or array.dtype.hasobject:
+        raise InputError(
+            f"Rank {source} packed {type(array).__name__} in its message to rank {destination}; "
+            "pack must give arrays of at least one dimension and no Python objects."
+        )
+    flags = array.flags
+    if flags.writeable or not flags.c_contiguous:
+        array = array.copy(order="C")
+        array.flags.writeable = False
+    return array
+
+
+def _grouped(n_ranks: int, keys: NDArray[np.int32], values: NDArray[np.int32]) -> list[list[int]]:
+    groups: list[list[int]] = [[] for _ in range(n_ranks)]
+    for key, value in sorted(zip(keys.tolist(), values.tolist(), strict=True)):
+        groups[key].append(value)
+    return groups

@@ -1,0 +1,321 @@
+"""Every rank runs the text: the driver hands it over, and holds handles of what stays on the ranks.
+
+    driver                         ranks, which live as long as the communicator
+    comm.run(text, model, …)       ┌─ rank 0: text(its own communicator, its own model, …) ─┐
+         ──── one request ───────▶ │      ⇅ messages                                        │
+         ◀─── answers ──────────── └─ rank 3: the same text on its own model ───────────────┘
+    handles, plain results, counts, errors
+
+So a text looks at replicated results at no price, and callbacks and checkpoints stay where the user
+is, between runs. A call on the driver's communicator outside of `run` is a text of one call.
+
+A text that fails on one rank is stopped on all of them, and the communicator goes on: messages
+carry the number of their run, so nothing of it is mixed up with the next. Values that it had spent
+are lost. Where the ranks are, and how they are watched, the transports say.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dask.base import is_dask_collection
+from dask.sizeof import sizeof
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
+from daskpart.collectives.cost_measurement import known_cost_model, remember_cost_model
+from daskpart.collectives.counters import Counters, RawRound
+from daskpart.collectives.messages import Exchange, PreparedRound
+from daskpart.collectives.timeline import Span
+from daskpart.errors import InputError, WorkerLostError
+
+from . import handles
+from .handles import Held, Number
+from .mailbox import RunStopped
+from .rank import Answer, Request, RoundShare
+
+_LARGE_BYTES = 100_000  # values beyond this are placed on the workers, not sent with the request
+
+
+class RankedCommunicator(Communicator):
+    """The driver's side of ranks that run texts; where they live, a subclass says."""
+
+    def __init__(self, n_ranks: int) -> None:
+        super().__init__(n_ranks)
+        self._counters = Counters(n_ranks)
+        self._run = 0
+        self._n_values = 0
+        self._known: weakref.WeakValueDictionary[Number, Held] = weakref.WeakValueDictionary()
+        self._dropped: deque[Number] = deque()
+        self._afresh = False
+        self._broken: str | None = None
+
+    @property
+    def counters(self) -> Counters:
+        """What was sent and how long it took, measured by the ranks; as of the last run."""
+        return self._counters
+
+    # -- what the transports differ in ---
+
+    @abstractmethod
+    def _execute(self, request: Request, own: dict[Number, list[bytes]]) -> list[Answer]:
+        """Have all ranks run it; their answers in rank order.
+
+        Stops the run on all ranks before it raises.
+        """
+
+    def _placed(self, values: Any) -> list[Any] | None:
+        """Put large values, or those of a Dask collection, where the ranks are.
+
+        Futures of them, one a rank; None where that is no use.
+        """
+        return None
+
+    def _after_failure(self) -> None:
+        """Clear away what a failed run left between the ranks, which are idle now."""
+
+    # -- runs ---
+
+    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+        """Execute an algorithm text on every rank; see `Communicator.run`."""
+        self._require_open()
+        return self._results(text, values, static)[0]
+
+    def _results(
+        self, text: Callable, values: Sequence[Any], static: dict, everyone: bool = False
+    ) -> list[Any]:
+        """What the text returns: of rank 0, or of every rank."""
+        if self._broken is not None:
+            raise WorkerLostError(f"The ranks are gone: {self._broken} Make a new communicator.")
+        given: dict[int, PerRank] = {}
+        call = handles.dumps((text, values, static), lambda thing: self._reference(thing, given))
+        contents = {handle.content.number: handle.content for handle in given.values()}
+        own = {n: held.unsent for n, held in contents.items() if held.unsent is not None}
+        self._run += 1
+        request = Request(
+            run=self._run,
+            call=call,
+            keys={
+                number: [future.key for future in held.placed]
+                for number, held in contents.items()
+                if held.placed is not None
+            },
+            dropped=tuple([self._dropped.popleft() for _ in range(len(self._dropped))]),
+            everyone=everyone,
+            recording=self.timeline is not None,
+            cost_model=known_cost_model(self),
+            afresh=self._afresh,
+        )
+        try:
+            answers = self._execute(request, own)
+        except BaseException:
+            self._afresh = True
+            for handle in given.values():  # what the ranks did with them is not known
+                handle.spent = True
+            raise
+        for held in contents.values():  # the ranks have them now
+            held.unsent = held.placed = None
+        self._count(answers)
+        spent = set().union(*(answer.spent for answer in answers))
+        for handle in given.values():
+            handle.spent = handle.spent or handle.content.number in spent
+        failed = [answer for answer in answers if answer.error is not None]
+        self._afresh = bool(failed)
+        if failed:
+            self._after_failure()
+            raise self._error_of(failed)
+        if answers[0].cost_model is not None and answers[0].cost_model != request.cost_model:
+            remember_cost_model(self, answers[0].cost_model)
+        packed = [answer.result for answer in answers if answer.result is not None]
+        return [handles.loads(result, self._resolved) for result in packed]
+
+    def _reference(self, thing: Any, given: dict[int, PerRank]) -> Any:
+        """What stands for a handle in a request."""
+        owner = thing if isinstance(thing, Communicator) else thing.communicator
+        if owner is not self:
+            raise InputError("A value of another communicator can't be given to this one.")
+        if isinstance(thing, Communicator):
+            return ("communicator",)
+        if isinstance(thing, Replicated):
+            return ("replicated", thing.content)
+        if isinstance(thing, PerRank):
+            if thing.spent:
+                raise InputError(
+                    "A value was given to update or collect before, which may have overwritten "
+                    "it, or was lost in a run that failed; use the value that was returned."
+                )
+            given[id(thing)] = thing
+        return ("value", thing.content.number)
+
+    def _resolved(self, reference: Any) -> Any:
+        """The handle of what a text returned."""
+        kind, *content = reference
+        if kind == "communicator":
+            return self
+        if kind == "replicated":
+            return Replicated(self, content[0])
+        held = self._known.get(content[0]) or self._held(content[0])
+        if kind == "pending":
+            return Pending(self, _ON_THE_RANKS, *content[1:], content=held)
+        return PerRank(self, held)
+
+    def _held(self, number: Number) -> Held:
+        self._known[number] = held = Held(number, self._dropped)
+        return held
+
+    def _error_of(self, failed: list[Answer]) -> Exception:
+        """The error of the lowest rank that failed itself, not because of another."""
+        own = [answer for answer in failed if not isinstance(answer.error, RunStopped)]
+        if own:
+            error, others = own[0].error, [answer.rank for answer in own[1:]]
+            assert error is not None
+            if others:
+                error.add_note(f"also failed: rank(s) {', '.join(map(str, others))}")
+            return error
+        self._broken = str(failed[0].error)
+        return WorkerLostError(f"The run was stopped. {self._broken}")
+
+    def _count(self, answers: Sequence[Answer]) -> None:
+        """Add up what the ranks say that they sent, and how long they took."""
+        for answer in answers:
+            self._counters.seconds_computing[answer.rank] += answer.seconds_computing
+            self._counters.seconds_blocked[answer.rank] += answer.seconds_blocked
+            if self.timeline is not None:
+                for span in answer.spans:
+                    self.timeline.add(Span(answer.rank, *span))
+        shares = [list(answer.shares) for answer in answers]
+        known: dict[tuple[int, ...], RawRound] = {}
+        # a failed run has unequal lengths: what was posted on every rank counts
+        for places in zip(*[answer.rounds for answer in answers], strict=False):
+            if places not in known:
+                known[places] = _joined([shares[r][place] for r, place in enumerate(places)])
+            self._counters.record(known[places])
+
+    # -- calls outside of run: texts of one call ---
+
+    def _values(self, values: Any) -> PerRank:
+        self._n_values += 1
+        held = self._held((0, self._n_values))
+        if is_dask_collection(values) or sum(map(sizeof, values)) > _LARGE_BYTES:
+            held.placed = self._placed(values)
+        if held.placed is None:
+            # each apart: in one pickle two ranks could come to share an object
+            held.unsent = [handles.dumps(value, _refused) for value in values]
+        return PerRank(self, held)
+
+    def _replicated(self, value: Any) -> Replicated:
+        return Replicated(self, value)
+
+    def _map(
+        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        return self.run(_map, state, values, function=function, static=static)
+
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Held:
+        posted = self.run(
+            _post, pending.round, values, pack=pack, label=pending.label, index=pending.index
+        )
+        return posted.content
+
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank:
+        return self.run(_collect, pending, state, values, combine=combine, static=static)
+
+    def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        return self.run(_fold, values, function=function, label=label, static=static)
+
+    def _assume_replicated(self, values: PerRank) -> Replicated:
+        return self.run(_assume_replicated, values)
+
+    def _gather(self, values: PerRank) -> list[Any]:
+        return self._results(_own_value, (values,), {}, everyone=True)
+
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
+        """What a run made is there when it is over."""
+
+    def _result(self, content: Any) -> Any:
+        return content
+
+
+# what a pending round is at the driver: the ranks hold it
+_ON_THE_RANKS = Exchange.from_pairs(1, [])
+
+
+def _map(
+    comm: Communicator, state: PerRank | None, values: Sequence, *, function: Callable, static: dict
+) -> PerRank:
+    if state is None:
+        return comm.map(function, *values, **static)
+    return comm.update(function, state, *values, **static)
+
+
+def _post(
+    comm: Communicator,
+    entry: PreparedRound | Exchange,
+    values: PerRank,
+    *,
+    pack: Callable,
+    label: str,
+    index: int,
+) -> Pending:
+    if isinstance(entry, Exchange):
+        return comm.post_values(entry, values, pack, label, index)
+    return comm.post(entry, values, pack)
+
+
+def _collect(
+    comm: Communicator,
+    pending: Pending,
+    state: PerRank,
+    values: Sequence,
+    *,
+    combine: Callable,
+    static: dict,
+) -> PerRank:
+    return comm.collect(pending, state, combine, *values, **static)
+
+
+def _fold(
+    comm: Communicator, values: PerRank, *, function: Callable, label: str, static: dict
+) -> Replicated:
+    return comm.fold(values, function, label, **static)
+
+
+def _assume_replicated(comm: Communicator, values: PerRank) -> Replicated:
+    return comm.assume_replicated(values)
+
+
+def _own_value(comm: Communicator, values: PerRank) -> Any:
+    return values.content
+
+
+def _refused(thing: Any) -> Any:
+    raise InputError(
+        f"A {type(thing).__name__} can't be part of a value that is handed out; give it to `run`."
+    )
+
+
+def blamed(answers: list[Answer], reason: str) -> list[Answer]:
+    """Answers of ranks that the driver stopped because they could not go on, with this error."""
+    for answer in answers:
+        if isinstance(answer.error, RunStopped):
+            answer.error = InputError(reason)
+            break
+    return answers
+
+
+def _joined(shares: list[RoundShare]) -> RawRound:
+    """A round, of what each rank sent."""
+    first = shares[0]
+    return RawRound(
+        first.label,
+        first.index,
+        [rank for rank, share in enumerate(shares) for _ in share.destinations],
+        [other for share in shares for other in share.destinations],
+        [rows for share in shares for rows in share.rows],
+        [nbytes for share in shares for nbytes in share.nbytes],
+    )

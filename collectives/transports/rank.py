@@ -1,0 +1,389 @@
+"""The communicator of one rank: the text runs here, on the rank's own values.
+
+    request (text, values, static) ──▶ RankCommunicator ──▶ text(self, …) ──▶ answer
+                                            ⇅ Endpoint: send, receive
+                                         other ranks, which run the same text
+
+A per-rank value is simply the rank's own. Between messages nobody but the rank itself is involved;
+what it sends and receives goes through an `Endpoint`, the one thing that differs between
+transports. Calls that send messages are numbered, and all ranks make the same calls: so a message
+is known by its call, and ranks that disagree are told (`mailbox`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.cost_model import CostModel
+from daskpart.collectives.counters import Counters, value_bytes
+from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
+from daskpart.collectives.plan import Plan
+from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
+from daskpart.errors import InputError
+
+from . import handles
+from .handles import Number
+from .mailbox import Call, Mailbox, RunStopped
+
+
+class Endpoint(Protocol):
+    """How one rank's messages travel."""
+
+    def connect(self) -> None:
+        """Do what all ranks must do together before the first message, where there is something."""
+
+    def send(self, call: Call, destination: int, payload: Any) -> None:
+        """Send an array, a tuple of arrays or a small object without waiting.
+
+        Nobody changes it any more.
+        """
+
+    def receive(self, call: Call, source: int) -> Any:
+        """Wait for a message; errors as of `Mailbox.take`."""
+
+    def flush(self) -> None:
+        """Wait until nothing that was sent needs this process any more."""
+
+    def close(self, whole: bool) -> None:
+        """Let go of what the endpoints of a process share; called once, of the last rank to end.
+
+        `whole` says whether the communicator was closed, and not broken off.
+        """
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run, as the driver asks for it.
+
+    Attributes
+    ----------
+    run : int
+    call : bytes
+        ``(text, values, static)``, pickled with `handles.dumps`.
+    keys : dict of Number to list
+        Values that lie on the ranks' workers under a Dask key, one a rank.
+    dropped : tuple of Number
+        Values that nobody needs any more.
+    everyone : bool
+        Whether the driver wants what every rank's text returns, and not only rank 0's.
+    recording : bool
+        Whether times are noted for a timeline.
+    cost_model : CostModel or None
+    afresh : bool
+        The run before failed, so ranks may have cached different things.
+    """
+
+    run: int
+    call: bytes
+    keys: dict[Number, list[Any]] = field(default_factory=dict)
+    dropped: tuple[Number, ...] = ()
+    everyone: bool = False
+    recording: bool = False
+    cost_model: CostModel | None = None
+    afresh: bool = False
+
+
+class RoundShare(NamedTuple):
+    """What one rank sent in one round, to each destination."""
+
+    label: str
+    index: int
+    destinations: tuple[int, ...]
+    rows: tuple[int, ...]
+    nbytes: tuple[int, ...]
+
+
+@dataclass
+class Answer:
+    """What a rank says at the end of a run.
+
+    Attributes
+    ----------
+    result : bytes or None
+        What the text returned, pickled; of rank 0, or of everyone.
+    error : Exception or None
+    spent : set of Number
+        Of the values that the driver gave, those that the text has spent.
+    rounds : list of int
+        One a round that was posted: its share's place in `shares`. All ranks make the same calls,
+        so place i is the same round on every rank.
+    spans : list of tuple
+        For a timeline: kind, name, begin, end, bytes.
+    """
+
+    rank: int
+    result: bytes | None = None
+    error: Exception | None = None
+    spent: set[Number] = field(default_factory=set)
+    rounds: list[int] = field(default_factory=list)
+    shares: dict[RoundShare, int] = field(default_factory=dict)
+    seconds_computing: float = 0.0
+    seconds_blocked: float = 0.0
+    spans: list[tuple] = field(default_factory=list)
+    cost_model: CostModel | None = None
+
+
+class RankCommunicator(Communicator):
+    """One rank of a run; what a text gets as its first argument.
+
+    Parameters
+    ----------
+    rank, n_ranks : int
+    endpoint : Endpoint
+    mailbox : Mailbox
+        Says when a run is stopped.
+    fetch : callable, optional
+        Gives a value that lies on this worker under a Dask key.
+    """
+
+    is_rank = True
+
+    def __init__(
+        self,
+        rank: int,
+        n_ranks: int,
+        endpoint: Endpoint,
+        mailbox: Mailbox,
+        fetch: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(n_ranks)
+        self.rank, self.timeline = rank, None
+        self._endpoint, self._mailbox, self._fetch = endpoint, mailbox, fetch
+        self._held: dict[Number, PerRank | Replicated | Pending] = {}
+        self._run = self._n_calls = 0
+        self._answer = Answer(rank)
+        self._recording = False
+
+    def execute(self, request: Request, own: dict[Number, bytes]) -> Answer:
+        """Run a text; `own` are this rank's values that the driver hands out with the request.
+
+        Never raises what the text raised: it is in the answer.
+        """
+        self._answer = answer = Answer(self.rank)
+        self._run, self._n_calls, self._recording = request.run, 0, request.recording
+        self.cost_model = request.cost_model
+        if request.afresh:
+            self._cache.clear()
+        self._mailbox.begin(request.run)
+        given: dict[Number, PerRank] = {}
+        try:
+            self._take_in(request, own)
+            text, values, static = handles.loads(request.call, lambda ref: self._given(ref, given))
+            result = text(self, *values, **static)
+            self._endpoint.flush()
+            pickled = self._pickled(result)
+            if request.everyone or self.rank == 0:
+                answer.result = pickled
+        except RunStopped as error:
+            answer.error = error
+        except Exception as error:
+            error.add_note(f"on rank {self.rank}")
+            answer.error = error
+        answer.spent = {number for number, value in given.items() if value.spent}
+        for number in answer.spent:
+            del self._held[number]
+        answer.cost_model = self.cost_model
+        return answer
+
+    def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
+        for number in request.dropped:
+            dropped = self._held.pop(number, None)
+            if isinstance(dropped, Pending) and not dropped.collected:
+                self._mailbox.forget(dropped.content)
+        for number, pickled in own.items():
+            self._held[number] = PerRank(self, handles.loads(pickled, _no_handles))
+        for number, keys in request.keys.items():
+            assert self._fetch is not None
+            # the worker holds it too
+            self._held[number] = PerRank(self, self._fetch(keys[self.rank]), borrowed=True)
+
+    def _given(self, reference: Any, given: dict[Number, PerRank]) -> Any:
+        """What a reference of the driver stands for."""
+        kind, *content = reference
+        if kind == "communicator":
+            return self
+        if kind == "replicated":
+            return Replicated(self, content[0])
+        number = content[0]
+        if number not in self._held:
+            raise InputError("This value was lost when a run failed; make it again.")
+        value = self._held[number]
+        if isinstance(value, PerRank):
+            given[number] = value
+        return value
+
+    def _pickled(self, result: Any) -> bytes:
+        """What a text returns; what is per rank stays here, under a number."""
+        numbers = {id(value): number for number, value in self._held.items()}
+        n_made = 0
+
+        def refer(value: Any) -> Any:
+            nonlocal n_made
+            if isinstance(value, Communicator):
+                return ("communicator",)
+            if isinstance(value, Replicated):
+                return ("replicated", value.content)
+            if id(value) not in numbers:
+                numbers[id(value)] = self._run, n_made
+                self._held[self._run, n_made] = value
+                n_made += 1
+            number = numbers[id(value)]
+            if isinstance(value, Pending):
+                return ("pending", number, value.label, value.index)
+            return ("value", number)
+
+        try:
+            return handles.dumps(result, refer)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"What rank {self.rank} gave back cannot be pickled: {error}"
+            ) from error
+
+    def connect(self) -> None:
+        """Do what all ranks must do together before the first message."""
+        self._endpoint.connect()
+
+    # -- the interface ---
+
+    @property
+    def counters(self) -> Counters:
+        """Only the driver's communicator adds up what all ranks sent."""
+        raise InputError("Counters are at the driver: look at them when the run is over.")
+
+    def _values(self, values: Any) -> PerRank:
+        if not isinstance(values, list):
+            raise InputError("A Dask collection is handed out before the run, at the driver.")
+        return PerRank(self, values[self.rank], borrowed=True)
+
+    def _slices(self, plans: Sequence[Plan]) -> PerRank:
+        return PerRank(self, slices_of_rank(plans, self.rank))
+
+    def _replicated(self, value: Any) -> Replicated:
+        return Replicated(self, value)
+
+    def _map(
+        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+    ) -> PerRank:
+        self._mailbox.check()
+        arguments = [value.content for value in values]
+        if state is not None:
+            arguments.insert(0, _own(state))
+        return PerRank(self, self._timed(function, arguments, static))
+
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Call:
+        call = self._next_call(f"{pending.label} {pending.index}")
+        begin = packing = perf_counter()
+        ranks, rows, sizes = [], [], []
+        for message in self._half(pending).outgoing(values.content, pack):
+            self._answer.seconds_computing += perf_counter() - packing
+            ranks.append(message.destination)
+            rows.append(message.rows)
+            sizes.append(message.nbytes)
+            self._endpoint.send(call, message.destination, message.payload)
+            packing = perf_counter()
+        share = RoundShare(pending.label, pending.index, tuple(ranks), tuple(rows), tuple(sizes))
+        self._count(share)
+        self._note(SENDING, pending.label, begin, sum(sizes))
+        return call
+
+    def _collect(
+        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+    ) -> PerRank:
+        half = self._half(pending)
+        payloads = [self._receive(pending.content, s, pending.label) for s in half.sources]
+        inbox = half.incoming(payloads)
+        arguments = [_own(state), inbox, *(value.content for value in values)]
+        return PerRank(self, self._timed(combine, arguments, static))
+
+    def _half(self, pending: Pending) -> RankMessages | RankExchange:
+        if isinstance(pending.round, Exchange):
+            return pending.round.of_ranks[self.rank]
+        return pending.round.messages.content[pending.round.slot]
+
+    def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        there, back = self._next_call(f"{label} 0"), self._next_call(f"{label} 1")
+        others = tuple(range(1, self.n_ranks))
+        if self.rank == 0:
+            every = [values.content, *(self._receive(there, source, label) for source in others)]
+            result = self._timed(function, [every], static)
+            for destination in others:
+                self._endpoint.send(back, destination, result)
+            self._count(RoundShare(label, 0, (), (), ()))
+            sizes = (value_bytes(result),) * len(others)
+            self._count(RoundShare(label, 1, others, (0,) * len(others), sizes))
+        else:
+            # a copy: the text may overwrite its value before rank 0 has read this
+            self._endpoint.send(there, 0, duplicate(values.content))
+            self._count(RoundShare(label, 0, (0,), (0,), (value_bytes(values.content),)))
+            self._count(RoundShare(label, 1, (), (), ()))
+            result = self._receive(back, 0, label)
+        return Replicated(self, result)
+
+    def _assume_replicated(self, values: PerRank) -> Replicated:
+        return Replicated(self, _own(values))
+
+    def _gather(self, values: PerRank) -> list[Any] | None:
+        call = self._next_call("gather")
+        if self.rank:
+            self._endpoint.send(call, 0, duplicate(values.content))
+            return None
+        others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
+        return [duplicate(values.content), *others]
+
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
+        """Everything is settled at once here."""
+
+    def _result(self, content: Any) -> Any:
+        return content
+
+    def _close(self) -> None:
+        """The driver's communicator is closed, and ends the ranks."""
+
+    # -- what they share ---
+
+    def _next_call(self, label: str) -> Call:
+        self._mailbox.check()
+        self._n_calls += 1
+        return Call(self._run, self._n_calls, label)
+
+    def _receive(self, call: Call, source: int, label: str) -> Any:
+        begin = perf_counter()
+        try:
+            return self._endpoint.receive(call, source)
+        finally:
+            self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
+
+    def _timed(self, function: Callable, arguments: Sequence[Any], static: dict) -> Any:
+        begin = perf_counter()
+        try:
+            return function(*arguments, **static)
+        finally:
+            self._answer.seconds_computing += self._note(COMPUTING, function, begin)
+
+    def _count(self, share: RoundShare) -> None:
+        """Note what was sent in a round; the same things are sent again and again."""
+        shares = self._answer.shares
+        self._answer.rounds.append(shares.setdefault(share, len(shares)))
+
+    def _note(self, kind: int, name: str | Callable, begin: float, nbytes: int = 0) -> float:
+        """What the rank did since `begin`, for the timeline; how long it was."""
+        end = perf_counter()
+        if self._recording:
+            words = name if isinstance(name, str) else name_of(name)
+            self._answer.spans.append((kind, words, time_of(begin), time_of(end), nbytes))
+        return end - begin
+
+
+def _own(state: PerRank) -> Any:
+    """A state to be overwritten: a copy, where others hold the original."""
+    return duplicate(state.content) if state.borrowed else state.content
+
+
+def _no_handles(reference: Any) -> Any:
+    raise InputError("A value that is handed out must not hold per-rank values itself.")

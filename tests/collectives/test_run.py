@@ -1,0 +1,127 @@
+"""Texts that are handed over whole: the same on every transport, whatever they take and return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from exchange_text import first_rows, items_of_ranks, random_connectivity
+
+from daskpart.collectives import (
+    MAX,
+    LocalCommunicator,
+    allgather,
+    allreduce,
+    cost_model_of,
+    expand,
+    expand_plan,
+    hypercube_allreduce,
+    reduce,
+    reduce_plan,
+    sparse_allreduce,
+)
+from daskpart.errors import InputError
+
+
+@dataclass
+class Model:
+    """Holds a per-rank value, as texts of models do."""
+
+    rows: Any
+    note: str
+
+
+def increment(value):
+    value += 1
+    return value
+
+
+def iterate(comm, model, plans, *, n):
+    """Exchanges, a look at a result in every iteration, and a result that decides."""
+    looked = []
+    for _ in range(n):
+        rows = expand(comm, plans["expand"], model.rows)
+        rows = reduce(comm, plans["reduce"], rows, reduction=MAX)
+        model = Model(comm.update(increment, rows), model.note + ".")
+        norm = allreduce(comm, comm.map(np.sum, model.rows)).result()
+        looked.append(norm)
+        if norm > 40 * comm.n_ranks:
+            break
+    return model, looked, allreduce(comm, comm.map(np.sum, model.rows))
+
+
+def run_model(communicator, n_ranks):
+    connectivity = random_connectivity(23, n_ranks, seed=n_ranks)
+    items = communicator.values(items_of_ranks(connectivity))
+    ranks = communicator.values(list(range(n_ranks)))
+    prepared = communicator.prepare_all(
+        [expand_plan(connectivity), reduce_plan(connectivity)], items
+    )
+    plans = dict(zip(("expand", "reduce"), prepared, strict=True))
+    model = Model(communicator.map(first_rows, items, ranks), "")
+    results = []
+    for n in (2, 5):
+        model, looked, last = communicator.run(iterate, model, plans, n=n)
+        results.append((looked, last.result(), model.note))
+    rows = [array.tobytes() for array in communicator.gather(model.rows)]
+    return rows, results, communicator.counters.traffic(quantity="bytes").tolist()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_a_text_of_many_iterations(make_communicator, n_ranks):
+    with LocalCommunicator(n_ranks, sequential=True) as local:
+        expected = run_model(local, n_ranks)
+    assert run_model(make_communicator(n_ranks), n_ranks) == expected
+
+
+def sparse_sums(comm, vectors, *, n):
+    """`auto` chooses in the text; on ranks no trip to the driver is in between."""
+    return [sparse_allreduce(comm, vectors) for _ in range(n)][-1]
+
+
+def test_auto_chooses_on_the_ranks(make_communicator):
+    communicator = make_communicator(3)
+    vectors = communicator.values([([rank, 5], [1.0, 2.0], 9) for rank in range(3)])
+    cost_model_of(communicator)
+    runs = getattr(communicator, "_run", None)
+    total = communicator.run(sparse_sums, vectors, n=4)
+    if isinstance(runs, int):
+        assert communicator._run == runs + 1
+    assert communicator.gather(total)[1].to_numpy().tolist() == [1, 1, 1, 0, 0, 6, 0, 0, 0]
+
+
+def post_only(comm, values, exchange):
+    return comm.post_values(exchange, values, lambda value, s, d: (value,))
+
+
+def nested(comm, values):
+    inner = comm.run(lambda c, v: (hypercube_allreduce(c, v), "inner"), values)
+    return comm.run(allgather, inner[0]), inner[1], comm.gather(values)
+
+
+def test_texts_in_texts_and_functions_without_a_module(make_communicator):
+    communicator = make_communicator(4)
+    values = communicator.values([1, 2, 3, 4])
+    gathered, word, given = communicator.run(nested, values)
+    assert communicator.gather(gathered)[2].tolist() == [10] * 4
+    assert (word, given) == ("inner", [1, 2, 3, 4])
+
+
+def spend(comm, state):
+    comm.update(increment, state)
+
+
+def test_what_a_text_has_spent_is_spent(make_communicator):
+    communicator = make_communicator(2)
+    state = communicator.values([np.zeros(1), np.zeros(1)])
+    communicator.run(spend, state)
+    with pytest.raises(InputError, match="overwritten"):
+        communicator.gather(communicator.map(np.array, state))
+
+
+def test_a_value_of_another_communicator_is_refused(make_communicator):
+    communicator, other = make_communicator(2), make_communicator(2)
+    with pytest.raises(InputError, match="another communicator"):
+        communicator.settle(communicator.run(lambda c, v: c.map(np.array, v), other.values([1, 2])))
