@@ -112,9 +112,7 @@ class RankedCommunicator(Communicator):
         try:
             answers = self._execute(request, own)
         except BaseException:
-            self._afresh = True
-            for handle in given.values():  # what the ranks did with them is not known
-                handle.spent = True
+            self._afresh = True  # and what was spent, the ranks will say when it is asked for
             raise
         for held in contents.values():  # the ranks have them now
             held.unsent = held.placed = None
