@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._floor.atomic import replacing
 from ._floor.checks import amounts, whole_number
 from ._floor.tables import html_table, text_table
 from ._incidence import group
@@ -200,8 +201,8 @@ class Partition:
         return PartitionReport(values)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one `.npz` file (no pickle)."""
-        with open(path, "wb") as file:
+        """Write everything to one `.npz` file (no pickle); an old one goes when it is whole."""
+        with replacing(path) as file:
             np.savez_compressed(
                 file,
                 assignment=self.assignment,

@@ -17,7 +17,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.hypergraph import Hypergraph
 
 
@@ -125,7 +125,7 @@ def test_sparse_allreduce_of_a_matrix(rating_file, simulated):
     lines = simulated("sparse-allreduce", rating_file, "--ranks", 4, "--method", "random",
                       "--algorithm", "ssar-recursive-doubling")["lines"]  # fmt: skip
     partition = daskpart.partition(matrix, 4, method="random", random_state=0)
-    coo = as_coo(matrix)
+    coo = as_matrix(matrix)
     parts = partition.assignment[coo.rows]
     touched = [np.unique(coo.columns[parts == part]) for part in range(4)]
     found = simulate_sparse_allreduce(touched, coo.shape[1], "ssar-recursive-doubling")
