@@ -180,7 +180,7 @@ class Partition:
         return naming.nonzero_parts(data, self)
 
     def report(self, hypergraph: Hypergraph | None = None) -> PartitionReport:
-        """Balance and origin; with the hypergraph also every metric of its connectivity."""
+        """Balance (to four digits) and origin; with the hypergraph all metrics of connectivity."""
         values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}
         if "refined" in self.info:
             before, after = (self.info[f"metric_{when}"] for when in ("before", "after"))
@@ -188,7 +188,7 @@ class Partition:
         values |= {
             "vertices": self.n_vertices,
             "parts": self.n_parts,
-            "imbalance": self.imbalance,
+            "imbalance": round(self.imbalance, 4),
             "lightest part": int(self.part_weights.min()),
             "heaviest part": int(self.part_weights.max()),
             "empty parts": int(np.count_nonzero(np.diff(self.part_pointer) == 0)),

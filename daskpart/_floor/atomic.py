@@ -7,7 +7,8 @@ replacing("cut.npz")    .cut.npz.3f2a  ── written, closed ──▶  cut.npz
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -29,23 +30,15 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     The file is made in the folder of `path`, as only there it can take its place in one step.
     """
     place = Path(path).expanduser().resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(beside, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, _mode_of(place))  # mkstemp's own is for the owner alone
-        os.replace(name, place)
+        if place.exists():
+            shutil.copymode(place, beside)
+        os.replace(beside, place)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
-
-
-def _mode_of(place: Path) -> int:
-    """The mode of the file that is replaced, or that of a new file."""
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -202,9 +202,7 @@ def dask_inside(data: Any) -> Any:
 # -- nonzeros, each to its part
 
 
-def cut_by_part(
-    parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]
-) -> list[Any]:
+def cut_by_part(parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]) -> list[Any]:
     """Cut arrays along their last axis into one tuple a part, entries in their old order.
 
     Parameters

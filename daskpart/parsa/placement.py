@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
 _MOST_SWEEPS = 100
@@ -161,10 +162,8 @@ def random_traffic(bits: NDArray, seed: int, traffic: NDArray) -> None:
         connectivity = _sharers(bits, parameter, sharers)
         if not connectivity:
             continue
-        mixed = np.uint64(parameter + 1) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        drawn = (mixed ^ (mixed >> np.uint64(31))) % np.uint64(connectivity)
+        drawn = mixed_word(np.uint64(parameter + 1) * GOLDEN + np.uint64(seed))
+        drawn %= np.uint64(connectivity)
         traffic[sharers[np.int64(drawn)]] += connectivity - 2
 
 

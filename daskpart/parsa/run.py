@@ -260,7 +260,7 @@ class _Run:
             "edges": self.blocks.n_edges,
             "parts": self.settings.n_parts,
             "blocks": self.blocks.n_blocks,
-            "imbalance": partition.imbalance,
+            "imbalance": round(partition.imbalance, 4),
             **told,
             "seconds": seconds,
         }

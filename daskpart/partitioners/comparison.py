@@ -114,16 +114,12 @@ class Comparison:
         titles = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in head)
         body = "".join(
             f'<tr><th style="{_CELL};text-align:left">{escape(line[0])}</th>'
-            + "".join(f'<td style="{_CELL}">{_html_cell(cell)}</td>' for cell in line[1:])
+            + "".join(f'<td style="{_CELL}">{escape(cell.rstrip())}</td>' for cell in line[1:])
             + "</tr>"
             for line in lines
         )
-        caption = f"Partitions into {self.n_parts} parts"
+        caption = f"Partitions into {self.n_parts} parts (* least)"
         return f"<table><caption>{caption}</caption><tr>{titles}</tr>{body}</table>"
-
-
-def _html_cell(text: str) -> str:
-    return f"<b>{escape(text[:-2])}</b>" if text.endswith(" *") else escape(text.rstrip())
 
 
 def compare_partitions(
@@ -192,7 +188,7 @@ def compare_partitions(
             metric: goal.measure(built.hypergraph, found, vertices)
             for metric, goal in goals.items()
         }
-        values[name] |= {"imbalance": found.imbalance, "seconds": seconds}
+        values[name] |= {"imbalance": round(found.imbalance, 4), "seconds": seconds}
     return Comparison(n_parts, values, partitions)
 
 
