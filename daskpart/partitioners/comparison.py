@@ -16,6 +16,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from daskpart._floor.checks import whole_number
+from daskpart._floor.progress import tracked
 from daskpart._floor.tables import readable
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
@@ -177,7 +178,7 @@ def compare_partitions(
     partitions: dict[str, Partition] = {}
     values: dict[str, dict[str, float]] = {}
     _cut_few(ways)
-    for name in _tracked(list(ways), progress):
+    for name in tracked(list(ways), "comparing", progress):
         started = time.perf_counter()
         found = _cut(built, n_parts, ways[name], shared)
         seconds = time.perf_counter() - started
@@ -226,12 +227,6 @@ def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> Non
                 "compare it with others of as many"
             )
         given.check_fits(built.hypergraph.n_vertices, shape=built.shape, nnz=built.nnz)
-
-
-def _tracked(names: list[str], progress: bool) -> Any:
-    from daskpart._cli.progress import tracked
-
-    return tracked(names, "comparing", progress)
 
 
 def _cut_few(ways: Mapping[str, Any]) -> None:

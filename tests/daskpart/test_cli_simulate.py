@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import daskpart
-from daskpart._cli import progress
 from daskpart.collectives import (
     expand_plan,
     simulate,
@@ -177,28 +176,3 @@ def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, 
     )
     assert code == 2
     assert "has 4 parts: leave the number of ranks away" in capsys.readouterr().err
-
-
-class Terminal:
-    """Stands for standard error at a terminal."""
-
-    def __init__(self):
-        self.written = []
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.written.append(text)
-
-    def flush(self):
-        """Nothing is kept back."""
-
-
-def test_a_bar_appears_when_it_takes_long(monkeypatch):
-    for patience, wanted, appears in ((0.0, True, True), (60.0, True, False), (0.0, False, False)):
-        terminal = Terminal()
-        monkeypatch.setattr(progress.sys, "stderr", terminal)
-        monkeypatch.setattr(progress, "_PATIENCE", patience)
-        assert list(progress.tracked(range(5), "counting", wanted)) == list(range(5))
-        assert any("counting" in text for text in terminal.written) == appears
