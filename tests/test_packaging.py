@@ -246,7 +246,8 @@ def test_circles_are_found() -> None:
 
 def test_no_file_imports_one_that_imports_it() -> None:
     found = circles(imports_of(files_of_modules()))
-    assert sorted(map(sorted, found)) == sorted(map(sorted, CIRCLES))
+    new = [sorted(circle) for circle in found if not any(circle <= known for known in CIRCLES)]
+    assert not new, "\n".join(["", *map(str, new)])
 
 
 # how the code is written

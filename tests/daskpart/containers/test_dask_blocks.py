@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart._floor.rank_tasks import Task, TaskRef
 from daskpart.connectivity import Connectivity
+from daskpart.containers.dask_blocks import cut_by_part, gathered_by_part
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -164,3 +166,38 @@ def test_repeated_entries_of_a_chunk_count_once() -> None:
     with dask.config.set(scheduler="sync"), pytest.warns(UserWarning, match="repeat a position"):
         found = Connectivity.from_dask(array, partition)
     assert found.counts.tolist() == [1]
+
+
+# nonzeros, each to its part
+
+
+def split_cells(block: Any, corner: tuple[int, ...], n_parts: int) -> list[Any]:
+    """The part of a cell is the sum of its indices; pieces are (coordinates, values)."""
+    coordinates = block.coords + np.array(corner)[:, None]
+    parts = (coordinates.sum(axis=0) % n_parts).astype(np.int32)
+    return cut_by_part(parts, n_parts, coordinates, block.data)
+
+
+def joined(pieces: list[Any], rank: int) -> tuple[int, np.ndarray, np.ndarray]:
+    coordinates, values = zip(*pieces, strict=True)
+    return rank, np.concatenate(coordinates, axis=1), np.concatenate(values)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 5])
+def test_blocks_of_any_order_are_gathered_by_part(n_parts: int) -> None:
+    tensor = sparse.random((7, 6, 5), density=0.2, random_state=3)
+    array = da.from_array(tensor, chunks=(3, 4, 5))
+    starts = [np.concatenate(([0], np.cumsum(sizes))) for sizes in array.chunks]
+    splits = {}
+    for number in np.ndindex(*array.numblocks):
+        corner = tuple(int(start[i]) for start, i in zip(starts, number, strict=True))
+        key = ("split", *number)
+        splits[key] = Task(key, split_cells, TaskRef((array.name, *number)), corner, n_parts)
+    graph = gathered_by_part(array, "joined", splits, joined, [(k,) for k in range(n_parts)])
+    assert len(graph.layers["split"]) + len(graph.layers["joined"]) == len(splits) + n_parts
+    keys = [("joined", rank) for rank in range(n_parts)]
+    dense = np.zeros(tensor.shape)
+    for k, (rank, cells, values) in enumerate(dask.get(graph, keys)):
+        assert rank == k and (cells.sum(axis=0) % n_parts == k).all()
+        dense[tuple(cells)] += values
+    np.testing.assert_array_equal(dense, tensor.todense())

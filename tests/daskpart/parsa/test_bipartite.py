@@ -10,9 +10,9 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.parsa import bipartite
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.hypergraph import Hypergraph
+from daskpart.parsa import bipartite
 from daskpart.parsa.bipartite import Bipartite, block_of
 from daskpart.readers import read
 
