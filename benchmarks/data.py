@@ -43,7 +43,7 @@ def ratings(name: str) -> Triples:
         20,000 items).
     """
     import daskpart
-    from daskpart.containers import as_coo
+    from daskpart.containers.matrix import as_matrix
 
     if name == "power-law-10m":
         X = daskpart.datasets.power_law_ratings(200_000, 20_000, 10_000_000, random_state=0)
@@ -59,7 +59,7 @@ def ratings(name: str) -> Triples:
         file, options = files[name]
         X = daskpart.read(data_folder() / file, **options)
         X = X[0] if isinstance(X, tuple) else X  # labelled examples
-    matrix = as_coo(X)
+    matrix = as_matrix(X)
     return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
 
 
@@ -95,12 +95,12 @@ def graph(name: str) -> Any:
 
 @cache
 def tensor(name: str) -> Any:
-    """A real tensor as `daskpart.tensors.LabelledTensor`, by the name of its file without ending.
+    """A real tensor, a `LabelledTensor`, by the name of its file without ending.
 
     For example "imdb-reviews", "math-tags", "fb15k-237.train", "lastfm-tags", "wikipeople-3".
     """
     import daskpart
-    from daskpart.tensors import as_tensor
+    from daskpart.containers.tensor import as_tensor
 
     found = sorted((data_folder() / "tensors").glob(f"{name}.tns.*"))
     if not found:

@@ -7,7 +7,7 @@ from functools import cache
 import scipy.sparse
 
 import daskpart
-from daskpart.bipartite import Bipartite
+from daskpart.parsa.bipartite import Bipartite
 
 from .data import ratings
 
@@ -37,11 +37,11 @@ class Placing:
     def setup(self, data: str, way: str) -> None:
         """The graph, and compiled kernels."""
         self.graph, self.how = bipartite(data), WAYS[way]
-        daskpart.parsa(self.graph.hypergraph(), 2, **self.how)
+        daskpart.parsa.partition(self.graph.hypergraph(), 2, **self.how)
 
     def time_parsa(self, *case: object) -> None:
         """Parts and placement, without the random parts."""
-        daskpart.parsa(self.graph, N_PARTS, compare=False, **self.how)
+        daskpart.parsa.partition(self.graph, N_PARTS, compare=False, **self.how)
 
     def track_improvement_of_largest_memory(self, *case: object) -> float:
         """(random - x) / x of the largest neighbour set."""
@@ -57,4 +57,4 @@ class Placing:
         return told["traffic, maximum"] / told["traffic, bound"]
 
     def _told(self) -> dict:
-        return daskpart.parsa(self.graph, N_PARTS, **self.how).to_dict()
+        return daskpart.parsa.partition(self.graph, N_PARTS, **self.how).to_dict()

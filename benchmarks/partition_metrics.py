@@ -81,7 +81,7 @@ class Metrics:
         found.max_connectivity(), found.histogram(), found.concurrent_volume()
         found.pasgd_volume(8), found.pasgd_staleness(8)
         found.with_random_owners().rank_volume()
-        found.with_least_loaded_owners().rank_volume()
+        found.with_packed_owners().rank_volume()
 
 
 @cache

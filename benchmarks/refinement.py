@@ -10,7 +10,7 @@ import scipy.sparse
 import daskpart
 from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning
-from daskpart.owners import bin_packed, bin_packed_embedded
+from daskpart.owners import embedded_packed_owners, packed_owners
 
 from .data import ratings
 
@@ -72,10 +72,10 @@ class Mapping:
             daskpart.partition(instance(data), n_parts, method="hypercube", polish=False)
 
     def time_owners_embedded(self, data: str, n_parts: int) -> None:
-        bin_packed_embedded([self.connectivity])
+        embedded_packed_owners([self.connectivity])
 
     def time_owners_point_to_point(self, data: str, n_parts: int) -> None:
-        bin_packed([self.connectivity])
+        packed_owners([self.connectivity])
 
     def track_concurrent_volume(self, data: str, n_parts: int) -> int:
         """Of the mapping."""

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from . import _sparse_fixes
 
 if TYPE_CHECKING:
-    from . import data_models, datasets, tensors
-    from .bipartite import Bipartite
-    from .blocks import BlockFolder
+    from . import containers, data_models, datasets, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.cp_decomposition import CPDecomposition
     from .models.cp_forecast import cp_plan_report
     from .models.matrix_factorization import MatrixFactorization, plan_report
     from .partitioners import partition, refine
-    from .partitioners.comparison import Comparison, compare_partitions
-    from .partitioners.parsa import ParsaResult, parsa
+    from .partitioners.comparison import compare_partitions
     from .partitions import Partition
     from .readers import read
     from .shards import shard
@@ -30,47 +27,48 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "Bipartite": ".bipartite",
-    "BlockFolder": ".blocks",
     "CPDecomposition": ".models.cp_decomposition",
-    "Comparison": ".partitioners.comparison",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
     "MatrixFactorization": ".models.matrix_factorization",
-    "ParsaResult": ".partitioners.parsa",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
-    "parsa": ".partitioners.parsa",
-    "partition": ".partitioners",
     "cp_plan_report": ".models.cp_forecast",
+    "partition": ".partitioners",
     "plan_report": ".models.matrix_factorization",
     "read": ".readers",
     "refine": ".partitioners",
     "shard": ".shards",
 }
-_MODULES = ("collectives", "data_models", "datasets", "models", "plots", "tensors")
+_MODULES = (
+    "collectives",
+    "containers",
+    "data_models",
+    "datasets",
+    "models",
+    "owners",
+    "parsa",
+    "plots",
+)
 
 __all__ = [  # noqa: RUF022 - in the order of the data flow
     "read",
     "datasets",
-    "tensors",
+    "containers",
     "data_models",
     "Hypergraph",
     "partition",
     "refine",
     "compare_partitions",
-    "Comparison",
     "Partition",
     "Connectivity",
-    "Bipartite",
-    "BlockFolder",
     "parsa",
-    "ParsaResult",
     "shard",
     "plan_report",
     "MatrixFactorization",
     "cp_plan_report",
     "CPDecomposition",
+    "plots",
 ]
 
 _sparse_fixes.apply()

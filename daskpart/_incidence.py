@@ -1,11 +1,11 @@
-"""Kernels that build and turn an incidence in compressed rows. Every one is a counting sort.
+"""Kernels that build and transpose an incidence in compressed rows. Every one is a counting sort.
 
     compressed by net               compressed by vertex
     net_pointer  0 3 5              vertex_pointer  0 1 3 4 5
     pins         0 1 2 | 1 3   <->  nets            0 | 0 1 | 0 | 1
 
-Turning an incidence visits the rows in order, so the turned rows come out sorted, and equal entries
-of a row come out side by side: sorting and de-duplication cost nothing more than turning twice.
+Transposing visits the rows in order, so the transposed rows come out sorted, and equal entries
+of a row come out side by side: sorting and de-duplication cost nothing more than transposing twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._floor.kernels import kernel
 
 
 @kernel
-def turn(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArray, NDArray]:
+def transpose(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArray, NDArray]:
     """Turn rows into columns; an entry that a row holds twice is kept once.
 
     Returns ``(column_pointer int64[n_columns + 1], rows int32[n_kept])`` with sorted columns.

@@ -24,6 +24,7 @@ call `protect(client)`. Workers that cannot import daskpart are left as they wer
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from typing import Any
@@ -121,6 +122,12 @@ def _ask_new_clients() -> None:
     if arguments and not isinstance(arguments[0], str):  # one list a module: lengths must agree
         changes["distributed.client.preload-argv"] = [*arguments, []]
     dask.config.set(changes)
+    logging.getLogger("distributed.preloading").addFilter(_is_not_of_ours)
+
+
+def _is_not_of_ours(record: logging.LogRecord) -> bool:
+    """Let the log tell of every preload but this one, which nobody asked for."""
+    return __name__ not in record.getMessage()
 
 
 def _send_whole() -> None:

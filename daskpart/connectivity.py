@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _metrics
+from ._floor.atomic import replacing
 from ._floor.checks import amounts, require_partition, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
 from ._incidence import group, group_pairs
+from .containers.dask_blocks import dask_inside, item_parts
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -181,8 +183,6 @@ class Connectivity:
             Chunks are dense or of unknown size; an entry is not finite; the partition was made for
             other data.
         """
-        from ._chunk_pairs import connect, dask_inside
-
         require_partition(partition)
         if axis not in ("rows", "columns"):
             raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
@@ -194,9 +194,10 @@ class Connectivity:
         side = shape[0 if axis == "rows" else 1]
         if side == side:  # unknown sizes are NaN, and refused with more to say
             partition.check_fits(side, "the data", axis, shape=shape)
-        found = connect(given, partition, axis)
-        partition.check_fits(side, "the data", axis, nnz=int(found.counts.sum()))
-        return found
+        n_parts = partition.n_parts
+        pointer, parts, counts = item_parts(given, partition.assignment, n_parts, axis)
+        partition.check_fits(side, "the data", axis, nnz=int(counts.sum()))
+        return cls(pointer, parts, counts, n_parts, np.ones(len(pointer) - 1, np.int64))
 
     @property
     def n_items(self) -> int:
@@ -285,8 +286,11 @@ class Connectivity:
         owners[touched] = self.parts[(self.pointer[:-1] + place)[touched]]
         return replace(self, owners=owners)
 
-    def with_least_loaded_owners(self) -> Connectivity:
-        """Best fit decreasing: items of high λ first, each to the sharer with the least traffic."""
+    def with_packed_owners(self) -> Connectivity:
+        """Best fit decreasing: items of high λ first, each to the sharer with the least traffic.
+
+        Several modes into the same bins, and bins for a hypercube: `daskpart.owners`.
+        """
         order = np.argsort(-self.connectivity, kind="stable")
         owners = _metrics.least_loaded_owners(self.pointer, self.parts, order, self.n_parts)
         return replace(self, owners=owners)
@@ -300,7 +304,7 @@ class Connectivity:
             raise InputError(f"operation is {operation!r}: 'expand' or 'reduce'")
         if self.owners is None:
             raise InputError(
-                "rank_volume needs owners: call with_random_owners(), with_least_loaded_owners() "
+                "rank_volume needs owners: call with_random_owners(), with_packed_owners() "
                 "or with_owners(...) first"
             )
         items = np.arange(self.n_items, dtype=np.int32)
@@ -313,11 +317,11 @@ class Connectivity:
         return RankVolume(operation, send, receive, sent, received)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one `.npz` file (no pickle)."""
+        """Write everything to one `.npz` file (no pickle); an old one goes when it is whole."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.owners is not None:
             arrays["owners"] = self.owners
-        with open(path, "wb") as file:
+        with replacing(path) as file:
             np.savez_compressed(file, n_parts=np.int64(self.n_parts), **arrays)
 
     @classmethod

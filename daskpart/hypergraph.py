@@ -21,9 +21,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._floor.atomic import replacing
 from ._floor.checks import amounts, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
-from ._incidence import first_bad_pin, group, turn
+from ._incidence import first_bad_pin, group, transpose
+from .containers.dask_blocks import column_nets, dask_inside
+from .containers.matrix import as_matrix
 from .errors import InputError
 
 _ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")
@@ -93,8 +96,8 @@ class Hypergraph:
         n_nets = len(starts) - 1
         weights = amounts(vertex_weights, n_vertices, "vertex weight")
         costs = amounts(net_costs, n_nets, "net cost")
-        vertex_pointer, nets = turn(starts, given.astype(np.int32), n_vertices)
-        pointer, sorted_pins = turn(vertex_pointer, nets, n_nets)
+        vertex_pointer, nets = transpose(starts, given.astype(np.int32), n_vertices)
+        pointer, sorted_pins = transpose(vertex_pointer, nets, n_nets)
         return cls(n_vertices, pointer, sorted_pins, weights, costs)
 
     @classmethod
@@ -104,7 +107,7 @@ class Hypergraph:
         Parameters
         ----------
         matrix : sparse matrix, sparse.COO, DataFrame, DataArray, …
-            Anything that `daskpart.containers.as_coo` takes. A stored zero is a nonzero here.
+            Anything that `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
         """
         rows, columns, shape = _pattern(matrix)
         return from_incidence(rows, columns, *shape)
@@ -129,7 +132,7 @@ class Hypergraph:
             )
         proper = rows != columns
         low, high = np.minimum(rows, columns)[proper], np.maximum(rows, columns)[proper]
-        pointer, higher = turn(*group(high, low, shape[0]), shape[0])
+        pointer, higher = transpose(*group(high, low, shape[0]), shape[0])
         lower = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(pointer))
         return cls(
             n_vertices=shape[0],
@@ -159,11 +162,11 @@ class Hypergraph:
         InputError
             Chunks are dense or of unknown size; an entry is not finite.
         """
-        from ._chunk_pairs import column_net, dask_inside
-
         if axis not in ("rows", "columns"):
             raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
-        return column_net(dask_inside(array), axis)
+        pointer, pins, weights = column_nets(dask_inside(array), axis)
+        costs = np.ones(len(pointer) - 1, np.int64)
+        return cls(len(weights), pointer, pins, weights, costs)
 
     @property
     def n_nets(self) -> int:
@@ -181,22 +184,22 @@ class Hypergraph:
         return int(self.vertex_weights.sum())
 
     @cached_property
-    def _turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return turn(self.net_pointer, self.pins, self.n_vertices)
+    def _transposed(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return transpose(self.net_pointer, self.pins, self.n_vertices)
 
     @property
     def vertex_pointer(self) -> NDArray[np.int64]:
         """int64[n_vertices + 1]: vertex v is in nets[vertex_pointer[v]:vertex_pointer[v + 1]]."""
-        return self._turned[0]
+        return self._transposed[0]
 
     @property
     def nets(self) -> NDArray[np.int32]:
         """int32[n_pins]: the nets of each vertex, sorted. Built on first use, then kept."""
-        return self._turned[1]
+        return self._transposed[1]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the hypergraph to one `.npz` file (no pickle)."""
-        with open(path, "wb") as file:
+        """Write the hypergraph to one `.npz` file (no pickle); an old one goes when it is whole."""
+        with replacing(path) as file:
             arrays = {name: getattr(self, name) for name in _ARRAYS}
             np.savez_compressed(file, n_vertices=np.int64(self.n_vertices), **arrays)
 
@@ -234,8 +237,8 @@ class Hypergraph:
         write_hypergraph(self, path, format)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the turned incidence is rebuilt on demand: it need not travel
-        return {name: value for name, value in self.__dict__.items() if name != "_turned"}
+        # the transposed incidence is rebuilt on demand: it need not travel
+        return {name: value for name, value in self.__dict__.items() if name != "_transposed"}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hypergraph):
@@ -264,9 +267,7 @@ class Hypergraph:
 
 
 def _pattern(matrix: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
-    from .containers import as_coo
-
-    labelled = as_coo(matrix)
+    labelled = as_matrix(matrix)
     return labelled.rows, labelled.columns, labelled.shape
 
 
@@ -279,7 +280,7 @@ def from_incidence(
     so that the pins of a net come out sorted and once.
     """
     vertex_pointer, grouped = group(vertices, nets, n_vertices)
-    net_pointer, pins = turn(vertex_pointer, grouped, n_nets)
+    net_pointer, pins = transpose(vertex_pointer, grouped, n_nets)
     return Hypergraph(
         n_vertices=int(n_vertices),
         net_pointer=net_pointer,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._floor.atomic import replacing
 from ._floor.checks import amounts, whole_number
 from ._floor.tables import html_table, text_table
 from ._incidence import group
@@ -179,7 +180,7 @@ class Partition:
         return naming.nonzero_parts(data, self)
 
     def report(self, hypergraph: Hypergraph | None = None) -> PartitionReport:
-        """Balance and origin; with the hypergraph also every metric of its connectivity."""
+        """Balance (to four digits) and origin; with the hypergraph all metrics of connectivity."""
         values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}
         if "refined" in self.info:
             before, after = (self.info[f"metric_{when}"] for when in ("before", "after"))
@@ -187,7 +188,7 @@ class Partition:
         values |= {
             "vertices": self.n_vertices,
             "parts": self.n_parts,
-            "imbalance": self.imbalance,
+            "imbalance": round(self.imbalance, 4),
             "lightest part": int(self.part_weights.min()),
             "heaviest part": int(self.part_weights.max()),
             "empty parts": int(np.count_nonzero(np.diff(self.part_pointer) == 0)),
@@ -200,8 +201,8 @@ class Partition:
         return PartitionReport(values)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one `.npz` file (no pickle)."""
-        with open(path, "wb") as file:
+        """Write everything to one `.npz` file (no pickle); an old one goes when it is whole."""
+        with replacing(path) as file:
             np.savez_compressed(
                 file,
                 assignment=self.assignment,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 from ._floor.kernels import kernel
 from .errors import InputError
-from .hypergraph import Hypergraph
 from .readers.detection import suffix_format
 from .readers.streams import opened_for_writing
+
+if TYPE_CHECKING:
+    from .hypergraph import Hypergraph
 
 _NUMBERS_AT_ONCE = 1 << 17
 _LONGEST_NUMBER = 21  # the digits of a 64-bit integer and what parts it from the next

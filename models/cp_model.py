@@ -21,8 +21,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.errors import InputError
-from daskpart.tensors import LabelledTensor, as_tensor
 
 from .cp_als import product_of_grams
 from .cp_state import CPState

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.connectivity import Connectivity
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import fine_grain, medium_grain
 from daskpart.errors import InputError
-from daskpart.owners import bin_packed, bin_packed_embedded, random_owners
+from daskpart.owners import embedded_packed_owners, packed_owners, random_owners
 from daskpart.partitioners import partition
 from daskpart.partitions import Partition
-from daskpart.tensors import LabelledTensor
 
 _GRAINS = {"fine-grain": fine_grain, "medium-grain": medium_grain}
 PARTITIONERS = ("auto", "random", *_GRAINS, "hypercube", "hypercube-fine-grain")
@@ -168,4 +168,6 @@ def owned(
     """The same with owners: drawn, or packed for the method that moves the rows."""
     if owners == "random":
         return random_owners(connectivities, random_state)
-    return bin_packed(connectivities) if method == "p2p" else bin_packed_embedded(connectivities)
+    return (
+        packed_owners(connectivities) if method == "p2p" else embedded_packed_owners(connectivities)
+    )

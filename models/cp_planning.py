@@ -25,8 +25,8 @@ from daskpart.collectives import (
     rows_for_payload,
 )
 from daskpart.connectivity import Connectivity
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
-from daskpart.tensors import LabelledTensor
 
 from .cp_parts import (
     OWNERS,

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.connectivity import Connectivity
-from daskpart.containers import stable_order
-from daskpart.tensors import LabelledTensor
+from daskpart.containers.coordinates import stable_order
+from daskpart.containers.tensor import LabelledTensor
 
 from .tensor_layout import TensorLayout
 from .tensor_sorting import CHUNK, Nonzeros

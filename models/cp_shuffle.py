@@ -26,11 +26,10 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
-from daskpart._triples import as_labels, refuse_dense_chunks
 from daskpart.connectivity import Connectivity
-from daskpart.containers import as_values, stable_order
+from daskpart.containers.coordinates import as_labels, as_values, refuse_dense_chunks, stable_order
+from daskpart.containers.tensor import LabelledTensor, from_coordinates
 from daskpart.errors import InputError
-from daskpart.tensors import LabelledTensor, from_coordinates
 
 from .cp_parts import partitioner_for
 from .cp_planning import MethodPlan, PlanSettings, plan_fit, plan_method

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.errors import InputError
-from daskpart.tensors import LabelledTensor, as_tensor
 
 from .cp_planning import MethodPlan, PlanSettings, plan_fit
 from .cp_ranks import split_nonzeros
@@ -71,7 +71,7 @@ def source_of(X: Any) -> Any:
     Raises
     ------
     InputError
-        As `daskpart.tensors.as_tensor`, or for a Dask array with blocks that are dense or of
+        As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
         unknown size.
     """
     if is_lazy(X):

@@ -17,8 +17,8 @@ import scipy.sparse
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
-from daskpart.tensors import LabelledTensor
 
 INITS = ("random", "nvecs")
 _DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 
 from daskpart.collectives import Communicator, communicator_for
 from daskpart.collectives.transports import TRANSPORTS
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 
 from .labels import LabelIndex

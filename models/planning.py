@@ -20,7 +20,7 @@ import numpy as np
 
 from daskpart.collectives import Plan
 from daskpart.connectivity import Connectivity
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
@@ -250,4 +250,4 @@ def is_lazy(X: Any) -> bool:
 
 def as_ratings(X: Any) -> Any:
     """X as plans take it: lazy Dask collections as they are, all else as a LabelledMatrix."""
-    return X if is_lazy(X) else as_coo(X)
+    return X if is_lazy(X) else as_matrix(X)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 
 from .kernels.scoring import predict_pairs

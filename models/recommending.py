@@ -24,7 +24,7 @@ import scipy.sparse
 import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers import LabelledMatrix, as_coo
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 
 from .fold_in import solve_rows
@@ -130,7 +130,7 @@ class FactorModel:
         state = self._fitted()
         if is_pairs(pairs):
             return _predicted(state, *pair_positions(pairs, state))
-        matrix = as_coo(pairs)
+        matrix = as_matrix(pairs)
         values = _predicted(state, *entry_positions(matrix, state))
         return _same_kind(pairs, matrix, values)
 
@@ -154,7 +154,7 @@ class FactorModel:
             For users or items that the model does not know.
         """
         state = self._fitted()
-        matrix = as_coo(X)
+        matrix = as_matrix(X)
         predicted = _predicted(state, *entry_positions(matrix, state))
         errors = np.subtract(matrix.values, predicted, dtype=np.float64)
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
@@ -319,7 +319,7 @@ class FactorModel:
         return seen
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = as_coo(X_new)
+        matrix = as_matrix(X_new)
         index = self._fitted().items()
         return matrix, side_positions(matrix.columns, matrix.column_labels, index)
 

@@ -18,8 +18,8 @@ import sparse
 from click.testing import CliRunner
 
 import daskpart
-from daskpart.containers import as_coo
-from daskpart.tensors import LabelledTensor, as_tensor
+from daskpart.containers.matrix import as_matrix
+from daskpart.containers.tensor import LabelledTensor, as_tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(
@@ -43,7 +43,7 @@ def test_the_list_of_benchmarks_is_whole() -> None:
 
 def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Stands for any data set."""
-    matrix = as_coo(daskpart.datasets.power_law_ratings(120, 60, 2000, random_state=0))
+    matrix = as_matrix(daskpart.datasets.power_law_ratings(120, 60, 2000, random_state=0))
     return matrix.rows, matrix.columns, matrix.values.astype(np.float32)
 
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.measuring import begin_peak, peak_since
 from daskpart.collectives import LocalCommunicator
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.models.cp_als import Update
 from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
 from daskpart.models.cp_planning import MethodPlan, PlanSettings, plan_fit
 from daskpart.models.cp_ranks import RankNonzeros, RankRows, arrange, rows_of_ranks, split_nonzeros
 from daskpart.models.cp_state import CPState
 from daskpart.models.tensor_layout import MEMORY
-from daskpart.tensors import LabelledTensor
 
 TURNS = 5
 FEW = 2000

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.models.cp_steps import gram_of, solve_rows
 from daskpart.models.kernels.lanes import aligned_rows
 from daskpart.models.tensor_layout import TensorLayout
-from daskpart.tensors import LabelledTensor
 
 
 class ThreadedCP:

@@ -26,14 +26,13 @@ import numpy as np
 import daskpart
 from benchmarks import data
 from daskpart.connectivity import Connectivity
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import DataModel, fine_grain, medium_grain
 from daskpart.errors import BalanceWarning
-from daskpart.hypercube_volume import hypercube_volume
-from daskpart.owners import bin_packed_embedded, random_owners
+from daskpart.owners import embedded_packed_owners, hypercube_volume, random_owners
 from daskpart.partitioners import get_engine
 from daskpart.partitioners.refinement.renumber import renumbered
 from daskpart.partitions import Partition
-from daskpart.tensors import LabelledTensor
 
 from .hypercube_mapping_plot import draw
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
@@ -102,7 +101,7 @@ def measure(name: str, n_parts: int) -> list[list]:
         modes = modes_of(model, partition)
         shared = concurrent(model, partition)
         _, drawn = busiest(random_owners(modes))
-        total, packed = busiest(bin_packed_embedded(modes))
+        total, packed = busiest(embedded_packed_owners(modes))
         base = rows[0] if rows else None
         rows.append(
             [

@@ -76,11 +76,11 @@ def cases(name: str, n_parts: int) -> Iterator[tuple[str, str, daskpart.Connecti
     hypergraph = daskpart.Hypergraph.column_net(cells)
     for label, method in METHODS.items():
         _, connectivity = connectivity_of(hypergraph, n_parts, method)
-        owners = connectivity.with_least_loaded_owners().owners
+        owners = connectivity.with_packed_owners().owners
         assert owners is not None
         yield label, "hash", connectivity, "hashed"
         yield label, "least load", connectivity, spread(owners, n_parts)
-    result = daskpart.parsa(hypergraph, n_parts, polish=True, compare=False)
+    result = daskpart.parsa.partition(hypergraph, n_parts, polish=True, compare=False)
     connectivity = result.connectivity()
     yield "Parsa", "hash", connectivity, "hashed"
     yield "Parsa", "Parsa", connectivity, result.placement

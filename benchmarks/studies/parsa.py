@@ -27,9 +27,9 @@ import scipy.sparse
 
 import daskpart
 from benchmarks import data
-from daskpart.bipartite import Bipartite
 from daskpart.errors import BalanceWarning
-from daskpart.partitioners.parsa import NeighbourSets, place_parameters
+from daskpart.parsa import NeighbourSets, place_parameters
+from daskpart.parsa.bipartite import Bipartite
 
 from .output import Origin, out_option, write_numbers, write_section
 
@@ -88,9 +88,9 @@ def _line(experiment: str, name: str, case: str, told: dict[str, Any], seconds: 
     )  # fmt: skip
 
 
-def _timed(*arguments: Any, **options: Any) -> tuple[daskpart.ParsaResult, float]:
+def _timed(*arguments: Any, **options: Any) -> tuple[daskpart.parsa.ParsaResult, float]:
     begin = time.process_time()
-    result = daskpart.parsa(*arguments, random_state=SEED, **options)
+    result = daskpart.parsa.partition(*arguments, random_state=SEED, **options)
     return result, time.process_time() - begin
 
 
@@ -204,8 +204,8 @@ def main(names: tuple[str, ...], parts: int, limits: tuple[int, ...], copies: in
     origin = Origin.here()
     lines: list[Line] = []
     few = Bipartite.from_matrix(scipy.sparse.eye_array(64).tocsr())
-    daskpart.parsa(few, 2, polish=True)  # compiles
-    daskpart.parsa(few, 2, n_blocks=4, workers=2, transport="local")
+    daskpart.parsa.partition(few, 2, polish=True)  # compiles
+    daskpart.parsa.partition(few, 2, n_blocks=4, workers=2, transport="local")
     daskpart.partition(few.hypergraph(), 2)
     wanted: list[Iterator[Line]] = [methods(name, parts) for name in names]
     wanted += [growth(name) for name in names]

@@ -18,11 +18,11 @@ from benchmarks.measuring import begin_peak, peak_since
 
 def main(path: str, few: str, n_parts: int, limit: str) -> dict[str, Any]:
     """MB that the run added at most, CPU seconds, and the report."""
-    daskpart.parsa(few, n_parts, memory_limit="1 GB", n_blocks=2)
-    daskpart.parsa(few, n_parts)
+    daskpart.parsa.partition(few, n_parts, memory_limit="1 GB", n_blocks=2)
+    daskpart.parsa.partition(few, n_parts)
     before, begin = begin_peak(), time.process_time()
     how: dict[str, Any] = {} if limit == "none" else {"memory_limit": int(limit) * 10**6}
-    result = daskpart.parsa(path, n_parts, **how)
+    result = daskpart.parsa.partition(path, n_parts, **how)
     return {
         "peak_mb": peak_since(before) / 1e6,
         "seconds": time.process_time() - begin,

@@ -20,7 +20,7 @@ import daskpart
 from benchmarks import data
 from daskpart.collectives import LocalCommunicator
 from daskpart.connectivity import Connectivity
-from daskpart.containers import LabelledMatrix, as_coo
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import BalanceWarning
 from daskpart.models.fitting import Trainer, TrainingSettings
 from daskpart.models.learning_rates import learning_rate
@@ -59,12 +59,12 @@ class Problem:
     @cached_property
     def train(self) -> LabelledMatrix:
         """Nine tenths of the ratings."""
-        return as_coo(matrix(self.train_triples, self.shape))
+        return as_matrix(matrix(self.train_triples, self.shape))
 
     @cached_property
     def test(self) -> LabelledMatrix:
         """The rest."""
-        return as_coo(matrix(self.test_triples, self.shape))
+        return as_matrix(matrix(self.test_triples, self.shape))
 
     @cached_property
     def hypergraph(self) -> daskpart.Hypergraph:

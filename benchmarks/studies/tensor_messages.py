@@ -21,12 +21,12 @@ import click
 import numpy as np
 
 from benchmarks import data
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning
 from daskpart.models.cp_forecast import cp_plan_report
 from daskpart.models.cp_parts import nonzero_parts
 from daskpart.models.cp_reports import CPPlanReport
-from daskpart.tensors import LabelledTensor
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 from .tensor_messages_plot import draw

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from daskpart import plots
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.report import Report, versions
-from daskpart.tensors import LabelledTensor
 
 from .album import Album
 from .cut import write_json

@@ -13,7 +13,7 @@ import numpy as np
 
 from daskpart import plots
 from daskpart.connectivity import Connectivity
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition

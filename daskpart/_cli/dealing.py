@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import daskpart
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import daskpart
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import DivergenceError, InputError, WorkerLostError
-from daskpart.tensors import LabelledTensor
 
 from .cluster import check_kind, run_on
 from .components import CPOutcome, write_all

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 
 from .ratings import Split
 

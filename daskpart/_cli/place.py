@@ -14,7 +14,7 @@ import numpy as np
 
 from daskpart import plots
 from daskpart.errors import InputError
-from daskpart.partitioners.parsa import ParsaResult, parsa
+from daskpart.parsa import ParsaResult, partition
 from daskpart.report import Report, versions
 
 from .album import Album
@@ -33,7 +33,9 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
     say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
     with explained_if_slow(COMPILING):
-        result = parsa(path, settings.parts, memory_limit=memory_limit, random_state=settings.seed)
+        result = partition(
+            path, settings.parts, memory_limit=memory_limit, random_state=settings.seed
+        )
     for sentence in sentences(result):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,7 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
     metrics = settings.out / "metrics.json"
     write_json(metrics, {"settings": asked, "metrics": result.to_dict()})
     files = [
-        (whole, "all of the result: daskpart.ParsaResult.load"),
+        (whole, "all of the result: daskpart.parsa.ParsaResult.load"),
         (partition, "the parts of the rows: daskpart.Partition.load"),
         (tables[0], "part of each row, as text"),
         (tables[1], "part that keeps each column, as text; -1: no part needs it"),
@@ -104,7 +106,8 @@ def _report(
     page.table(asked)
     page.section("Load it")
     page.code(
-        f'import daskpart\n\nresult = daskpart.ParsaResult.load("{settings.out / "parsa.npz"}")'
+        "from daskpart.parsa import ParsaResult\n\n"
+        f'result = ParsaResult.load("{settings.out / "parsa.npz"}")'
     )
     page.section("Versions")
     page.table(versions())

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from daskpart.containers import LabelledMatrix, as_coo
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.datasets import load_python_source, train_test_split_ratings
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.tensors import LabelledTensor, as_tensor
 
 BUILT_IN = "python-source"
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
@@ -56,7 +56,7 @@ def load(
         Absent or damaged file, unknown format, something that is not a matrix.
     """
     if source == BUILT_IN:
-        return as_coo(load_python_source()["counts"])
+        return as_matrix(load_python_source()["counts"])
     data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
         what = (
@@ -96,7 +96,7 @@ def _read(source: str, format: str | None) -> Any:
 
 
 def _named(data: Any, names: tuple[str, str]) -> LabelledMatrix:
-    matrix = as_coo(data)
+    matrix = as_matrix(data)
     if hasattr(data, "dims"):
         return matrix
     return replace(matrix, row_name=names[0], column_name=names[1])
@@ -126,7 +126,7 @@ def _parted(
     if fraction == 0:
         return ratings, None
     kept, held_out = train_test_split_ratings(ratings.to_xarray(), fraction, seed)
-    return as_coo(kept), as_coo(held_out)
+    return as_matrix(kept), as_matrix(held_out)
 
 
 def in_words(data: Cuttable, source: str) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 import daskpart
 from daskpart import plots
+from daskpart._floor.progress import tracked
 from daskpart.collectives import (
     Plan,
     Simulation,
@@ -41,7 +42,6 @@ from daskpart.data_models import NAMES, build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
-from .progress import tracked
 from .ratings import load_any
 from .terminal import COMPILING, explained_if_slow, say
 

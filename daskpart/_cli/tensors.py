@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.streams import opened
-from daskpart.tensors import LabelledTensor, as_tensor
 
 
 def load_tensor(

@@ -1,4 +1,6 @@
 """What all three folders may import, and what imports nothing of the house but its errors.
 
-kernels (numba's options)   checks (of arguments)   tables (text, HTML)   rank_tasks (pinned tasks)
+kernels (numba's options)   checks (of arguments)   hashing (scrambled numbers)
+tables (text, HTML)         progress (a bar)        atomic (files replaced when whole)
+rank_tasks (pinned tasks)
 """

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers import LabelledMatrix, as_coo
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph, from_incidence
 
@@ -33,15 +33,15 @@ def column_net(matrix: Any) -> DataModel:
     Parameters
     ----------
     matrix : container
-        Whatever `daskpart.containers.as_coo` takes. A stored zero is a nonzero here.
+        Whatever `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
     """
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     return _model("column-net", Hypergraph.column_net(entries), entries)
 
 
 def row_net(matrix: Any) -> DataModel:
     """The dual of `column_net`: columns become vertices, rows become nets."""
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     model = _model("row-net", Hypergraph.row_net(entries), entries)
     return replace(model, vertex_of=entries.columns)
 
@@ -60,7 +60,7 @@ def column_net_self_loops(matrix: Any) -> DataModel:
     InputError
         The matrix is not square, or nothing is stored in it.
     """
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     n_vertices, n_columns = entries.shape
     if n_vertices != n_columns:
         raise InputError(
@@ -94,7 +94,7 @@ def graph(matrix: Any, *, self_loops: bool = False) -> DataModel:
     InputError
         The matrix is not square, or nothing is stored in it.
     """
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     hypergraph = Hypergraph.graph(entries)
     if self_loops:
         on_diagonal = entries.rows[entries.rows == entries.columns]
@@ -109,7 +109,7 @@ def bipartite(matrix: Any) -> DataModel:
     Li, Andersen, Smola, "Graph partitioning via parallel submodular approximation to accelerate
     distributed machine learning", 2015, section 2: parts of as many examples each.
     """
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     hypergraph = Hypergraph.column_net(entries)
     ones = np.ones(hypergraph.n_vertices, np.int64)
     return _model("bipartite", replace(hypergraph, vertex_weights=ones), entries)

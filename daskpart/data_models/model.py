@@ -7,7 +7,7 @@ data ──model──▶ Hypergraph ──partition──▶ part of each verte
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ from daskpart._floor.tables import html_table, text_table
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitions import Partition
-from daskpart.tensors import LabelledTensor
+
+if TYPE_CHECKING:
+    from daskpart.containers.tensor import LabelledTensor
+    from daskpart.partitions import Partition
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,20 +12,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitions import Partition
-from daskpart.tensors import LabelledTensor
 
 from .matrix_models import bipartite, column_net, column_net_self_loops, graph, row_net
 from .model import DataModel
 from .stochastic import stochastic
 from .tensor_grains import fine_grain, medium_grain
+
+if TYPE_CHECKING:
+    from daskpart.partitions import Partition
 
 MODELS: dict[str, Callable[[Any], DataModel]] = {
     "column-net": column_net,
@@ -47,9 +49,9 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
     Parameters
     ----------
     data : container, path, Hypergraph or DataModel
-        Matrices as `daskpart.containers.as_coo` takes them, tensors as `daskpart.tensors.as_tensor`
-        does; a path goes through `daskpart.read`, and what that gives can be given itself. A
-        hypergraph or a data model is what it is, whatever `model` says.
+        Matrices as `daskpart.containers.as_matrix` takes them, tensors as `as_tensor` there does; a
+        path goes through `daskpart.read`, and what that gives can be given itself. A hypergraph or
+        a data model is what it is, whatever `model` says.
     model : str
         One of `NAMES`. auto: "medium-grain" for order 3 and more, else "column-net".
     n_parts, random_state : int

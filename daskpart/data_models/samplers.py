@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.kernels import kernel
-from daskpart.containers import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.checks import whole_number
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph, from_incidence
 
@@ -104,7 +104,7 @@ def stochastic(
     InputError
         The matrix is not square, or an option is out of range.
     """
-    entries = as_coo(matrix)
+    entries = as_matrix(matrix)
     whole = column_net_self_loops(entries)
     n_parts = whole_number(n_parts, "n_parts", least=1, most=whole.hypergraph.n_vertices)
     needed = nets_needed(n_parts, theta, delta)

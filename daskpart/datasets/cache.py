@@ -1,6 +1,6 @@
 """What is costly to make once: arrays in a file of the user's cache folder.
 
-    make --> name.npz.<random>.part --rename--> name.npz
+    make --> .name.npz.<random> --rename--> name.npz
 
 The rename is atomic, so writers at the same time overwrite each other whole, and a reader sees a
 whole file or none. A file that cannot be read counts as absent.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.atomic import replacing
 from daskpart.errors import DaskpartWarning
 
 _UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
@@ -67,9 +67,9 @@ def cached_arrays(
     arrays = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_or_nothing(path) as part:
+        with replacing(path) as file:
             content: dict[str, Any] = {"key": np.array(key), **arrays}
-            np.savez_compressed(part, **content)
+            np.savez_compressed(file, **content)
     except OSError as error:
         warnings.warn(
             f"the cache file {path} cannot be written ({error}); the data is made anew next time. "
@@ -78,28 +78,6 @@ def cached_arrays(
             stacklevel=4,
         )
     return arrays
-
-
-class whole_or_nothing:
-    """Open a file to write that appears under its name only when the ``with`` ends well."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> tempfile._TemporaryFileWrapper:
-        self._stream = tempfile.NamedTemporaryFile(
-            dir=self._path.parent, prefix=self._path.name + ".", suffix=".part", delete=False
-        )
-        return self._stream
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stream.close()
-        part = Path(self._stream.name)
-        try:
-            if kind is None:
-                os.replace(part, self._path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def pack_text(words: list[str]) -> np.ndarray:

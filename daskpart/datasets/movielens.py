@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import xarray
 
+from daskpart._floor.atomic import replacing
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import read
 
-from .cache import cache_folder, whole_or_nothing
+from .cache import cache_folder
 
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
 
@@ -133,7 +134,7 @@ def _extract(archive: Path, member: str, target: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as opened, opened.open(member) as source:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with whole_or_nothing(target) as stream:
+            with replacing(target) as stream:
                 shutil.copyfileobj(source, stream, 1 << 20)
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         archive.unlink(missing_ok=True)  # else the next call would trip over it again

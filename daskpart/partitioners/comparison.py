@@ -16,6 +16,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from daskpart._floor.checks import whole_number
+from daskpart._floor.progress import tracked
 from daskpart._floor.tables import readable
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
@@ -114,16 +115,12 @@ class Comparison:
         titles = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in head)
         body = "".join(
             f'<tr><th style="{_CELL};text-align:left">{escape(line[0])}</th>'
-            + "".join(f'<td style="{_CELL}">{_html_cell(cell)}</td>' for cell in line[1:])
+            + "".join(f'<td style="{_CELL}">{escape(cell.rstrip())}</td>' for cell in line[1:])
             + "</tr>"
             for line in lines
         )
-        caption = f"Partitions into {self.n_parts} parts"
+        caption = f"Partitions into {self.n_parts} parts (* least)"
         return f"<table><caption>{caption}</caption><tr>{titles}</tr>{body}</table>"
-
-
-def _html_cell(text: str) -> str:
-    return f"<b>{escape(text[:-2])}</b>" if text.endswith(" *") else escape(text.rstrip())
 
 
 def compare_partitions(
@@ -181,7 +178,7 @@ def compare_partitions(
     partitions: dict[str, Partition] = {}
     values: dict[str, dict[str, float]] = {}
     _cut_few(ways)
-    for name in _tracked(list(ways), progress):
+    for name in tracked(list(ways), "comparing", progress):
         started = time.perf_counter()
         found = _cut(built, n_parts, ways[name], shared)
         seconds = time.perf_counter() - started
@@ -192,7 +189,7 @@ def compare_partitions(
             metric: goal.measure(built.hypergraph, found, vertices)
             for metric, goal in goals.items()
         }
-        values[name] |= {"imbalance": found.imbalance, "seconds": seconds}
+        values[name] |= {"imbalance": round(found.imbalance, 4), "seconds": seconds}
     return Comparison(n_parts, values, partitions)
 
 
@@ -230,12 +227,6 @@ def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> Non
                 "compare it with others of as many"
             )
         given.check_fits(built.hypergraph.n_vertices, shape=built.shape, nnz=built.nnz)
-
-
-def _tracked(names: list[str], progress: bool) -> Any:
-    from daskpart._cli.progress import tracked
-
-    return tracked(names, "comparing", progress)
 
 
 def _cut_few(ways: Mapping[str, Any]) -> None:

@@ -43,8 +43,8 @@ def partition(
     Parameters
     ----------
     data : matrix, tensor or graph in any container; path; Hypergraph; DataModel
-        Matrices as `daskpart.containers.as_coo` takes them (scipy.sparse, sparse.COO, Dask,
-        xarray, frames), tensors as `daskpart.tensors.as_tensor` does, files as `daskpart.read`
+        Matrices as `daskpart.containers.as_matrix` takes them (scipy.sparse, sparse.COO, Dask,
+        xarray, frames), tensors as `daskpart.containers.as_tensor` does, files as `daskpart.read`
         does, hypergraphs (.hgr, .u, .graph) among them.
     n_parts : int
         From 1 to the number of vertices.

@@ -26,7 +26,6 @@ from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
 from .multilevel import lightened, v_cycle
 from .objectives import CutNet, Objective
-from .parsa import parsa
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
@@ -199,8 +198,10 @@ def _bounds(task: Task) -> tuple[int, int]:
 
 def _parsa(task: Task) -> NDArray[np.int32]:
     """Each vertex in turn to a part that has most of its nets already, then the polish."""
+    from daskpart import parsa  # which polishes with what is here
+
     weights = task.hypergraph.vertex_weights
-    found = parsa(
+    found = parsa.partition(
         task.hypergraph,
         task.n_parts,
         weights=weights,

@@ -19,6 +19,8 @@ _NOT_DRAWN = ("imbalance", "seconds")  # told in the labels: neither is a volume
 def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """A group of bars a metric, a bar a method, each as a share of what the first method has.
 
+    A metric in which all methods are equal is not drawn, and named under the picture instead.
+
     Parameters
     ----------
     comparison : Comparison
@@ -29,7 +31,10 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     -------
     matplotlib Axes
     """
-    metrics = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]
+    volumes = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]
+    rows = comparison.values.values()
+    alike = [metric for metric in volumes if len({row[metric] for row in rows}) == 1]
+    metrics = [metric for metric in volumes if metric not in alike]
     ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
     methods = list(comparison.values)
     base = comparison.values[methods[0]]
@@ -53,6 +58,9 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(metrics)), metrics)
     ax.set_ylabel(f"relative to {methods[0]}")
+    if alike:
+        told = ", ".join(f"{metric} ({base[metric]:,})" for metric in alike)
+        ax.set_xlabel(f"the same for all methods: {told}", fontsize=8)
     quiet_frame(ax)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.set_title(f"{comparison.n_parts} parts", fontsize=10, loc="left")

@@ -53,7 +53,7 @@ def spy(
     InputError
         If the partition does not fit the matrix, or is missing.
     """
-    from daskpart.containers import as_coo
+    from daskpart.containers.matrix import as_matrix
 
     if hasattr(data, "partition") and hasattr(data, "connectivity"):
         partition = data.partition if partition is None else partition
@@ -61,7 +61,7 @@ def spy(
         data = data.to_coo()
     if partition is None:
         raise InputError("spy needs the partition of the rows: spy(matrix, partition)")
-    matrix = as_coo(data)
+    matrix = as_matrix(data)
     rows, columns, shape = matrix.rows, matrix.columns, matrix.shape
     if partition.info.get("model") == "row-net":
         rows, columns, shape, names = columns, rows, shape[::-1], names[::-1]

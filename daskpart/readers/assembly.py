@@ -18,7 +18,7 @@ import numpy as np
 import sparse
 import xarray
 
-from daskpart._floor.kernels import kernel
+from daskpart.containers.coordinates import index_dtype, merged
 from daskpart.errors import DaskpartWarning, InputError
 
 
@@ -65,11 +65,6 @@ def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.nda
     return cast, good
 
 
-def index_dtype(extent: int) -> type[np.signedinteger]:
-    """int32 where it can number `extent` things, else int64."""
-    return np.int32 if extent <= np.iinfo(np.int32).max else np.int64
-
-
 def assemble(
     indices: Sequence[np.ndarray],
     values: np.ndarray,
@@ -107,80 +102,6 @@ def assemble(
             stacklevel=2,
         )
     return sparse.COO(coords, kept, shape=shape, sorted=True, has_duplicates=False)
-
-
-def merged(
-    indices: Sequence[np.ndarray],
-    values: np.ndarray,
-    shape: Sequence[int],
-    repeats: Literal["last", "sum"],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Entries in row-major order, one a cell: ``(coordinates [n_modes, n_cells], values)``.
-
-    Values that come in order and without repeats are not copied. Sums are made in float64 and
-    rounded once.
-    """
-    order = _row_major_order(indices, shape)
-    if order is not None:
-        indices = [index[order] for index in indices]
-        values = values[order]
-    _, same = _compare(indices)
-    if same.any():
-        if repeats == "last":
-            chosen = np.flatnonzero(np.append(~same, True))
-            values = values[chosen]
-        else:
-            chosen = np.flatnonzero(np.insert(~same, 0, True))
-            with np.errstate(over="ignore"):
-                values = np.add.reduceat(values.astype(np.float64), chosen).astype(values.dtype)
-        indices = [index[chosen] for index in indices]
-    coordinates = np.empty((len(shape), len(values)), index_dtype(max(shape, default=0)))
-    for mode, index in enumerate(indices):
-        coordinates[mode] = index
-    return coordinates, values
-
-
-def _row_major_order(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray | None:
-    """The stable row-major order of the entries; None when they are in order already.
-
-    A stable sort by each mode, the last first; by counting, unless the mode is far wider than the
-    data is long.
-    """
-    later, same = _compare(indices)
-    if (later | same).all():
-        return None
-    order = np.arange(len(indices[0]))
-    for index, extent in zip(reversed(indices), reversed(shape), strict=True):
-        if extent <= 4 * len(order) + (1 << 16):
-            sorted_order = np.empty_like(order)
-            _counting_pass(index, order, np.zeros(int(extent) + 1, np.int64), sorted_order)
-            order = sorted_order
-        else:
-            order = order[np.argsort(index[order], kind="stable")]
-    return order
-
-
-def _compare(indices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each entry but the first comes after the one before, and whether it is its cell."""
-    later = np.zeros(max(len(indices[0]) - 1, 0), bool)
-    same = ~later
-    for index in indices:
-        later |= same & (index[1:] > index[:-1])
-        same &= index[1:] == index[:-1]
-    return later, same
-
-
-@kernel
-def _counting_pass(index, order, starts, sorted_order):
-    """Reorder `order` by the index that each position has, keeping the order of equals."""
-    for position in range(len(order)):
-        starts[index[order[position]] + 1] += 1
-    for value in range(1, len(starts)):
-        starts[value] += starts[value - 1]
-    for position in range(len(order)):
-        entry = order[position]
-        sorted_order[starts[index[entry]]] = entry
-        starts[index[entry]] += 1
 
 
 def labelled(

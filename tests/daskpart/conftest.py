@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.datasets import power_law_ratings
 
 
@@ -15,7 +15,7 @@ from daskpart.datasets import power_law_ratings
 def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """4,000 ratings as lines of user, item, rating, timestamp."""
     path = tmp_path_factory.mktemp("data") / "u.data"
-    matrix = as_coo(power_law_ratings(150, 100, 4000, random_state=0))
+    matrix = as_matrix(power_law_ratings(150, 100, 4000, random_state=0))
     lines = zip(matrix.rows + 1, matrix.columns + 1, matrix.values, strict=True)
     path.write_text("".join(f"{i}\t{j}\t{value:.3f}\t0\n" for i, j, value in lines))
     return path

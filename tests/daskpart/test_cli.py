@@ -19,7 +19,7 @@ import sparse
 import daskpart
 from daskpart import cli, data_models
 from daskpart._cli import album, cluster, judging, ratings, terminal
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.datasets import power_law_ratings, train_test_split_ratings
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.partitioners import METHODS
@@ -174,12 +174,12 @@ def test_silence_hides_what_the_other_processes_say(capsys):
 
 def test_held_out_ratings_are_those_of_the_python_function():
     data = power_law_ratings(40, 30, 300, random_state=1)
-    split = ratings.hold_out(as_coo(data), 0.2, 0.25, seed=5)
+    split = ratings.hold_out(as_matrix(data), 0.2, 0.25, seed=5)
     train, test = train_test_split_ratings(data, 0.2, 5)
-    assert np.array_equal(split.test.values, as_coo(test).values)
-    assert split.train.nnz + split.validation.nnz == as_coo(train).nnz
+    assert np.array_equal(split.test.values, as_matrix(test).values)
+    assert split.train.nnz + split.validation.nnz == as_matrix(train).nnz
     assert split.validation.nnz == 60
-    assert ratings.hold_out(as_coo(data), 0, 0, seed=5).test is None
+    assert ratings.hold_out(as_matrix(data), 0, 0, seed=5).test is None
 
 
 def test_a_tensor_is_refused_with_its_number_of_modes(tmp_path):
@@ -197,7 +197,7 @@ def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
 
 
 def test_a_judgement_hints_at_what_was_learnt_by_heart():
-    split = ratings.hold_out(as_coo(power_law_ratings(40, 30, 300)), 0.2, 0, seed=0)
+    split = ratings.hold_out(as_matrix(power_law_ratings(40, 30, 300)), 0.2, 0, seed=0)
     good = judging.Judgement(0.9, 0.7, 1.1, 60, 0, train_rmse=0.8)
     assert len(good.sentences(split)) == 1 and "(18.2% better)" in good.sentences(split)[0]
     bad = judging.Judgement(1.21, 0.7, 1.1, 60, 0, train_rmse=1.0)

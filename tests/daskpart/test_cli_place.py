@@ -26,9 +26,9 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
     options = ("--parts", 4, "--method", "parsa", "--seed", 3, "--out", out)
     limit = ("--memory-limit", "68MB", "--output", tmp_path / "parts.txt")
     assert run_cli("partition", path, *options, *limit) == 0
-    wanted = daskpart.parsa(path, 4, memory_limit="68MB", random_state=3)
+    wanted = daskpart.parsa.partition(path, 4, memory_limit="68MB", random_state=3)
     assert wanted.to_dict()["blocks"] >= 1
-    assert daskpart.ParsaResult.load(out / "parsa.npz") == wanted
+    assert daskpart.parsa.ParsaResult.load(out / "parsa.npz") == wanted
     assert daskpart.Partition.load(out / "partition.npz") == wanted.partition
     for name, what, parts in (
         ("assignment.csv", "row", wanted.partition.assignment),

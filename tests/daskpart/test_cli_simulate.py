@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import daskpart
-from daskpart._cli import progress
 from daskpart.collectives import (
     expand_plan,
     simulate,
@@ -17,7 +16,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.hypergraph import Hypergraph
 
 
@@ -125,7 +124,7 @@ def test_sparse_allreduce_of_a_matrix(rating_file, simulated):
     lines = simulated("sparse-allreduce", rating_file, "--ranks", 4, "--method", "random",
                       "--algorithm", "ssar-recursive-doubling")["lines"]  # fmt: skip
     partition = daskpart.partition(matrix, 4, method="random", random_state=0)
-    coo = as_coo(matrix)
+    coo = as_matrix(matrix)
     parts = partition.assignment[coo.rows]
     touched = [np.unique(coo.columns[parts == part]) for part in range(4)]
     found = simulate_sparse_allreduce(touched, coo.shape[1], "ssar-recursive-doubling")
@@ -177,28 +176,3 @@ def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, 
     )
     assert code == 2
     assert "has 4 parts: leave the number of ranks away" in capsys.readouterr().err
-
-
-class Terminal:
-    """Stands for standard error at a terminal."""
-
-    def __init__(self):
-        self.written = []
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.written.append(text)
-
-    def flush(self):
-        """Nothing is kept back."""
-
-
-def test_a_bar_appears_when_it_takes_long(monkeypatch):
-    for patience, wanted, appears in ((0.0, True, True), (60.0, True, False), (0.0, False, False)):
-        terminal = Terminal()
-        monkeypatch.setattr(progress.sys, "stderr", terminal)
-        monkeypatch.setattr(progress, "_PATIENCE", patience)
-        assert list(progress.tracked(range(5), "counting", wanted)) == list(range(5))
-        assert any("counting" in text for text in terminal.written) == appears

@@ -88,7 +88,7 @@ def test_volume_and_messages_of_ranks_equal_plain_python(seed, n_parts):
     connectivity = Connectivity.from_partition(hypergraph, partition).with_random_owners(seed)
     rng = np.random.default_rng(seed)
     anywhere = connectivity.with_owners(rng.integers(0, n_parts, hypergraph.n_nets))
-    for owned in (connectivity, connectivity.with_least_loaded_owners(), anywhere):
+    for owned in (connectivity, connectivity.with_packed_owners(), anywhere):
         rows = np.zeros((n_parts, n_parts), int)
         for owner, pins_in in zip(owned.owners.tolist(), naive, strict=True):
             for part in pins_in:
@@ -106,7 +106,7 @@ def test_volume_and_messages_of_ranks_equal_plain_python(seed, n_parts):
 def test_owners_are_sharers(seed, n_parts):
     hypergraph, partition, naive = random_case(seed, n_parts)
     connectivity = Connectivity.from_partition(hypergraph, partition)
-    for owned in (connectivity.with_random_owners(seed), connectivity.with_least_loaded_owners()):
+    for owned in (connectivity.with_random_owners(seed), connectivity.with_packed_owners()):
         for owner, pins_in in zip(owned.owners.tolist(), naive, strict=True):
             assert owner in pins_in if pins_in else owner == -1
 
@@ -115,7 +115,7 @@ def test_least_loaded_owners_share_the_work():
     n_items = 400
     items = np.repeat(np.arange(n_items), 4)
     connectivity = Connectivity.from_pairs(items, np.tile(np.arange(4), n_items), n_items, 4)
-    volume = connectivity.with_least_loaded_owners().rank_volume()
+    volume = connectivity.with_packed_owners().rank_volume()
     assert volume.send.tolist() == [300] * 4 and volume.receive.tolist() == [300] * 4
 
 

@@ -60,7 +60,7 @@ def test_no_nets_and_no_vertices():
 def test_column_net_and_row_net_of_a_random_matrix(seed):
     rng = np.random.default_rng(seed)
     dense = rng.random((7, 9)) * (rng.random((7, 9)) < 0.3)
-    dense[0, 0] = 1.0  # as_coo refuses a matrix without entries
+    dense[0, 0] = 1.0  # as_matrix refuses a matrix without entries
     matrix = scipy.sparse.csr_array(dense)
     columns = Hypergraph.column_net(matrix)
     assert nets_of(columns) == [np.flatnonzero(dense[:, j]).tolist() for j in range(9)]

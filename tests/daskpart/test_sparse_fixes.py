@@ -139,6 +139,16 @@ def test_preloads_of_the_user_stay():
     _sparse_fixes._ask_new_clients()
 
 
+def test_a_client_starts_without_a_word_of_ours(caplog):
+    with caplog.at_level("INFO", logger="distributed.preloading"):
+        with dask.config.set({"distributed.client.preload": [_sparse_fixes.__name__, "json"]}):
+            with Client(processes=False, n_workers=1, dashboard_address=":0"):
+                pass
+    told = [record.getMessage() for record in caplog.records]
+    assert any("json" in line for line in told), "preloads of the user are told as ever"
+    assert not any(_sparse_fixes.__name__ in line for line in told)
+
+
 def test_workers_that_cannot_import_are_left_with_a_warning(monkeypatch):
     class Broken(WorkerPlugin):
         name = "daskpart-sparse-fixes"

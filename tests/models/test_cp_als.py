@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.collectives import LocalCommunicator
+from daskpart.containers.tensor import as_tensor
 from daskpart.errors import DivergenceError, InputError
 from daskpart.models.cp_als import Update
 from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
@@ -19,7 +20,6 @@ from daskpart.models.cp_planning import PlanSettings, choose, plan_fit
 from daskpart.models.cp_ranks import number_rows, split_nonzeros
 from daskpart.models.cp_reports import planned_messages, report_plan
 from daskpart.models.cp_state import CPState
-from daskpart.tensors import as_tensor
 
 METHODS = ("p2p", "emb-naive", "emb")
 PARTITIONERS = ("random", "medium-grain", "fine-grain", "hypercube")

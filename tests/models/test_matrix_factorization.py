@@ -12,7 +12,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.callbacks import EpochCallback
 from daskpart.models.checkpoints import CheckpointWriter
@@ -32,7 +32,7 @@ def ratings():
 
 @pytest.fixture(scope="module")
 def triples(ratings):
-    return as_coo(ratings)
+    return as_matrix(ratings)
 
 
 def factors_of(fitted):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import daskpart
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.callbacks import EpochCallback
 
@@ -75,7 +75,7 @@ def test_lazy_ratings_are_not_gathered(ratings, client):
     """Dask chunks are sharded on the workers; the result is that of the same ratings in memory."""
     import dask.array as da
 
-    matrix = as_coo(ratings)
+    matrix = as_matrix(ratings)
     lazy = da.from_array(matrix.to_coo(), chunks=(30, 50))
     parts = daskpart.partition(ratings, 3, method="random")
     expected = model("local", partitioner=parts).fit(matrix.to_coo())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import daskpart
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.callbacks import EpochCallback
 
@@ -48,7 +48,7 @@ def test_the_bits_of_local(ratings, client, n_ranks):
 def test_auto_and_lazy_ratings(ratings, client):
     import dask.array as da
 
-    lazy = da.from_array(as_coo(ratings).to_coo(), chunks=(30, 50))
+    lazy = da.from_array(as_matrix(ratings).to_coo(), chunks=(30, 50))
     parts = daskpart.partition(ratings, 4, method="random")
     expected = model("local", partitioner=parts).fit(ratings)
     fitted = model("auto", partitioner=parts).fit(lazy)

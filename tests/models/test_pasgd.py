@@ -9,7 +9,7 @@ import pytest
 
 import daskpart
 from daskpart.collectives import LocalCommunicator
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.models.fitting import Attempt, TrainingSettings
 from daskpart.models.learning_rates import learning_rate
 from daskpart.models.pasgd import RankModel, RankRatings, RowLayout, apply_ratings
@@ -19,7 +19,7 @@ N_USERS, N_ITEMS = 60, 40
 
 
 def _ratings(seed: int = 0):
-    return as_coo(daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 900, random_state=seed))
+    return as_matrix(daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 900, random_state=seed))
 
 
 def _plan(ratings, n_ranks, eta, **changes):

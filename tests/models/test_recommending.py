@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.fold_in import solve_rows
 from daskpart.models.ranking import best
@@ -37,7 +37,7 @@ class Model(FactorModel, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        matrix = as_coo(X)
+        matrix = as_matrix(X)
         generator = np.random.default_rng(self.random_state)
 
         def draw(*shape):
@@ -70,7 +70,7 @@ def ratings(seed=0, shape=(5, 7), density=0.5) -> scipy.sparse.csr_array:
 
 def labelled_ratings(seed=0) -> xr.DataArray:
     coords = {"person": USERS, "film": ITEMS}
-    return xr.DataArray(as_coo(ratings(seed)).to_coo(), coords=coords, dims=("person", "film"))
+    return xr.DataArray(as_matrix(ratings(seed)).to_coo(), coords=coords, dims=("person", "film"))
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_predict_the_pattern_of_other_containers(model):
 
 def test_labels_are_matched_and_not_positions(model):
     X = labelled_ratings(seed=1)
-    part = as_coo(ratings(seed=1)[[3, 0, 4]][:, [6, 1]]).to_coo()
+    part = as_matrix(ratings(seed=1)[[3, 0, 4]][:, [6, 1]]).to_coo()
     coords = {"person": USERS[[3, 0, 4]], "film": ITEMS[[6, 1]]}
     turned = xr.DataArray(part, coords=coords, dims=X.dims)
     expected = full_predictions(model)[np.ix_([3, 0, 4], [6, 1])]
@@ -222,7 +222,7 @@ def test_score_is_minus_rmse(plain_model, seed):
     expected = -np.sqrt(np.mean(errors**2))
     assert plain_model.score(X) == pytest.approx(expected, rel=1e-5)
     assert plain_model.score(sparse.COO.from_scipy_sparse(X)) == plain_model.score(X)
-    frame = as_coo(X).to_frame()
+    frame = as_matrix(X).to_frame()
     assert plain_model.score(frame) == pytest.approx(expected, rel=1e-5)
 
 

@@ -58,9 +58,9 @@ def refine(
         "max-connectivity"
             λ_max: the most parts that touch one net.
         "concurrent-volume", "routed-volume", "busiest-volume"
-            Of an expand inside a hypercube allreduce (`daskpart.hypercube_volume`): rows, copies
-            that move in the same round once; all rows that travel; rows sent and received by the
-            busiest rank of each round, summed over the rounds. Parts may be renumbered.
+            Of an expand inside a hypercube allreduce (`daskpart.owners.hypercube_volume`): rows,
+            copies that move in the same round once; all rows that travel; rows sent and received
+            by the busiest rank of each round, summed over the rounds. Parts may be renumbered.
         "max-send-volume", "max-volume"
             Of a point-to-point expand: rows that the busiest rank sends; sends and receives.
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
-from daskpart._routing import n_dimensions
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
-from daskpart.owners import bin_packed, bin_packed_embedded
+from daskpart.owners import embedded_packed_owners, packed_owners
+from daskpart.owners.routes import n_dimensions
 from daskpart.partitioners.slots import slots_of
 from daskpart.partitions import Partition
 
@@ -90,7 +90,7 @@ class LoadMetric:
             order = np.argsort(-connectivity.connectivity, kind="stable")
             pairs = connectivity.pointer, connectivity.parts
             return _least_sending(*pairs, connectivity.costs, order, connectivity.n_parts)
-        pack = bin_packed_embedded if self.hypercube else bin_packed
+        pack = embedded_packed_owners if self.hypercube else packed_owners
         owners = pack([connectivity])[0].owners
         assert owners is not None
         return owners

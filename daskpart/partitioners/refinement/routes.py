@@ -6,7 +6,7 @@
     after   001 -> 000 -> 010                     bits with 010, so only bit 2 was its own
             001 -> 011 -> 111                     111 shares a bit with 001: bits 1 and 2 come
 
-A row travels a tree of E-cube paths from its owner (`daskpart._routing`), or straight from the
+A row travels a tree of E-cube paths from its owner (`daskpart.owners.routes`), or straight from the
 owner to each sharer. A part that joins or leaves a net adds or takes only the branch beyond the
 longest ending that it shares with another part. Where the owner itself leaves, it goes with the
 vertex, and the whole tree is walked anew. Changes are made in the loads, summed up, and unmade

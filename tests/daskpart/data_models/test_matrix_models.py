@@ -142,7 +142,7 @@ def test_the_order_of_the_data_does_not_matter() -> None:
     tensor = sparse.random((8, 9, 7), nnz=120, random_state=0)
     first = daskpart.partition(tensor, 4)
     mixed = np.random.default_rng(0).permutation(tensor.nnz)
-    shuffled = daskpart.tensors.from_coordinates(
+    shuffled = daskpart.containers.from_coordinates(
         tensor.coords[:, mixed], tensor.data[mixed], tensor.shape
     )
     assert daskpart.partition(shuffled, 4) == first

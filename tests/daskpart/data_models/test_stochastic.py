@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.connectivity import Connectivity
-from daskpart.containers import as_coo
+from daskpart.containers.matrix import as_matrix
 from daskpart.data_models import (
     Adjacency,
     Layer,
@@ -39,7 +39,7 @@ def all_edges(matrix: scipy.sparse.coo_array) -> set[tuple[int, int]]:
 
 
 def draw(sampler: object, matrix: scipy.sparse.coo_array, seed: int) -> list[Layer]:
-    graph = Adjacency.of(as_coo(matrix))
+    graph = Adjacency.of(as_matrix(matrix))
     return sampler.draw(graph, np.random.default_rng(seed))  # type: ignore[attr-defined]
 
 
@@ -86,7 +86,7 @@ def test_neighbours_are_drawn_evenly() -> None:
 
 def test_layers_follow_the_importance_of_their_vertices() -> None:
     matrix = random_graph(60, 4)
-    graph = Adjacency.of(as_coo(matrix))
+    graph = Adjacency.of(as_matrix(matrix))
     normal = np.zeros((60, 60))
     normal[matrix.coords] = 1
     np.fill_diagonal(normal, 1)
@@ -114,7 +114,7 @@ def test_mini_batches_hold_the_edges_several_times() -> None:
     matrix = random_graph(300, 4)
     few, many = (stochastic(matrix, 2, coverage=c).facts["batches"] for c in (2, 8))
     assert 3 < many / few < 5
-    graph = Adjacency.of(as_coo(matrix))
+    graph = Adjacency.of(as_matrix(matrix))
     generator = np.random.default_rng(0)
     drawn = [VertexSampler().draw(graph, generator)[0] for _ in range(many)]
     edges = np.cumsum([len(layer.targets) for layer in drawn])
@@ -144,7 +144,7 @@ def test_nets_are_sources_with_the_targets_that_need_them(sampler: object) -> No
     matrix = random_graph(100, 5)
     model = stochastic(matrix, 4, sampler=sampler, n_batches=2, random_state=7)  # type: ignore[arg-type]
     generator = np.random.default_rng(7)
-    graph = Adjacency.of(as_coo(matrix))
+    graph = Adjacency.of(as_matrix(matrix))
     layers = [layer for _ in range(2) for layer in sampler.draw(graph, generator)]  # type: ignore[attr-defined]
     expected = Counter(
         tuple(sorted({int(j), *layer.targets[layer.sources == j].tolist()}))

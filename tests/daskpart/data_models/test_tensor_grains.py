@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart.containers.tensor import LabelledTensor, as_tensor, from_coordinates
 from daskpart.data_models import fine_grain, medium_grain
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
-from daskpart.tensors import LabelledTensor, as_tensor, from_coordinates
 
 
 @st.composite

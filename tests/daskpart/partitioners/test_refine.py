@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
-from daskpart.hypercube_volume import hypercube_volume
 from daskpart.hypergraph import Hypergraph
-from daskpart.owners import bin_packed, bin_packed_embedded
+from daskpart.owners import embedded_packed_owners, hypercube_volume, packed_owners
 from daskpart.partitioners import get_engine, partition, refine
 from daskpart.partitioners.balance import heaviest_allowed
 from daskpart.partitioners.refinement import METRICS
@@ -50,8 +49,8 @@ def random_case(seed: int, n_parts: int) -> tuple[Hypergraph, Partition]:
 def measured(hypergraph: Hypergraph, partition: Partition, metric: str) -> float:
     """Each metric by the public functions, for unit costs."""
     pairs = Connectivity.from_partition(hypergraph, partition)
-    straight = bin_packed([pairs])[0].rank_volume()
-    volume = hypercube_volume(bin_packed_embedded([pairs])[0])
+    straight = packed_owners([pairs])[0].rank_volume()
+    volume = hypercube_volume(embedded_packed_owners([pairs])[0])
     return {
         "connectivity": pairs.connectivity_minus_one,
         "cut-net": pairs.cut_net,
@@ -124,9 +123,9 @@ def test_loads_are_those_of_the_collectives(seed, n_parts):
     hypergraph, start = random_case(seed, n_parts)
     pairs = Connectivity.from_partition(hypergraph, start)
     unit = Hypergraph.from_nets(hypergraph.net_pointer, hypergraph.pins, hypergraph.n_vertices)
-    volume = hypercube_volume(bin_packed_embedded([pairs])[0])
+    volume = hypercube_volume(embedded_packed_owners([pairs])[0])
     assert ROUTED.measure(unit, start) == volume.total_rows
-    straight = bin_packed([pairs])[0].rank_volume()
+    straight = packed_owners([pairs])[0].rank_volume()
     loads = MAX_BOTH.loads(unit, start)
     assert loads[0].tolist() == (straight.send + straight.receive).tolist()
 

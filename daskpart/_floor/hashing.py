@@ -1,0 +1,28 @@
+"""Numbers scrambled so that equal ones stay equal and neighbours part: the finaliser of splitmix64.
+
+    1 2 3 …  ──+ a multiple of the golden ratio──▶  mixed  ──▶  a draw, a hash, a shard
+
+The same on every machine, in a kernel and over a whole array. Steele, Lea, Flood, "Fast splittable
+pseudorandom number generators", 2014.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .kernels import kernel
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: what splitmix64 adds from word to word."""
+
+
+def mixed(words: Any) -> Any:
+    """Scramble words, a uint64 array; `mixed_word` is the same for one of them inside a kernel."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+mixed_word = kernel(mixed)

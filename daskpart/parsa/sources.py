@@ -1,0 +1,153 @@
+"""Whatever the data are in, as blocks; and how many blocks fit into given memory.
+
+matrix, Hypergraph, Bipartite ──▶ MemoryBlocks                  path of a libsvm file
+folder of blocks ───────────────▶ BlockFolder  ◀── a temporary folder ──┘ with a memory limit
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask.utils import parse_bytes
+
+from daskpart._floor.checks import whole_number
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.readers import read
+from daskpart.readers.detection import detect
+
+from .assignment import Blocks
+from .bipartite import Bipartite, MemoryBlocks, numbering
+from .block_folder import BlockFolder
+
+_EDGE_BYTES = 32  # assigning needs 8, writing a block up to 32
+_DATUM_BYTES = 48
+_READING_BYTES = 64 << 20
+_ROOM = 1.15  # random blocks are not of one size
+
+
+class Size(NamedTuple):
+    """Of a graph."""
+
+    n_data: int
+    n_parameters: int
+    n_edges: int
+
+
+@contextmanager
+def blocks_of(
+    data: Any,
+    n_parts: int,
+    n_blocks: int | None,
+    memory_limit: Any,
+    random_state: int,
+    usual: int = 1,
+) -> Iterator[Blocks]:
+    """The data in blocks, as long as the context lasts.
+
+    Parameters
+    ----------
+    data : Blocks, Bipartite, Hypergraph, path, or what `as_matrix` takes
+    n_parts : int
+    n_blocks : int or None
+    memory_limit : int, str or None
+        Bytes, or a text such as "1 GiB". A libsvm file is then spread over blocks on disk.
+    random_state : int
+    usual : int
+        How many blocks a graph in memory is cut into, where nothing else is said.
+
+    Raises
+    ------
+    InputError
+        Blocks that are made already are wanted in another number; the limit is too low.
+    """
+    limit = None if memory_limit is None else _checked_limit(memory_limit)
+    path = Path(data).expanduser() if isinstance(data, str | PathLike) else None
+    if path is not None and path.is_dir():
+        data, path = BlockFolder(path), None
+    if isinstance(data, BlockFolder | MemoryBlocks):
+        if n_blocks not in (None, data.n_blocks):
+            raise InputError(f"n_blocks is {n_blocks}, but the data are in {data.n_blocks} already")
+        yield data
+    elif path is not None and limit is not None and detect(path) == "libsvm":
+        if n_blocks is None:
+            n_blocks = blocks_that_fit(_size_of(path), n_parts, limit)
+        with tempfile.TemporaryDirectory(prefix="daskpart-blocks-") as folder:
+            yield BlockFolder.write(path, folder, n_blocks, random_state=random_state)
+    else:
+        graph = as_bipartite(data) if path is None else _graph_of(path)
+        if n_blocks is None:
+            size = Size(graph.n_data, graph.n_parameters, graph.n_edges)
+            fitting = usual if limit is None else blocks_that_fit(size, n_parts, limit)
+            n_blocks = max(1, min(fitting, graph.n_data))
+        if whole_number(n_blocks, "n_blocks", least=1) > graph.n_data:
+            raise InputError(f"n_blocks is {n_blocks}, but there are only {graph.n_data} data")
+        yield graph.blocks(n_blocks, random_state)
+
+
+def as_bipartite(data: Any) -> Bipartite:
+    """The graph of a hypergraph (vertices are data, nets parameters) or of any matrix."""
+    if isinstance(data, Bipartite):
+        return data
+    if isinstance(data, Hypergraph):
+        return Bipartite.from_hypergraph(data)
+    return Bipartite.from_matrix(data)
+
+
+def _graph_of(path: Path) -> Bipartite:
+    return Bipartite.from_libsvm(path) if detect(path) == "libsvm" else as_bipartite(read(path))
+
+
+def blocks_that_fit(size: Size, n_parts: int, limit: int) -> int:
+    """The least number of blocks with which Parsa stays below `limit` bytes, by an estimate.
+
+    Counted are the lists of one block (12 k bytes a datum), its edges, three bits for each part and
+    parameter (S_i, N(U_i), random parts), owners and parts, and the text that is being read; not
+    Python and its packages.
+
+    Raises
+    ------
+    InputError
+        Not even one datum at a time would fit.
+    """
+    row = -(-n_parts // 8)
+    fixed = _READING_BYTES + size.n_parameters * (3 * row + 8) + 16 * size.n_data
+    of_blocks = (
+        size.n_edges * (_EDGE_BYTES + row) + size.n_data * (12 * n_parts + _DATUM_BYTES)
+    ) * _ROOM
+    least = fixed + of_blocks / size.n_data
+    if limit < least:
+        raise InputError(
+            f"memory_limit is {limit:,} bytes; at least {math.ceil(least):,} are needed, for "
+            f"{size.n_parameters:,} parameters, {size.n_data:,} data and {n_parts} parts"
+        )
+    return min(math.ceil(of_blocks / max(limit - fixed, 1)), size.n_data) or 1
+
+
+def _checked_limit(limit: Any) -> int:
+    try:
+        n_bytes = parse_bytes(limit)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"memory_limit is {limit!r}: give a number of bytes or a text like '1 GiB'"
+        ) from error
+    return whole_number(n_bytes, "memory_limit", least=1, most=2**63 - 1)
+
+
+def _size_of(path: Path) -> Size:
+    """Read a libsvm file only to count."""
+    from daskpart.readers.libsvm import feature_chunks
+
+    n_data, n_edges, least, most = 0, 0, 1, 0
+    for lengths, features in feature_chunks(path):
+        n_data, n_edges = n_data + len(lengths), n_edges + len(features)
+        least = min(least, int(np.min(features, initial=1)))
+        most = max(most, int(np.max(features, initial=0)))
+    return Size(n_data, numbering(path, least, most, None)[1], n_edges)

@@ -1,0 +1,218 @@
+"""Every container gives the same triples; what cannot be used is refused with a message."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sparse
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskpart.containers.coordinates import stable_order
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
+from daskpart.errors import DaskpartWarning, InputError
+
+SHAPE = (13, 9)
+
+
+def ratings(seed: int = 0, shape: tuple[int, int] = SHAPE, nnz: int = 40) -> scipy.sparse.coo_array:
+    """Ratings in shuffled order, two of them explicit zeros."""
+    generator = np.random.default_rng(seed)
+    position = generator.choice(shape[0] * shape[1], nnz, replace=False)
+    values = generator.integers(1, 6, nnz).astype(np.float64)
+    values[:2] = 0
+    return scipy.sparse.coo_array((values, np.divmod(position, shape[1])), shape=shape)
+
+
+def same(left: LabelledMatrix, right: LabelledMatrix) -> bool:
+    return left.shape == right.shape and all(
+        np.array_equal(getattr(left, name), getattr(right, name))
+        for name in ("rows", "columns", "values")
+    )
+
+
+def as_pydata(matrix: scipy.sparse.coo_array) -> sparse.COO:
+    return sparse.COO(np.stack(matrix.coords), matrix.data, shape=matrix.shape)
+
+
+CONTAINERS = {
+    "coo_array": lambda m: m,
+    "coo_matrix": scipy.sparse.coo_matrix,
+    "csr_array": lambda m: m.tocsr(),
+    "csc_array": lambda m: m.tocsc(),
+    "lil_array": lambda m: m.tolil(),
+    "dok_array": lambda m: m.todok(),
+    "sparse.COO": as_pydata,
+    "sparse.GCXS": lambda m: sparse.GCXS(as_pydata(m)),
+    "dask of COO": lambda m: da.from_array(as_pydata(m), chunks=(4, 9)),
+    "dask of COO in two dimensions": lambda m: da.from_array(as_pydata(m), chunks=(5, 4)),
+    "xarray of COO": lambda m: xr.DataArray(as_pydata(m)),
+    "xarray of dask": lambda m: xr.DataArray(da.from_array(as_pydata(m), chunks=(4, 3))),
+    "frame": lambda m: pd.DataFrame({"user": m.row, "item": m.col, "rating": m.data}),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_container_gives_the_same_triples(name):
+    matrix = ratings()
+    expected = np.lexsort(matrix.coords[::-1])
+    got = as_matrix(CONTAINERS[name](matrix.copy()))
+    assert got.shape == SHAPE
+    assert got.rows.dtype == got.columns.dtype == np.int32
+    np.testing.assert_array_equal(got.rows, matrix.row[expected])
+    np.testing.assert_array_equal(got.columns, matrix.col[expected])
+    np.testing.assert_array_equal(got.values, matrix.data[expected])
+    assert np.count_nonzero(got.values == 0) == 2, "explicit zeros are ratings"
+
+
+@pytest.mark.parametrize("form", ["bsr", "dia"])
+def test_padding_is_no_rating(form):
+    matrix = ratings()
+    got = as_matrix(matrix.asformat(form))
+    assert got.nnz == matrix.nnz - 2
+    np.testing.assert_array_equal(got.to_scipy().toarray(), matrix.toarray())
+
+
+@pytest.mark.parametrize("back", ["to_coo", "to_scipy", "to_xarray", "to_frame"])
+def test_the_way_back(back):
+    first = as_matrix(ratings())
+    assert same(as_matrix(getattr(first, back)()), first)
+
+
+def test_small_coordinates_in_pydata_sparse():
+    coo = as_matrix(ratings()).to_coo()
+    assert coo.coords.dtype == np.int32
+    assert coo.fill_value == 0
+
+
+def test_transposed_twice_is_the_same():
+    matrix = as_matrix(
+        xr.DataArray(
+            as_pydata(ratings()), dims=("reader", "book"), coords={"book": np.arange(9) * 10}
+        )
+    )
+    turned = matrix.transposed()
+    assert same(turned, as_matrix(ratings().T.tocoo()))
+    assert (turned.row_name, turned.column_name) == ("book", "reader")
+    np.testing.assert_array_equal(turned.row_labels, np.arange(9) * 10)
+    assert same(turned.transposed(), matrix)
+
+
+def test_row_pointer():
+    matrix = as_matrix(ratings())
+    np.testing.assert_array_equal(matrix.row_pointer(), matrix.to_scipy().indptr)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 7), max_size=40))
+def test_counting_order_is_the_stable_order(keys):
+    keys = np.array(keys, np.int32)
+    np.testing.assert_array_equal(stable_order(keys, 8), np.argsort(keys, kind="stable"))
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "kept"),
+    [
+        ("float16", "float32"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+        ("int8", "float64"),
+        ("uint64", "float64"),
+        ("bool", "float64"),
+    ],
+)
+def test_value_types(given_dtype, kept):
+    values = np.array([1, 0, 1]).astype(given_dtype)
+    assert from_triples([0, 1, 1], [0, 0, 1], values, (2, 2)).values.dtype == kept
+
+
+def test_coordinates_and_dimensions_become_labels_and_names():
+    users = [f"reader {i}" for i in range(SHAPE[0])]
+    data = xr.DataArray(as_pydata(ratings()), dims=("reader", "book"), coords={"reader": users})
+    got = as_matrix(data)
+    assert (got.row_name, got.column_name) == ("reader", "book")
+    assert got.row_labels.tolist() == users
+    assert got.row_labels.dtype.kind == "U", "labels save without pickle"
+    assert got.column_labels is None
+    assert got.to_xarray().coords["reader"].values.tolist() == users
+
+
+def test_frame_by_name_whatever_the_order_of_columns():
+    frame = pd.DataFrame(
+        {
+            "time": [9, 8, 7],
+            "rating": [1.0, 2.0, 3.0],
+            "item": [30, 10, 20],
+            "user": ["b", "a", "b"],
+        }
+    )
+    got = as_matrix(frame)
+    assert got.row_labels.tolist() == ["a", "b"]
+    assert got.column_labels.tolist() == [10, 20, 30]
+    assert (got.rows.tolist(), got.columns.tolist()) == ([0, 1, 1], [0, 1, 2])
+    assert got.values.tolist() == [2.0, 3.0, 1.0]
+
+
+def test_frame_by_position_keeps_its_names():
+    got = as_matrix(pd.DataFrame({"reader": [5, 3], "book": [1, 2], "stars": [4, 5]}))
+    assert (got.row_name, got.column_name) == ("reader", "book")
+    assert got.row_labels.tolist() == [3, 5]
+    assert same(as_matrix(got.to_frame()), got)
+
+
+def test_repeats_keep_the_last_with_a_warning():
+    matrix = scipy.sparse.coo_array(([1.0, 2.0, 3.0, 4.0], ([1, 0, 1, 1], [1, 1, 1, 1])))
+    with pytest.warns(DaskpartWarning, match="2 of 4 ratings repeat a position"):
+        got = as_matrix(matrix)
+    assert (got.rows.tolist(), got.values.tolist()) == ([0, 1], [2.0, 4.0])
+
+
+BAD_VALUES = scipy.sparse.coo_array(([1.0, np.inf, np.nan], ([0, 2, 1], [0, 3, 1])), shape=(3, 4))
+BAD = {
+    "dense": (np.eye(3), "dense array of shape .3, 3."),
+    "list": ([[1, 2]], "cannot read a list"),
+    "nothing stored": (scipy.sparse.csr_array((3, 4)), "no ratings: the 3 x 4 matrix"),
+    "no rows": (scipy.sparse.csr_array((0, 4)), "no ratings: the 0 x 4 matrix"),
+    "not finite": (BAD_VALUES, r"2 of 3 ratings.*\(inf\) at user 2, item 3"),
+    "complex": (scipy.sparse.csr_array(np.eye(2) * 1j), "dtype complex128"),
+    "three dimensions": (sparse.zeros((2, 2, 2)), "3 dimensions with shape"),
+    "one dimension": (scipy.sparse.coo_array([1.0, 2.0]), "1 dimensions"),
+    "fill value": (sparse.COO.from_numpy(np.eye(3), fill_value=1), "fill value 1"),
+    "fill NaN": (sparse.COO.from_numpy(np.eye(3), fill_value=np.nan), "fill value nan"),
+    "dask dense": (da.ones((4, 4), chunks=2), "Dask array of dense chunks"),
+    "dask of three": (da.from_array(sparse.zeros((2, 2, 2))), "3 dimensions"),
+    "xarray dense": (xr.DataArray(np.eye(3)), "dense array"),
+    "frame of two": (pd.DataFrame({"a": [1], "b": [2]}), r"columns \['a', 'b'\]"),
+    "frame without a user": (
+        pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
+        "'user' has 1 missing values, the first in line 1",
+    ),
+    "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "dtype"),
+    "frame with NA": (
+        pd.DataFrame({"a": [1, 1], "b": [2, 3], "c": pd.array([1, None], dtype="Int64")}),
+        r"1 of 2 ratings.*at a 0 \(1\), b 1 \(3\)",
+    ),
+    "empty frame": (pd.DataFrame({"user": [], "item": [], "rating": []}), "no ratings"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_is_refused(name):
+    data, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        as_matrix(data)
+
+
+@pytest.mark.parametrize(("row", "shape"), [(-1, (3, 3)), (3, (3, 3))])
+def test_positions_outside_are_refused(row, shape):
+    with pytest.raises(InputError, match=f"user {row} of entry 1 is outside"):
+        from_triples([0, row], [0, 1], [1.0, 2.0], shape)
+
+
+def test_sides_beyond_int32_are_refused():
+    with pytest.raises(InputError, match="each side may be at most 2147483647"):
+        from_triples([0], [0], [1.0], (2**31, 3))

@@ -1,0 +1,143 @@
+"""The placement of parameters, against its definition and against every placement there is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.parsa.neighbours import NeighbourSets
+from daskpart.parsa.placement import (
+    first_sweep,
+    lower_bound,
+    next_sweep,
+    place_parameters,
+    random_traffic,
+)
+
+
+def least_traffic(sharers: Sequence[Sequence[int]], sizes: np.ndarray) -> int:
+    """The least maximal traffic of all placements."""
+    best = int(sizes.max() + sum(map(len, sharers)))
+    for owners in itertools.product(*sharers):
+        traffic = sizes.copy()
+        for parts, owner in zip(sharers, owners, strict=True):
+            traffic[owner] += len(parts) - 2
+        best = min(best, int(traffic.max()))
+    return best
+
+
+def traffic_of(sharers: Sequence[Sequence[int]], owners: Sequence[int], n_parts: int) -> list[int]:
+    """What each part fetches and serves, by the definition."""
+    fetched = [
+        sum(i in parts and owner != i for parts, owner in zip(sharers, owners, strict=True))
+        for i in range(n_parts)
+    ]
+    served = [
+        sum(
+            owner == i and j != i
+            for parts, owner in zip(sharers, owners, strict=True)
+            for j in parts
+        )
+        for i in range(n_parts)
+    ]
+    return [f + s for f, s in zip(fetched, served, strict=True)]
+
+
+def sets_of(sharers: Sequence[Sequence[int]], n_parts: int) -> NeighbourSets:
+    sets = NeighbourSets.empty(len(sharers), n_parts)
+    for parameter, parts in enumerate(sharers):
+        for part in parts:
+            sets.bits[parameter, part // 8] |= 1 << part % 8
+    return sets
+
+
+def drawn(seed: int, one_connectivity: bool) -> tuple[list[list[int]], int]:
+    """Parameters of any connectivity, or of 0, 1, 2 and one other."""
+    rng = np.random.default_rng(seed)
+    n_parts = int(rng.integers(2, 6))
+    levels = [0, 1, 2, int(rng.integers(2, n_parts + 1))]
+    sizes = rng.choice(levels if one_connectivity else n_parts + 1, rng.integers(1, 7))
+    chosen = [sorted(rng.choice(n_parts, size, replace=False).tolist()) for size in sizes]
+    return chosen, n_parts
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_owners_need_what_they_keep_and_traffic_is_as_defined(seed, one_connectivity):
+    sharers, n_parts = drawn(seed, one_connectivity)
+    sets = sets_of(sharers, n_parts)
+    found = place_parameters(sets.bits, sets.sizes)
+    for parts, owner in zip(sharers, found.owners.tolist(), strict=True):
+        assert owner in parts if parts else owner == -1
+    assert found.traffic.tolist() == traffic_of(sharers, found.owners.tolist(), n_parts)
+    assert found.traffic.sum() == 2 * sum(max(len(parts) - 1, 0) for parts in sharers)
+    assert found.traffic.max() >= found.bound == lower_bound(sets.bits, sets.sizes)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_placement_is_optimal_where_shared_parameters_have_one_connectivity(seed):
+    sharers, n_parts = drawn(seed, one_connectivity=True)
+    sets = sets_of(sharers, n_parts)
+    found = place_parameters(sets.bits, sets.sizes)
+    least = least_traffic([parts for parts in sharers if parts], sets.sizes)
+    assert found.traffic.max() == least >= found.bound
+
+
+def test_placement_is_nearly_optimal_otherwise():
+    cases = [drawn(seed, one_connectivity=False) for seed in range(300)]
+    gaps = []
+    for sharers, n_parts in cases:
+        sets = sets_of(sharers, n_parts)
+        least = least_traffic([parts for parts in sharers if parts], sets.sizes)
+        found = place_parameters(sets.bits, sets.sizes)
+        assert found.bound <= least
+        gaps.append(int(found.traffic.max()) - least)
+    assert max(gaps) <= 1 and np.count_nonzero(gaps) <= 0.05 * len(gaps)
+
+
+def test_sweeps_alone_may_miss_the_optimum_that_a_chain_finds():
+    sharers, n_parts = [[0, 1, 3, 4], [1, 2, 3, 4], [0, 1, 2, 3]], 5
+    sets = sets_of(sharers, n_parts)
+    traffic = sets.sizes.copy()
+    owners = first_sweep(sets.bits, traffic)
+    while next_sweep(sets.bits, traffic, owners):
+        pass
+    assert traffic.max() == 5
+    assert place_parameters(sets.bits, sets.sizes).traffic.max() == 4
+    assert least_traffic(sharers, sets.sizes) == 4
+
+
+def test_one_sweep_is_algorithm_2():
+    sharers, n_parts = [[0], [0, 1], [0, 1, 2], [1, 2], [0, 1, 2]], 3
+    sets = sets_of(sharers, n_parts)
+    traffic = sets.sizes.copy()
+    # |N(U_i)| = 4, 4, 3; v0 to its only part, then v1 to part 0 (3 < 4), v2 to 0 or 2 (3, 3): 0
+    assert first_sweep(sets.bits, traffic).tolist() == [0, 0, 0, 2, 2]
+    assert traffic.tolist() == [4, 4, 4]
+
+
+def test_sweeps_lower_a_bad_placement():
+    rng = np.random.default_rng(0)
+    sharers = [sorted(rng.choice(6, 4, replace=False).tolist()) for _ in range(200)]
+    sets = sets_of(sharers, 6)
+    owners = np.array([parts[0] for parts in sharers], np.int32)
+    traffic = np.array(traffic_of(sharers, owners.tolist(), 6))
+    before = traffic.max()
+    assert next_sweep(sets.bits, traffic, owners) > 0
+    assert traffic.max() < before
+    assert traffic.tolist() == traffic_of(sharers, owners.tolist(), 6)
+
+
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
+def test_random_owners_share_the_same_total(seed):
+    rng = np.random.default_rng(1)
+    sharers = [sorted(rng.choice(9, rng.integers(0, 9), replace=False)) for _ in range(500)]
+    sets = sets_of(sharers, 9)
+    traffic = sets.sizes.copy()
+    random_traffic(sets.bits, seed, traffic)
+    found = place_parameters(sets.bits, sets.sizes)
+    assert traffic.sum() == found.traffic.sum() and traffic.max() > found.traffic.max()
