@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
-from .cost_comparison import ModelComparison, compare_with_model
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel
 from .counters import Counters
@@ -40,7 +39,6 @@ from .parameter_server import (
     proximal_step,
 )
 from .plan import Plan, RankRound, Round
-from .plan_statistics import PlanStatistics
 from .point_to_point import expand_plan, reduce_plan
 from .prepared import Inbox, PreparedPlan, PreparedRound
 from .reduction import (
@@ -54,15 +52,20 @@ from .reduction import (
     pack_rows,
     place_rows,
 )
-from .simulation import Simulation
-from .simulator import simulate, simulate_allreduce
+from .simulator import (
+    Simulation,
+    expected_allreduces,
+    random_vectors,
+    simulate,
+    simulate_allreduce,
+    simulate_sparse_allreduce,
+)
 from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
-from .sparse_simulator import expected_allreduces, random_vectors, simulate_sparse_allreduce
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 from .swapping import SwapSteps
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
+from .traffic import PlanStatistics, RoundRecord
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
@@ -87,7 +90,6 @@ __all__ = [
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
-    "ModelComparison",
     "MpiCommunicator",
     "ParameterServer",
     "Pending",
@@ -103,6 +105,7 @@ __all__ = [
     "Reduction",
     "Replicated",
     "Round",
+    "RoundRecord",
     "ServerEndpoint",
     "ServerReport",
     "Simulation",
@@ -119,7 +122,6 @@ __all__ = [
     "broadcast",
     "combine_rows",
     "communicator_for",
-    "compare_with_model",
     "concurrent_volume",
     "contributions",
     "cost_model_of",

@@ -30,8 +30,7 @@ from .exchange import PendingValues
 from .reduction import SUM, Reduction
 from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import Step, require_free_choice, steps_of
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 
 
 def sparse_allreduce(

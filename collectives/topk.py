@@ -26,8 +26,7 @@ from daskpart.errors import InputError
 from .communicator import Communicator, PerRank
 from .reduction import SUM
 from .sparse_allreduce import sparse_allreduce
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from distributed.protocol.pickle import dumps
 
-from daskpart.collectives.counters import Counters, RawRound
+from daskpart.collectives.counters import Counters
 from daskpart.collectives.prepared import PreparedRound
 from daskpart.collectives.timeline import Span, Timeline
+from daskpart.collectives.traffic import RoundRecord
 
 HANDED_OUT = ("hold", "fetch_value")  # kinds of commands whose values come from the driver
 KINDS = (
@@ -144,7 +145,7 @@ def count_answers(
             for span in answer.spans:
                 timeline.add(Span(answer.rank, *span))
     shares = [list(answer.shares) for answer in answers]
-    known: dict[tuple[int, ...], RawRound] = {}
+    known: dict[tuple[int, ...], RoundRecord] = {}
     # a failed batch has unequal lengths: what was posted on every rank counts
     for numbers in zip(*[answer.rounds for answer in answers], strict=False):
         if numbers not in known:
@@ -152,10 +153,10 @@ def count_answers(
         counters.record(known[numbers])
 
 
-def _joined(shares: list[RoundShare]) -> RawRound:
+def _joined(shares: list[RoundShare]) -> RoundRecord:
     """A round, of what each rank sent."""
     first = shares[0]
-    return RawRound(
+    return RoundRecord(
         first.label,
         first.round_index,
         [rank for rank, share in enumerate(shares) for _ in share.destinations],
