@@ -98,8 +98,8 @@ def sparse_allreduce(
         from .sparse_arrays import allreduce_array
 
         return allreduce_array(
-            communicator, reduction, algorithm, group, degrees, model, switch_density,
-            expected_density,
+            communicator, sparse_allreduce, reduction, algorithm, group, degrees, model,
+            switch_density, expected_density,
         )  # fmt: skip
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
