@@ -229,7 +229,7 @@ def _prepare(
         return (direct, held), [direct.rounds[0].messages, held]
     routed = embed(plan, every_message=False)
     embedded = prepare_embedded(communicator, routed, numbers, label)
-    return (embedded, held), [embedded.prepared.rounds[0].messages, embedded.trips, held]
+    return (embedded, held), [embedded.prepared.rounds[0].messages, embedded.routes, held]
 
 
 def _run_expand(
