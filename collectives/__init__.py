@@ -30,14 +30,6 @@ from .hypercube import (
 )
 from .hypercube_dense import hypercube_allreduce
 from .operations import allreduce, barrier, expand, reduce
-from .parameter_server import (
-    ParameterServer,
-    PendingPull,
-    ServerEndpoint,
-    ServerReport,
-    UpdateRule,
-    proximal_step,
-)
 from .plan import Plan, RankRound, Round
 from .point_to_point import expand_plan, reduce_plan
 from .prepared import Inbox, PreparedPlan, PreparedRound
@@ -51,6 +43,14 @@ from .reduction import (
     contributions,
     pack_rows,
     place_rows,
+)
+from .server import (
+    ParameterServer,
+    PendingPull,
+    ServerEndpoint,
+    ServerReport,
+    UpdateRule,
+    proximal_step,
 )
 from .simulator import (
     Simulation,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from daskpart.bipartite import Block
 from daskpart.blocks import BlockFolder
-from daskpart.collectives.parameter_server import ParameterServer, ServerEndpoint, ServerReport
+from daskpart.collectives.server import ParameterServer, ServerEndpoint, ServerReport
 
 from .dealing import Blocks, Crew, Dealing, DealtBlock, deal_block
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from daskpart.bipartite import Bipartite
 from daskpart.blocks import BlockFolder
-from daskpart.collectives.parameter_server import ParameterServer
+from daskpart.collectives.server import ParameterServer
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.parsa import parallel, parsa

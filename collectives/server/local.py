@@ -22,15 +22,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.server_backend import RunOutcome
-from daskpart.collectives.server_endpoint import ServerEndpoint
-from daskpart.collectives.server_shard import ServerSpec, Shard
-from daskpart.collectives.server_traffic import Tally
 from daskpart.errors import InputError
 
-from .mailbox import RunStopped
+from .endpoint import ServerEndpoint
+from .shard import ServerSpec, Shard
+from .traffic import RankTraffic
+from .transport import RunOutcome
 
 Schedule = NDArray[np.int32]
+
+
+class _Stopped(Exception):
+    """Another rank has failed, or the run was interrupted."""
 
 
 class Turns:
@@ -105,7 +108,7 @@ class Turns:
 
     def _is_turn_of(self, rank: int) -> bool:
         if self._stopped is not None:
-            raise RunStopped(f"Rank {rank} stopped: {self._stopped}")
+            raise _Stopped(f"Rank {rank} stopped: {self._stopped}")
         return self._waiting[rank]() if self._free else self._chosen == rank
 
     def _wake(self) -> None:
@@ -170,7 +173,7 @@ class _Ticket:
 
 
 class LocalLink:
-    """One rank's way to the shards of this process; see `server_endpoint.Link`."""
+    """One rank's way to the shards of this process; see `transport.Link`."""
 
     def __init__(self, rank: int, shards: list[Shard], turns: Turns) -> None:
         self._rank, self._shards, self._turns = rank, shards, turns
@@ -215,7 +218,7 @@ class LocalLink:
 
 
 class LocalServer:
-    """All shards in this process; see `server_backend.Backend`.
+    """All shards in this process; see `transport.ServerTransport`.
 
     Parameters
     ----------
@@ -233,6 +236,7 @@ class LocalServer:
         schedule: str | Sequence[int] | None,
         deadline: float,
     ) -> None:
+        schedule = _checked_schedule(schedule, spec.n_ranks)
         spec.directory.prepare()
         self._shards = [Shard(piece, spec) for piece in pieces]
         self._spec, self._deadline = spec, deadline
@@ -267,7 +271,7 @@ class LocalServer:
         for shard in self._shards:
             shard.end(self._runs)
         staleness = [shard.taken_staleness() for shard in self._shards]
-        return RunOutcome([t.result for t in ranks], [t.tally for t in ranks], staleness)
+        return RunOutcome([t.result for t in ranks], [t.traffic for t in ranks], staleness)
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard."""
@@ -286,8 +290,8 @@ class _RankThread:
     """The program of one rank, on a thread of its own."""
 
     def __init__(self, rank: int, spec: ServerSpec, shards: list[Shard], turns: Turns) -> None:
-        self.rank, self.tally, self._turns = rank, Tally(spec.n_ranks), turns
-        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.tally)
+        self.rank, self.traffic, self._turns = rank, RankTraffic(spec.n_ranks), turns
+        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.traffic)
         self._thread: threading.Thread | None = None
         self.result: Any = None
         self.error: BaseException | None = None
@@ -319,8 +323,25 @@ def _raise_first(turns: Turns, ranks: list[_RankThread]) -> None:
     if turns.error is not None:
         raise turns.error
     failed = [rank for rank in ranks if rank.error is not None]
-    own = [rank for rank in failed if not isinstance(rank.error, RunStopped)]
+    own = [rank for rank in failed if not isinstance(rank.error, _Stopped)]
     for rank in own or failed:
         assert rank.error is not None
         rank.error.add_note(f"on rank {rank.rank}")
         raise rank.error
+
+
+def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:
+    """None, the name of an order, or the rank of each call."""
+    if schedule is None or (isinstance(schedule, str) and schedule in ("in turn", "stalest")):
+        return schedule
+    ranks = np.asarray(schedule)
+    if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
+        raise InputError(
+            f"schedule is {schedule!r}: give 'in turn', 'stalest' or the rank of each call"
+        )
+    outside = np.flatnonzero((ranks < 0) | (ranks >= n_ranks))
+    if len(outside):
+        raise InputError(
+            f"schedule[{outside[0]}] is {ranks[outside[0]]}: ranks are 0 to {n_ranks - 1}"
+        )
+    return ranks.tolist()
