@@ -48,12 +48,22 @@ from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 @dataclass(frozen=True, eq=False)
 class PreparedEmbedding:
-    """An embedded plan ready to run; from `prepare_embedded`."""
+    """An embedded plan ready to run; from `prepare_embedded`.
 
-    plan: EmbeddedPlan
+    `plan` is None on a rank: what goes to the ranks is their own part of it.
+    """
+
+    kind: str
     label: str
-    prepared: PreparedPlan  # its rounds, over the slots of each rank
+    combines: bool  # copies of a row that meet on the way
+    payload_rows: int
+    every_message: bool
+    prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
     routes: PerRank = field(repr=False)
+    plan: EmbeddedPlan | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": None}
 
 
 def prepare_embedded(
@@ -85,7 +95,16 @@ def prepare_embedded(
     payload_ids = (plan.n_routed, plan.n_items)
     slots = communicator.map(_slot_numbering, routes, payload_ids=payload_ids)
     prepared = communicator.prepare(plan, slots, label)
-    return PreparedEmbedding(plan, prepared.label, prepared, routes)
+    return PreparedEmbedding(
+        kind=plan.kind,
+        label=prepared.label,
+        combines=plan.kind == "reduce" and plan.aware,
+        payload_rows=plan.payload_rows,
+        every_message=plan.every_message,
+        prepared=prepared,
+        routes=routes,
+        plan=plan,
+    )
 
 
 def embedded_expand(
@@ -214,12 +233,11 @@ def _run(
     payload_reduction: Reduction = SUM,
     reduction: Reduction | None = None,
 ) -> tuple[PerRank, Any]:
-    plan, routes, rounds = prepared.plan, prepared.routes, prepared.prepared.rounds
-    combines = plan.kind == "reduce" and plan.aware
-    folds = plan.n_ranks & (plan.n_ranks - 1) != 0
+    routes, rounds = prepared.routes, prepared.prepared.rounds
+    folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
     payloads = () if payload is None else (payload,)
     buffer = communicator.map(
-        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=plan.payload_rows
+        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows
     )
     for prepared_round in rounds:
         pending = communicator.post(prepared_round, buffer, pack_slots)
@@ -227,28 +245,35 @@ def _run(
         if payload is not None:
             final = folds and prepared_round is rounds[-1]
             of_payload = {"final": final, "payload_reduction": payload_reduction}
-        if combines:
+        if prepared.combines:
             buffer = communicator.collect(
                 pending, buffer, combine_slots, routes, reduction=reduction, **of_payload
             )
         else:
             buffer = communicator.collect(pending, buffer, unpack_slots, **of_payload)
     values = communicator.update(
-        unpack_buffer, values, buffer, routes, place=end, combined=combines, place_static=static
+        unpack_buffer,
+        values,
+        buffer,
+        routes,
+        place=end,
+        combined=prepared.combines,
+        place_static=static,
     )
     return values, None if payload is None else communicator.map(payload_of, buffer)
 
 
 def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> None:
-    plan = prepared.plan
-    if plan.kind != kind:
-        raise InputError(f"A plan of kind {kind} is needed, got {plan!r}; use its reversed().")
-    if with_payload != (plan.payload_rows > 0):
-        name = f"embedded_{kind}" + ("_allreduce" if plan.payload_rows else "")
+    if prepared.kind != kind:
         raise InputError(
-            f"The plan has {plan.payload_rows} payload rows in a message; use {name} for it."
+            f"A plan of kind {kind} is needed, got one of kind {prepared.kind}; use its reversed()."
         )
-    if with_payload and not plan.every_message:
+    if with_payload != (prepared.payload_rows > 0):
+        name = f"embedded_{kind}" + ("_allreduce" if prepared.payload_rows else "")
+        raise InputError(
+            f"The plan has {prepared.payload_rows} payload rows in a message; use {name} for it."
+        )
+    if with_payload and not prepared.every_message:
         raise InputError("A payload needs every message; embed(plan, every_message=True).")
 
 

@@ -44,7 +44,7 @@ from .exchange import ValueInbox
 from .hypercube import EmbeddedPlan, concurrent_volume
 from .plan import Plan
 from .reduction import ANY
-from .sparse_exchange import combine_step, exchange_of, pack_step
+from .sparse_exchange import combine_step, pack_step
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
 from .stream import Stream, index_type, stream_of
 from .traffic import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
@@ -540,34 +540,30 @@ def _rounds(
             for source, destination, rows in _dense_messages(steps[place:], n_ranks, size):
                 yield source, destination, rows, np.zeros(len(rows), bool)
             return
-        exchange = exchange_of(step, n_ranks)
-        pairs = list(zip(exchange.source.tolist(), exchange.destination.tolist(), strict=True))
-        payloads = {(s, d): pack_step(held[s], s, d, step) for s, d in pairs}
-        messages = [payloads[pair] for pair in pairs]
-        yield (
-            exchange.source,
-            exchange.destination,
-            np.array([len(message[0]) for message in messages], np.int64),
-            np.array([len(message) == 2 for message in messages], bool),
-        )
-        held = _combined(step, held, exchange.sources, payloads, density)
+        source, destination = pairs_of(step, n_ranks)
+        inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
+        messages = []
+        for sender, receiver in zip(source.tolist(), destination.tolist(), strict=True):
+            messages.append(pack_step(held[sender], sender, receiver, step))
+            inboxes[receiver].sources.append(sender)  # they rise
+            inboxes[receiver].payloads.append(messages[-1])
+        rows = np.array([len(message[0]) for message in messages], np.int64)
+        yield source, destination, rows, np.array([len(message) == 2 for message in messages], bool)
+        held = _combined(step, held, inboxes, density)
 
 
 def _combined(
-    step: Step,
-    held: list[Stream],
-    sources: list[list[int]],
-    payloads: dict[tuple[int, int], Any],
-    density: float,
+    step: Step, held: list[Stream], inboxes: list[ValueInbox], density: float
 ) -> list[Stream]:
     """The ranks' vectors after a step; ranks that combine the same arrays share the result."""
     shared: dict[tuple[int, ...], Stream] = {}
     after = []
-    for rank, own in enumerate(held):
-        inbox = ValueInbox(rank, sources[rank], [payloads[s, rank] for s in sources[rank]])
-        arrays = {s: payload[0] for s, payload in zip(inbox.sources, inbox.payloads, strict=True)}
-        ordered = sorted([*arrays.items(), (rank, own.values)], key=lambda pair: pair[0])
-        key = tuple(id(array) for _, array in ordered)
+    for own, inbox in zip(held, inboxes, strict=True):
+        arrays = [(inbox.rank, own.values)]
+        arrays += [
+            (s, payload[0]) for s, payload in zip(inbox.sources, inbox.payloads, strict=True)
+        ]
+        key = tuple(id(array) for _, array in sorted(arrays, key=lambda pair: pair[0]))
         if key not in shared:
             found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
             assert isinstance(found, Stream)  # a ring begins when all are dense

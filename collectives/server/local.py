@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -165,9 +166,6 @@ class _Ticket:
     rows: list[Any]
     at_once: bool = False
 
-    def put(self, place: int, rows: NDArray[Any]) -> None:
-        self.rows[place] = rows
-
     def is_whole(self) -> bool:
         return all(rows is not None for rows in self.rows)
 
@@ -183,10 +181,7 @@ class LocalLink:
         ticket = _Ticket([None] * len(pieces))
         with self._turns.turn(self._rank):
             for place, (shard, slots) in enumerate(pieces):
-
-                def reply(rows: NDArray[Any], place: int = place) -> None:
-                    ticket.put(place, rows)
-
+                reply = partial(ticket.rows.__setitem__, place)
                 self._shards[shard].pull(self._rank, clock, task, slots, reply)
             ticket.at_once = ticket.is_whole()
         return ticket
@@ -236,11 +231,10 @@ class LocalServer:
         schedule: str | Sequence[int] | None,
         deadline: float,
     ) -> None:
-        schedule = _checked_schedule(schedule, spec.n_ranks)
         spec.directory.prepare()
         self._shards = [Shard(piece, spec) for piece in pieces]
         self._spec, self._deadline = spec, deadline
-        self._schedule = schedule
+        self._schedule = _checked_schedule(schedule, spec.n_ranks)
         self._runs = 0
         self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
         self.history: Schedule | None = None
@@ -252,16 +246,21 @@ class LocalServer:
         for shard in self._shards:
             shard.begin(self._runs)
         turns = Turns(n_ranks, self._schedule, self._deadline)
-        ranks = [_RankThread(r, self._spec, self._shards, turns) for r in range(n_ranks)]
+        ranks = [
+            _RankThread(rank, self._spec, self._shards, turns, program, columns, shared)
+            for rank in range(n_ranks)
+        ]
+        begun: list[_RankThread] = []
         try:
-            for rank, thread in enumerate(ranks):
-                thread.begin(program, [column[rank] for column in columns], shared)
+            for thread in ranks:
+                thread.start()
+                begun.append(thread)
             for thread in ranks:
                 thread.join()
             _raise_first(turns, ranks)
         except BaseException:
             turns.stop("the run was interrupted")
-            for thread in ranks:
+            for thread in begun:
                 thread.join()
             for shard in self._shards:
                 shard.undo(self._runs)
@@ -286,31 +285,31 @@ class LocalServer:
         """Nothing is held beside the rows."""
 
 
-class _RankThread:
+class _RankThread(threading.Thread):
     """The program of one rank, on a thread of its own."""
 
-    def __init__(self, rank: int, spec: ServerSpec, shards: list[Shard], turns: Turns) -> None:
+    def __init__(
+        self,
+        rank: int,
+        spec: ServerSpec,
+        shards: list[Shard],
+        turns: Turns,
+        program: Callable,
+        columns: list[list[Any]],
+        shared: dict,
+    ) -> None:
+        super().__init__(name=f"server rank {rank}", daemon=True)
         self.rank, self.traffic, self._turns = rank, RankTraffic(spec.n_ranks), turns
         self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.traffic)
-        self._thread: threading.Thread | None = None
+        values = [column[rank] for column in columns]
+        self._call = partial(program, self._endpoint, *values, **shared)
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def begin(self, program: Callable, values: list[Any], shared: dict) -> None:
-        """Start the thread."""
-        arguments = (program, values, shared)
-        name = f"server rank {self.rank}"
-        self._thread = threading.Thread(target=self._work, args=arguments, name=name, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for its end, if it has begun."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def _work(self, program: Callable, values: list[Any], shared: dict) -> None:
+    def run(self) -> None:
+        """The program, and that it has ended."""
         try:
-            self.result = program(self._endpoint, *values, **shared)
+            self.result = self._call()
             self._endpoint.finish()
             self._turns.leave(self.rank)
         except BaseException as error:

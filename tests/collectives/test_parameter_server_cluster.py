@@ -216,7 +216,7 @@ def test_ctrl_c(threaded_client):
 def test_cancelled_ranks(threaded_client):
     begin = time.monotonic()
     with server_on(threaded_client, delay=1) as server:
-        tasks = server._backend._communicator._tasks
+        tasks = server._transport._communicator._tasks
         timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
         timer.start()
         with pytest.raises(WorkerLostError, match="was cancelled, or its client went away") as lost:
