@@ -17,7 +17,7 @@ everywhere. What a transport must give (`transport.ServerTransport`, `transport.
 2. ``run(program, …)``: the program on every rank, with a `ServerEndpoint` over a `Link`; results,
    traffic and staleness of all ranks; after an error ``Shard.undo``, so the rows are as before;
 3. the link: messages of one rank to one shard that arrive in order, beside whatever else the rank
-   does (a shard answers while its rank computes), and a wait with a deadline for the rows;
+   does (a shard answers while its rank computes), and a wait with a timeout for the rows;
 4. ``values`` and ``set_values`` between runs, and ``close``.
 
 So a communicator serves that can run a text on all ranks and has, on each worker, a service thread

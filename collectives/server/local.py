@@ -46,7 +46,7 @@ class Turns:
     schedule : "in turn", "stalest", int sequence, or None
         Order of the calls, or the rank of each; when that is at its end the ranks go in turn. None:
         whoever comes first.
-    deadline : float
+    timeout : float
         Seconds that a rank waits at most.
 
     Attributes
@@ -55,8 +55,8 @@ class Turns:
         Rank of each call so far.
     """
 
-    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, deadline: float) -> None:
-        self.n_ranks, self.deadline = n_ranks, deadline
+    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, timeout: float) -> None:
+        self.n_ranks, self.timeout = n_ranks, timeout
         self.history: list[int] = []
         self.error: Exception | None = None
         self._free = schedule is None
@@ -76,7 +76,7 @@ class Turns:
         self, rank: int, allowed: Callable[[], bool] = lambda: True, writes: bool = False
     ) -> Iterator[None]:
         """A call of a rank, as soon as it may be made and it is its turn; holds the lock."""
-        limit = monotonic() + self.deadline
+        limit = monotonic() + self.timeout
         with self._lock:
             self._waiting[rank] = allowed
             if writes:
@@ -85,8 +85,8 @@ class Turns:
             while not self._is_turn_of(rank):
                 if not self._wakened[rank].wait(limit - monotonic()):
                     raise TimeoutError(
-                        f"Rank {rank} waited {self.deadline:g} s for other ranks, the deadline of "
-                        "this server. If they compute for so long, raise the deadline."
+                        f"Rank {rank} waited {self.timeout:g} s for other ranks, the timeout of "
+                        "this server. If they compute for so long, raise the timeout."
                     )
             del self._waiting[rank]
             self._writing.discard(rank)
@@ -221,7 +221,7 @@ class LocalServer:
     pieces : list of array
         Rows of each shard.
     schedule : None, "in turn", "stalest", or int sequence
-    deadline : float
+    timeout : float
     """
 
     def __init__(
@@ -229,11 +229,11 @@ class LocalServer:
         spec: ServerSpec,
         pieces: list[NDArray[Any]],
         schedule: str | Sequence[int] | None,
-        deadline: float,
+        timeout: float,
     ) -> None:
         spec.directory.prepare()
         self._shards = [Shard(piece, spec) for piece in pieces]
-        self._spec, self._deadline = spec, deadline
+        self._spec, self._timeout = spec, timeout
         self._schedule = _checked_schedule(schedule, spec.n_ranks)
         self._runs = 0
         self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
@@ -245,7 +245,7 @@ class LocalServer:
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)
-        turns = Turns(n_ranks, self._schedule, self._deadline)
+        turns = Turns(n_ranks, self._schedule, self._timeout)
         ranks = [
             _RankThread(rank, self._spec, self._shards, turns, program, columns, shared)
             for rank in range(n_ranks)

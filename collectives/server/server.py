@@ -85,7 +85,7 @@ class ParameterServer:
         On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
-    deadline : float
+    timeout : float
         Seconds that a rank waits at most for rows or other ranks.
     start_seconds : float
         Seconds to wait until workers of a cluster are free.
@@ -122,7 +122,7 @@ class ParameterServer:
         transport: str = "auto",
         client: Any = None,
         schedule: str | Sequence[int] | None = None,
-        deadline: float = 600.0,
+        timeout: float = 600.0,
         start_seconds: float = 30.0,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
@@ -137,12 +137,13 @@ class ParameterServer:
             rule_of(update, kind),
             _checked_delay(delay),
         )
-        waits = {"deadline": deadline, "start_seconds": start_seconds}
-        for name, seconds in waits.items():
+        for name, seconds in (("timeout", timeout), ("start_seconds", start_seconds)):
             if not seconds > 0:
                 raise InputError(f"{name} is {seconds!r} seconds: give a number above 0")
         pieces = self._cut(initial, "initial")
-        self._transport = _transport_of(self._spec, pieces, transport, client, schedule, waits)
+        self._transport = _transport_of(
+            self._spec, pieces, transport, client, schedule, timeout, start_seconds
+        )
         self._report = ServerReport(self._transport.places)
         self._closed = False
         self._one_at_a_time = threading.Lock()
@@ -338,24 +339,30 @@ def _transport_of(
     transport: str,
     client: Any,
     schedule: str | Sequence[int] | None,
-    waits: dict[str, float],
+    timeout: float,
+    start_seconds: float,
 ) -> ServerTransport:
     """The transport by name."""
     if transport not in ("auto", "local", "dask"):
         raise InputError(f"transport={transport!r}; allowed are auto, local, dask.")
     if schedule is not None and transport == "dask":
         raise InputError("A schedule orders the calls of the local transport: transport='local'.")
+    if transport == "auto" and schedule is None and client is None:
+        transport = "dask" if _has_client() else "local"
     if transport == "local" or schedule is not None:
-        return LocalServer(spec, pieces, schedule, waits["deadline"])
-    if client is None and "distributed" in sys.modules:
-        from daskpart.collectives.transports.cluster import current_client
-
-        client = current_client()
-    if client is None and transport == "auto":
-        return LocalServer(spec, pieces, schedule, waits["deadline"])
+        return LocalServer(spec, pieces, schedule, timeout)
     from daskpart.collectives.transports.dask_server import DaskServer
 
-    return DaskServer(spec, pieces, client, **waits)
+    return DaskServer(spec, pieces, client, deadline=timeout, start_seconds=start_seconds)
+
+
+def _has_client() -> bool:
+    """Whether this process has a client; one that has not imported distributed has none."""
+    if "distributed" not in sys.modules:
+        return False
+    from daskpart.collectives.transports.cluster import current_client
+
+    return current_client() is not None
 
 
 def _checked_delay(delay: Any) -> float:

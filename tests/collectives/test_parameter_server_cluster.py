@@ -185,10 +185,10 @@ def pull_too_far(endpoint):
     endpoint.pull([N_ITEMS])
 
 
-def test_a_deadline_ends_every_wait(threaded_client):
+def test_a_timeout_ends_every_wait(threaded_client):
     begin = time.monotonic()
-    # "assign" compiles nothing, which would take longer than this deadline
-    with server_on(threaded_client, deadline=0.5, update="assign") as server:
+    # "assign" compiles nothing, which would take longer than this timeout
+    with server_on(threaded_client, timeout=0.5, update="assign") as server:
         with pytest.raises(
             TimeoutError, match=r"Rank \d waited 0.5 s for shard \d.*too far behind"
         ):
