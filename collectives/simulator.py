@@ -230,12 +230,12 @@ def simulate(
     if len(sizes) > 1:
         raise InputError(f"Plans that run one after another need the same ranks; got {sizes}.")
     require_costs(row_bytes=row_bytes)
-    tally = Tally(sizes[0], alpha, beta)
-    for plan in held:
-        for record in plan.records(float(row_bytes)):
-            tally.add(record)
-    return tally.result(
+    return _counted(
         name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
+        (record for plan in held for record in plan.records(float(row_bytes))),
+        sizes[0],
+        alpha,
+        beta,
         n_items=sum(plan.n_items for plan in held),
         row_bytes=float(row_bytes),
         concurrent_volume=sum(map(concurrent_volume, held)),
@@ -277,17 +277,18 @@ def simulate_allreduce(
     n_bytes = whole_number(n_bytes, "n_bytes", 0, 2**62)
     if algorithm not in DENSE_ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
-    tally = Tally(n_ranks, alpha, beta)
+    rounds: Iterable[tuple[Any, Any, Any]]
     if algorithm == "star":
         others = np.arange(1, n_ranks)
-        for index, ends in enumerate(((others, 0 * others), (0 * others, others))):
-            tally.add(RoundRecord(algorithm, index, *ends, 1, float(n_bytes)))
+        rounds = [(others, 0 * others, n_bytes), (0 * others, others, n_bytes)]
     else:
-        steps = steps_of(DENSE_ALGORITHMS[algorithm], n_ranks)
-        for index, messages in enumerate(_dense_messages(steps, n_ranks, n_bytes)):
-            source, destination, nbytes = messages
-            tally.add(RoundRecord(algorithm, index, source, destination, 1, nbytes.astype(float)))
-    return tally.result(f"allreduce ({algorithm}) of {n_bytes} bytes", n_bytes=n_bytes)
+        rounds = _dense_rounds(steps_of(DENSE_ALGORITHMS[algorithm], n_ranks), n_ranks, n_bytes)
+    records = (
+        RoundRecord(algorithm, index, source, destination, 1, np.asarray(nbytes, np.float64))
+        for index, (source, destination, nbytes) in enumerate(rounds)
+    )
+    name = f"allreduce ({algorithm}) of {n_bytes} bytes"
+    return _counted(name, records, n_ranks, alpha, beta, n_bytes=n_bytes)
 
 
 def simulate_sparse_allreduce(
@@ -343,12 +344,15 @@ def simulate_sparse_allreduce(
         stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY)
         for indices in vectors
     ]
-    tally = Tally(n_ranks, alpha, beta)
-    for index, (source, destination, rows, sparse) in enumerate(_rounds(steps, streams, density)):
-        nbytes = rows * np.where(sparse, float(pair), item)
-        tally.add(RoundRecord(algorithm, index, source, destination, rows, nbytes))
-    entries = sum(map(len, vectors))
-    return tally.result(f"sparse allreduce ({algorithm})", size=int(size), entries=entries)
+    rounds = enumerate(_sparse_rounds(steps, streams, density))
+    records = (
+        RoundRecord(
+            algorithm, index, source, destination, rows, rows * np.where(sparse, float(pair), item)
+        )
+        for index, (source, destination, rows, sparse) in rounds
+    )
+    name, entries = f"sparse allreduce ({algorithm})", sum(map(len, vectors))
+    return _counted(name, records, n_ranks, alpha, beta, size=int(size), entries=entries)
 
 
 def random_vectors(
@@ -438,77 +442,63 @@ def _costs(message: float = 0.0, byte: float = 0.0) -> CostModel:
     return CostModel(0.0, 0.0, message, byte, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class Tally:
-    """Counts rounds as they come.
-
-    Parameters
-    ----------
-    n_ranks : int
-    alpha : float
-        Seconds a message.
-    beta : float
-        Seconds a byte.
-
-    Raises
-    ------
-    InputError
-        For costs that are negative or not finite.
-    """
-
-    def __init__(self, n_ranks: int, alpha: float, beta: float) -> None:
-        require_costs(alpha=alpha, beta=beta)
-        self.n_ranks, self.alpha, self.beta = n_ranks, float(alpha), float(beta)
-        self._labels: list[tuple[str, int]] = []
-        self._sums: dict[str, NDArray[Any]] = {
-            name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)
-            for name in QUANTITIES
-        }
-        self._rounds: dict[str, list[float]] = {
-            name: [] for name in (*COUNTS, *(f"max_{count}" for count in COUNTS), "seconds")
-        }
-        self._clock = np.zeros(n_ranks)
-
-    def add(self, record: RoundRecord) -> None:
-        """One more round; its messages stand in order of (source, destination)."""
-        self._labels.append((record.label, record.index))
-        totals = record.totals(self.n_ranks)
-        for name, counted in totals.items():
-            self._sums[name] += counted
-        amounts = record.amounts()
+def _counted(
+    name: str,
+    records: Iterable[RoundRecord],
+    n_ranks: int,
+    alpha: float,
+    beta: float,
+    **facts: Any,
+) -> Simulation:
+    """Add rounds up as they come; the messages of each in order of (source, destination)."""
+    require_costs(alpha=alpha, beta=beta)
+    clock, labels = np.zeros(n_ranks), []
+    sums: dict[str, NDArray[Any]] = {
+        name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)
+        for name in QUANTITIES
+    }
+    rounds: dict[str, list[float]] = {
+        name: [] for name in (*COUNTS, *(f"max_{count}" for count in COUNTS), "seconds")
+    }
+    for record in records:
+        labels.append((record.label, record.index))
+        totals, amounts = record.totals(n_ranks), record.amounts()
+        for quantity, counted in totals.items():
+            sums[quantity] += counted
         for count in COUNTS:
-            self._rounds[count].append(amounts[count].sum().item())
             larger = np.maximum(*(totals[f"{count}_{side}"] for side in SIDES))
-            self._rounds[f"max_{count}"].append(larger.max().item())
-        busy = busy_seconds(totals, "bytes", self.alpha, self.beta)
-        self._rounds["seconds"].append(busy.max().item())
-        self._clock = self._after(record, self.alpha + self.beta * amounts["bytes"], busy)
+            rounds[count].append(amounts[count].sum().item())
+            rounds[f"max_{count}"].append(larger.max().item())
+        busy = busy_seconds(totals, "bytes", alpha, beta)
+        rounds["seconds"].append(busy.max().item())
+        clock = _after_round(clock, record, alpha + beta * amounts["bytes"], busy)
+    return Simulation(
+        name=name,
+        n_ranks=n_ranks,
+        labels=labels,
+        rounds={name: np.array(values) for name, values in rounds.items()},
+        alpha=float(alpha),
+        beta=float(beta),
+        seconds_of_rank=clock,
+        facts=facts,
+        **sums,
+    )
 
-    def _after(
-        self, record: RoundRecord, cost: NDArray[np.float64], busy: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """When each rank leaves a round that it is `busy` in, messages of `cost` seconds each."""
-        source = np.asarray(record.source)
-        spent = np.concatenate(([0.0], np.cumsum(cost)))
-        first = np.searchsorted(source, np.arange(self.n_ranks))  # messages stand by source
-        there = self._clock[source] + spent[1:] - spent[first[source]]
-        leaves = self._clock + busy
-        np.maximum.at(leaves, np.asarray(record.destination), there)
-        return leaves
 
-    def result(self, name: str, **facts: Any) -> Simulation:
-        """What was counted."""
-        rounds = {name: np.array(values) for name, values in self._rounds.items()}
-        return Simulation(
-            name=name,
-            n_ranks=self.n_ranks,
-            labels=self._labels,
-            rounds=rounds,
-            alpha=self.alpha,
-            beta=self.beta,
-            seconds_of_rank=self._clock,
-            facts=facts,
-            **self._sums,
-        )
+def _after_round(
+    clock: NDArray[np.float64],
+    record: RoundRecord,
+    cost: NDArray[np.float64],
+    busy: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """When each rank leaves a round that it enters at `clock` and is `busy` in."""
+    source = np.asarray(record.source)
+    spent = np.concatenate(([0.0], np.cumsum(cost)))
+    first = np.searchsorted(source, np.arange(len(clock)))  # messages stand by source
+    there = clock[source] + spent[1:] - spent[first[source]]
+    leaves = clock + busy
+    np.maximum.at(leaves, np.asarray(record.destination), there)
+    return leaves
 
 
 def require_costs(**costs: float) -> None:
@@ -518,7 +508,7 @@ def require_costs(**costs: float) -> None:
             raise InputError(f"{what}={cost!r}; it must be a finite number from 0 on.")
 
 
-def _dense_messages(
+def _dense_rounds(
     steps: Sequence[Step], n_ranks: int, size: int
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]]:
     """Sources, destinations and values of each step's messages, when all ranks are dense."""
@@ -529,7 +519,7 @@ def _dense_messages(
             yield source, destination, np.broadcast_to(upper - lower, len(source))
 
 
-def _rounds(
+def _sparse_rounds(
     steps: Sequence[Step], streams: list[Stream], density: float
 ) -> Iterator[tuple[Any, Any, NDArray[np.int64], NDArray[np.bool_]]]:
     """Sources, destinations, entries of each message, and whether it is sparse; round by round."""
@@ -537,7 +527,7 @@ def _rounds(
     held = list(streams)
     for place, step in enumerate(steps):
         if step.kind == "dense" or all(stream.is_dense for stream in held):
-            for source, destination, rows in _dense_messages(steps[place:], n_ranks, size):
+            for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size):
                 yield source, destination, rows, np.zeros(len(rows), bool)
             return
         source, destination = pairs_of(step, n_ranks)
