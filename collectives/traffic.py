@@ -32,7 +32,7 @@ SIDES = ("sent", "received")
 QUANTITIES = tuple(f"{count}_{side}" for count in COUNTS for side in SIDES)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class RoundRecord:
     """The messages of one round.
 
@@ -55,7 +55,7 @@ class RoundRecord:
     nbytes: ArrayLike
 
     def amounts(self) -> dict[str, NDArray[Any]]:
-        """ "messages", "rows" and "bytes" of each message."""
+        """Messages (1), rows and bytes of each message, by these names."""
         shape = np.shape(self.source)
         amounts = (1, self.rows, self.nbytes)
         return {
