@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .communicator import Communicator, Pending, PerRank, Replicated
-from .cost_comparison import ModelComparison, compare_with_model
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel
 from .counters import Counters
@@ -31,16 +30,7 @@ from .hypercube import (
 from .hypercube_dense import hypercube_allreduce
 from .messages import Exchange, Inbox, PreparedPlan, PreparedRound, ValueInbox
 from .operations import allreduce, barrier, expand, reduce
-from .parameter_server import (
-    ParameterServer,
-    PendingPull,
-    ServerEndpoint,
-    ServerReport,
-    UpdateRule,
-    proximal_step,
-)
 from .plan import Plan, RankRound, Round
-from .plan_statistics import PlanStatistics
 from .point_to_point import expand_plan, reduce_plan
 from .reduction import (
     ANY,
@@ -53,14 +43,27 @@ from .reduction import (
     pack_rows,
     place_rows,
 )
-from .simulation import Simulation
-from .simulator import simulate, simulate_allreduce
+from .server import (
+    ParameterServer,
+    PendingPull,
+    ServerEndpoint,
+    ServerReport,
+    UpdateRule,
+    proximal_step,
+)
+from .simulator import (
+    Simulation,
+    expected_allreduces,
+    random_vectors,
+    simulate,
+    simulate_allreduce,
+    simulate_sparse_allreduce,
+)
 from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
-from .sparse_simulator import expected_allreduces, random_vectors, simulate_sparse_allreduce
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
+from .traffic import PlanStatistics, RoundRecord
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
@@ -85,7 +88,6 @@ __all__ = [
     "GraphCommunicator",
     "Inbox",
     "LocalCommunicator",
-    "ModelComparison",
     "MpiCommunicator",
     "ParameterServer",
     "Pending",
@@ -100,6 +102,7 @@ __all__ = [
     "Reduction",
     "Replicated",
     "Round",
+    "RoundRecord",
     "ServerEndpoint",
     "ServerReport",
     "Simulation",
@@ -115,7 +118,6 @@ __all__ = [
     "broadcast",
     "combine_rows",
     "communicator_for",
-    "compare_with_model",
     "concurrent_volume",
     "contributions",
     "cost_model_of",

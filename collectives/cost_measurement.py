@@ -27,8 +27,7 @@ from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
 from .kernels_sparse import sparse_kernels, window_bits
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM
-from .stream import Stream, combined
-from .stream_inputs import stream_of
+from .stream import Stream, combined, stream_of
 
 _ROUNDS, _MORE_ROUNDS = 4, 48
 _TURNS, _KERNEL_TURNS = 3, 6

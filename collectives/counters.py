@@ -1,15 +1,15 @@
 """What a run sent and how long it took, per rank and round, measured and not predicted.
 
-Messages, rows and bytes are taken from the arrays that really travelled. A round is logged when
-it was posted on every rank. Rows count only what plans carry; the small values of an allreduce
-count as messages and bytes with no rows.
+Messages, rows and bytes are taken from the arrays that really went. A round is logged when it was
+posted on every rank. Rows count only what plans carry; the small values of an allreduce count as
+messages and bytes with no rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,43 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
-from .heat_map import heat_table
+from .traffic import COUNTS, QUANTITIES, RoundRecord
 
-_QUANTITIES = (
-    "messages_sent",
-    "messages_received",
-    "rows_sent",
-    "rows_received",
-    "bytes_sent",
-    "bytes_received",
-)
-_TRAFFIC = ("messages", "rows", "bytes")
 _SECONDS = ("seconds_computing", "seconds_blocked")
-
-
-class RawRound(NamedTuple):
-    """The messages of a round, no pair of ranks twice; arrays of shape (n_messages,)."""
-
-    label: str
-    place: int
-    source: ArrayLike
-    destination: ArrayLike
-    rows: ArrayLike
-    nbytes: ArrayLike
-
-
-@dataclass(frozen=True, eq=False)
-class RoundRecord:
-    """One round as it was sent; arrays of shape (n_ranks,), bytes in bytes."""
-
-    label: str
-    index: int
-    messages_sent: NDArray[np.int64]
-    messages_received: NDArray[np.int64]
-    rows_sent: NDArray[np.int64]
-    rows_received: NDArray[np.int64]
-    bytes_sent: NDArray[np.int64]
-    bytes_received: NDArray[np.int64]
+_SHOWN_RANKS = 16
 
 
 class Counters:
@@ -62,6 +29,8 @@ class Counters:
     Attributes
     ----------
     n_ranks : int
+    rounds : list of RoundRecord
+        The rounds so far, in the order in which they were posted.
     messages_sent, messages_received : int64 array of shape (n_ranks,)
     rows_sent, rows_received : int64 array of shape (n_ranks,)
     bytes_sent, bytes_received : int64 array of shape (n_ranks,)
@@ -73,19 +42,6 @@ class Counters:
         computing.
     """
 
-    def __init__(self, n_ranks: int) -> None:
-        self.n_ranks = n_ranks
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin to count from zero."""
-        self._totals = {name: np.zeros(self.n_ranks, dtype=np.int64) for name in _QUANTITIES}
-        self.seconds_computing = np.zeros(self.n_ranks)
-        self.seconds_blocked = np.zeros(self.n_ranks)
-        self._rounds: list[RoundRecord] = []
-        self._uncounted: list[RawRound] = []
-        self._traffic: dict[str, NDArray[np.int64]] = {}
-
     messages_sent: NDArray[np.int64]
     messages_received: NDArray[np.int64]
     rows_sent: NDArray[np.int64]
@@ -93,11 +49,21 @@ class Counters:
     bytes_sent: NDArray[np.int64]
     bytes_received: NDArray[np.int64]
 
-    def __getattr__(self, name: str) -> NDArray[np.int64]:
-        if name in _QUANTITIES:
-            self._count()
-            return self._totals[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count from zero."""
+        self.rounds: list[RoundRecord] = []
+        self.seconds_computing = np.zeros(self.n_ranks)
+        self.seconds_blocked = np.zeros(self.n_ranks)
+        self._n_counted = 0  # of the rounds: a run does not wait until they are added up
+        self._totals: dict[str, dict[str, NDArray[np.int64]]] = {}  # of each label
+
+    def record(self, record: RoundRecord) -> None:
+        """Note a round; an object that was given before is counted faster."""
+        self.rounds.append(record)
 
     def record_round(
         self,
@@ -108,64 +74,24 @@ class Counters:
         rows: ArrayLike,
         nbytes: ArrayLike,
     ) -> None:
-        """Note the messages of a round; arrays of shape (n_messages,), no pair of ranks twice.
+        """Note a round by what a `RoundRecord` is made of."""
+        self.record(RoundRecord(label, index, source, destination, rows, nbytes))
 
-        They are added up when somebody looks: a run does not wait for its book-keeping.
-        """
-        self.record(RawRound(label, index, source, destination, rows, nbytes))
-
-    def record(self, raw: RawRound) -> None:
-        """The same as `record_round`; an object that was given before is counted faster."""
-        self._uncounted.append(raw)
-
-    @property
-    def rounds(self) -> list[RoundRecord]:
-        """The rounds so far, in the order in which they were posted."""
-        self._count()
-        return self._rounds
-
-    def _count(self) -> None:
-        records: dict[int, RoundRecord] = {}
-        uncounted, self._uncounted = self._uncounted, []
-        times = Counter(map(id, uncounted))
-        for raw in uncounted:
-            if id(raw) not in records:
-                records[id(raw)] = self._added(raw, times[id(raw)])
-            self._rounds.append(records[id(raw)])
-
-    def _added(self, raw: RawRound, times: int) -> RoundRecord:
-        """Add up a round that was sent so many times."""
-        source, destination, n_rows, n_bytes = (
-            np.asarray(column, dtype=np.int64) for column in raw[2:]
-        )
-        counted = {}
-        for quantity, weights in zip(_TRAFFIC, (None, n_rows, n_bytes), strict=True):
-            for side, ranks in (("sent", source), ("received", destination)):
-                sums = np.bincount(ranks, weights, self.n_ranks).astype(np.int64)
-                counted[f"{quantity}_{side}"] = sums
-                self._totals[f"{quantity}_{side}"] += times * sums
-        if raw.label not in self._traffic:
-            self._traffic[raw.label] = np.zeros((3, self.n_ranks, self.n_ranks), dtype=np.int64)
-        amounts = (np.ones_like(source), n_rows, n_bytes)
-        for pairs, amount in zip(self._traffic[raw.label], amounts, strict=True):
-            pairs[source, destination] += times * amount
-        return RoundRecord(label=raw.label, index=raw.place, **counted)
+    def __getattr__(self, name: str) -> NDArray[np.int64]:
+        if name in QUANTITIES:
+            return sum((totals[name] for totals in self._counted().values()), self._zeros())
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def labels(self) -> list[str]:
         """Labels of the rounds seen, in order of appearance."""
-        self._count()
-        return list(self._traffic)
+        return list(self._counted())
 
     def of(self, label: str) -> dict[str, NDArray[np.int64]]:
         """The six counts of the rounds with one label, each of shape (n_ranks,)."""
-        return {
-            name: sum(
-                (getattr(record, name) for record in self.rounds if record.label == label),
-                np.zeros(self.n_ranks, dtype=np.int64),
-            )
-            for name in _QUANTITIES
-        }
+        zeros = {name: self._zeros() for name in QUANTITIES}
+        found = self._counted().get(label, zeros)
+        return {name: counted.copy() for name, counted in found.items()}
 
     def traffic(self, label: str | None = None, quantity: str = "rows") -> NDArray[np.int64]:
         """What each rank (row) sent to each rank (column), shape (n_ranks, n_ranks).
@@ -176,30 +102,44 @@ class Counters:
             Of the rounds with this label only.
         quantity : {"rows", "bytes", "messages"}
         """
-        if quantity not in _TRAFFIC:
-            raise InputError(f"quantity={quantity!r}; allowed are {', '.join(_TRAFFIC)}.")
-        self._count()
+        if quantity not in COUNTS:
+            raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-        for name, counts in self._traffic.items():
-            if label in (None, name):
-                total += counts[_TRAFFIC.index(quantity)]
+        for record, times in _with_times(self.rounds):
+            if label in (None, record.label):
+                source, destination = (
+                    np.asarray(ranks, np.int64) for ranks in (record.source, record.destination)
+                )
+                total[source, destination] += times * record.amounts()[quantity].astype(np.int64)
         return total
 
     def to_dict(self) -> dict[str, Any]:
         """All counts as lists, and the number of rounds."""
         summary: dict[str, Any] = {
-            name: getattr(self, name).tolist() for name in (*_QUANTITIES, *_SECONDS)
+            name: getattr(self, name).tolist() for name in (*QUANTITIES, *_SECONDS)
         }
         return {"n_ranks": self.n_ranks, "n_rounds": len(self.rounds), **summary}
 
+    def _counted(self) -> dict[str, dict[str, NDArray[np.int64]]]:
+        """The totals of each label, those of the last rounds added."""
+        new, self._n_counted = self.rounds[self._n_counted :], len(self.rounds)
+        for record, times in _with_times(new):
+            empty = {name: self._zeros() for name in QUANTITIES}
+            totals = self._totals.setdefault(record.label, empty)
+            for name, counted in record.totals(self.n_ranks).items():
+                totals[name] += times * counted.astype(np.int64)
+        return self._totals
+
+    def _zeros(self) -> NDArray[np.int64]:
+        return np.zeros(self.n_ranks, dtype=np.int64)
+
     def _table(self) -> list[list[str]]:
-        heads = ["rank", *(name.replace("_", " ") for name in (*_QUANTITIES, *_SECONDS))]
-        columns = [getattr(self, name) for name in (*_QUANTITIES, *_SECONDS)]
-        formats = ["{:,d}"] * len(_QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
-        shown = range(min(self.n_ranks, 16))
+        heads = ["rank", *(name.replace("_", " ") for name in (*QUANTITIES, *_SECONDS))]
+        columns = [getattr(self, name) for name in (*QUANTITIES, *_SECONDS)]
+        formats = ["{:,d}"] * len(QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
         lines = [
             [str(rank), *(f.format(c[rank]) for f, c in zip(formats, columns, strict=True))]
-            for rank in shown
+            for rank in range(min(self.n_ranks, _SHOWN_RANKS))
         ]
         sums = [f.format(c.sum()) for f, c in zip(formats, columns, strict=True)]
         return [heads, *lines, ["all", *sums]]
@@ -210,10 +150,19 @@ class Counters:
 
     def _repr_html_(self) -> str:
         table = html_lines(self._table(), f"{self.n_ranks} ranks, {len(self.rounds)} rounds")
-        pairs = heat_table(self.traffic(quantity="bytes"), "bytes")
-        return f"{table}<details><summary>From rank to rank</summary>{pairs}</details>"
+        shown = range(min(self.n_ranks, _SHOWN_RANKS))
+        pairs = self.traffic(quantity="bytes")[: len(shown), : len(shown)].tolist()
+        lines = [[str(rank), *(f"{n:,}" for n in pairs[rank])] for rank in shown]
+        sent = html_lines([["from ╲ to", *map(str, shown)], *lines], "bytes from rank to rank")
+        return f"{table}<details><summary>From rank to rank</summary>{sent}</details>"
 
 
 def value_bytes(value: Any) -> int:
-    """Bytes of a small value that travels in an allreduce."""
+    """Bytes of a small value that goes into an allreduce."""
     return int(np.asarray(value).nbytes)
+
+
+def _with_times(records: list[RoundRecord]) -> Iterable[tuple[RoundRecord, int]]:
+    """Each record once, and how many times it is there; in order of appearance."""
+    times = Counter(map(id, records))
+    return [(record, times.pop(id(record))) for record in records if id(record) in times]

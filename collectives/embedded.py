@@ -1,45 +1,69 @@
 """Sparse expand and reduce inside a hypercube allreduce, over any communicator.
 
-    depart     rows that start here leave the state ──▶ slots
+    pack       rows that start here leave the state ──▶ slots of the forwarding buffer
     a round    slots ──▶ one message to the neighbour, payload behind ──▶ slots      ⌈log2 K⌉ times
-    deliver    rows that end here ──▶ the state, as one inbox
+    unpack     rows that end here ──▶ the state, as one inbox
+
+    slots of the rank     0   1   2   3 │ payload
+    starts here           a           d │
+    arrives, ends here        b         │  unpacked into the state when all rounds are over
+    only forwarded                c     │
 
     embedded_expand, embedded_reduce                          rows alone
     embedded_expand_allreduce, embedded_reduce_allreduce      rows, and a dense payload with them
 
 Abubaker et al. §4; the payload is what hides the latency of the sparse messages (Algorithm 2
-there). ``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and see the same
-inbox as on a point-to-point plan, except where an aware reduce has combined copies on the way.
+there). Rows leave the rank's state once, before the first round, and reach it once, after the last;
+in between they lie in a forwarding buffer, a slot for each routed row (`hypercube.EmbeddedPlan`)
+that passes the rank. So ``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and
+see the same inbox as on a point-to-point plan, except where an aware reduce has combined copies on
+the way; and the state may be in use until the end.
+
+A dense payload goes with the rows: it is cut into rows like those of the state (its bytes, not its
+numbers, so any dtype fits any other) and stands at the end of every message. Behind it comes a
+check sum of shape and dtype, so that ranks that disagree are told. Values combine with the lower
+rank's first, so after the last round all ranks hold the same bits.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
 from .hypercube import EmbeddedPlan
-from .journey import RankTrip, deliver, depart, merge, pack_slots, payload_of, store, trip_of_rank
-from .messages import PreparedPlan, localise
+from .messages import Inbox, PreparedPlan, localise
 from .plan import RankRound, require_same_ranks
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedEmbedding:
-    """An embedded plan ready to run; from `prepare_embedded`."""
+    """An embedded plan ready to run; from `prepare_embedded`.
 
-    plan: EmbeddedPlan
+    `plan` is None on a rank: what goes to the ranks is their own part of it.
+    """
+
+    kind: str
     label: str
-    prepared: PreparedPlan  # its rounds, over the slots of each rank
-    trips: PerRank = field(repr=False)
+    combines: bool  # copies of a row that meet on the way
+    payload_rows: int
+    every_message: bool
+    prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
+    routes: PerRank = field(repr=False)
+    plan: EmbeddedPlan | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "plan": None}
 
 
 def prepare_embedded(
@@ -67,11 +91,20 @@ def prepare_embedded(
         raise InputError(f"{plan!r} is not embedded; use embed(plan), or Communicator.prepare.")
     require_same_ranks([plan], communicator.n_ranks)
     pieces = communicator.values(_pieces_of_ranks(plan))
-    trips = communicator.map(_plan_trip, pieces, numbering, n_travellers=plan.n_travellers)
-    payload_ids = (plan.n_travellers, plan.n_items)
-    slots = communicator.map(_slot_numbering, trips, payload_ids=payload_ids)
+    routes = communicator.map(_routes_of_rank, pieces, numbering, n_routed=plan.n_routed)
+    payload_ids = (plan.n_routed, plan.n_items)
+    slots = communicator.map(_slot_numbering, routes, payload_ids=payload_ids)
     prepared = communicator.prepare(plan, slots, label)
-    return PreparedEmbedding(plan, prepared.label, prepared, trips)
+    return PreparedEmbedding(
+        kind=plan.kind,
+        label=prepared.label,
+        combines=plan.kind == "reduce" and plan.aware,
+        payload_rows=plan.payload_rows,
+        every_message=plan.every_message,
+        prepared=prepared,
+        routes=routes,
+        plan=plan,
+    )
 
 
 def embedded_expand(
@@ -101,7 +134,7 @@ def embedded_expand(
         ``prepared.plan.total_messages`` messages, `total_rows` rows.
     """
     _require(prepared, "expand", with_payload=False)
-    return _travel(communicator, prepared, values, pack, place, static)[0]
+    return communicator.run(_embedded, prepared, values, pack=pack, end=place, static=static)[0]
 
 
 def embedded_expand_allreduce(
@@ -131,8 +164,16 @@ def embedded_expand_allreduce(
         hypercube, so `allreduce` may differ in the last bits.
     """
     _require(prepared, "expand", with_payload=True)
-    journey = (payload, payload_reduction)
-    return _travel(communicator, prepared, values, pack, place, static, *journey)
+    return communicator.run(
+        _embedded,
+        prepared,
+        values,
+        payload,
+        pack=pack,
+        end=place,
+        static=static,
+        payload_reduction=payload_reduction,
+    )
 
 
 def embedded_reduce(
@@ -163,7 +204,9 @@ def embedded_reduce(
     """
     _require(prepared, "reduce", with_payload=False)
     end = combine or partial(combine_rows, reduction=reduction)
-    return _travel(communicator, prepared, values, pack, end, static, reduction=reduction)[0]
+    return communicator.run(
+        _embedded, prepared, values, pack=pack, end=end, static=static, reduction=reduction
+    )[0]
 
 
 def embedded_reduce_allreduce(
@@ -184,75 +227,322 @@ def embedded_reduce_allreduce(
     """
     _require(prepared, "reduce", with_payload=True)
     end = combine or partial(combine_rows, reduction=reduction)
-    return _travel(
-        communicator, prepared, values, pack, end, static, payload, payload_reduction, reduction
+    return communicator.run(
+        _embedded,
+        prepared,
+        values,
+        payload,
+        pack=pack,
+        end=end,
+        static=static,
+        payload_reduction=payload_reduction,
+        reduction=reduction,
     )
 
 
-def _travel(
+def _embedded(
     communicator: Communicator,
     prepared: PreparedEmbedding,
     values: PerRank,
+    payload: PerRank | None = None,
+    *,
     pack: Callable,
     end: Callable,
     static: dict[str, Any],
-    payload: PerRank | None = None,
     payload_reduction: Reduction = SUM,
     reduction: Reduction | None = None,
 ) -> tuple[PerRank, Any]:
-    plan, trips = prepared.plan, prepared.trips
-    merges = plan.kind == "reduce" and plan.aware
-    riders = () if payload is None else (payload,)
-    journey = communicator.map(
-        depart, values, trips, *riders, pack=pack, payload_rows=plan.payload_rows
+    routes, rounds = prepared.routes, prepared.prepared.rounds
+    folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
+    payloads = () if payload is None else (payload,)
+    buffer = communicator.map(
+        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows
     )
-    folds = plan.n_ranks & (plan.n_ranks - 1) != 0
-    for prepared_round in prepared.prepared.rounds:
-        pending = communicator.post(prepared_round, journey, pack_slots)
-        rider: dict[str, Any] = {}
+    for prepared_round in rounds:
+        pending = communicator.post(prepared_round, buffer, pack_slots)
+        of_payload: dict[str, Any] = {}
         if payload is not None:
-            final = folds and prepared_round is prepared.prepared.rounds[-1]
-            rider = {"final": final, "payload_reduction": payload_reduction}
-        if merges:
-            rider["reduction"] = reduction
-            journey = communicator.collect(pending, journey, merge, trips, **rider)
+            final = folds and prepared_round is rounds[-1]
+            of_payload = {"final": final, "payload_reduction": payload_reduction}
+        if prepared.combines:
+            buffer = communicator.collect(
+                pending, buffer, combine_slots, routes, reduction=reduction, **of_payload
+            )
         else:
-            journey = communicator.collect(pending, journey, store, **rider)
+            buffer = communicator.collect(pending, buffer, unpack_slots, **of_payload)
     values = communicator.update(
-        deliver, values, journey, trips, place=end, merged=merges, place_static=static
+        unpack_buffer,
+        values,
+        buffer,
+        routes,
+        place=end,
+        combined=prepared.combines,
+        place_static=static,
     )
-    return values, None if payload is None else communicator.map(payload_of, journey)
+    return values, None if payload is None else communicator.map(payload_of, buffer)
 
 
 def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> None:
-    plan = prepared.plan
-    if plan.kind != kind:
-        raise InputError(f"A plan of kind {kind} is needed, got {plan!r}; use its reversed().")
-    if with_payload != (plan.payload_rows > 0):
-        name = f"embedded_{kind}" + ("_allreduce" if plan.payload_rows else "")
+    if prepared.kind != kind:
         raise InputError(
-            f"The plan has {plan.payload_rows} payload rows in a message; use {name} for it."
+            f"A plan of kind {kind} is needed, got one of kind {prepared.kind}; use its reversed()."
         )
-    if with_payload and not plan.every_message:
+    if with_payload != (prepared.payload_rows > 0):
+        name = f"embedded_{kind}" + ("_allreduce" if prepared.payload_rows else "")
+        raise InputError(
+            f"The plan has {prepared.payload_rows} payload rows in a message; use {name} for it."
+        )
+    if with_payload and not prepared.every_message:
         raise InputError("A payload needs every message; embed(plan, every_message=True).")
 
 
+# -- where rows start and end at a rank ---
+
+
+@dataclass(frozen=True, eq=False)
+class RankRoutes:
+    """Where rows start and end at one rank.
+
+    Attributes
+    ----------
+    rank : int
+    routed : int32 array of shape (n_slots,)
+        Routed rows that pass the rank, rising; slot = place in here.
+    start_positions : int64 array of shape (n_starting,)
+        Positions in the rank's state of the rows that start here, rising, each once.
+    start_slots, start_rows : int64 array
+        Slot ``start_slots[i]`` begins with the row of ``start_positions[start_rows[i]]``.
+    sources : list of int
+        Ranks that rows which end here come from, rising: their owner or sharer, not the last hop.
+    end_positions, end_slots : list of int64 array
+        One array a source.
+    position_of_slot : int64 array of shape (n_slots,)
+        Position in the state, -1 where the row does not end here.
+    """
+
+    rank: int
+    routed: NDArray[np.int32]
+    start_positions: NDArray[np.int64]
+    start_slots: NDArray[np.int64]
+    start_rows: NDArray[np.int64]
+    sources: list[int]
+    end_positions: list[NDArray[np.int64]]
+    end_slots: list[NDArray[np.int64]]
+    position_of_slot: NDArray[np.int64]
+
+
 def _pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
-    """For each rank its slice of the carried plan, the same in travellers, and of the rounds."""
-    rounds = (plan.carried.rounds[0], plan.carried_travellers(), *plan.rounds)
+    """For each rank its slice of the carried plan, in items and routed rows, and of the rounds."""
+    rounds = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
     return [tuple(entry.of_rank(rank) for entry in rounds) for rank in range(plan.n_ranks)]
 
 
-def _plan_trip(
-    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_travellers: int
-) -> RankTrip:
+def _routes_of_rank(
+    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int
+) -> RankRoutes:
     carried, ends, *rounds = pieces
     passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
-    travellers = np.unique(np.concatenate(passing))
-    travellers = travellers[travellers < n_travellers]  # the others are payload
+    routed = np.unique(np.concatenate(passing))
+    routed = routed[routed < n_routed]  # the others are payload
     direct = localise([carried], numbering)[0]
-    return trip_of_rank(carried.rank, travellers, ends.out_items, ends.in_items, direct)
+    start_positions, start_rows = np.unique(_joined(direct.out_positions), return_inverse=True)
+    lengths = [len(positions) for positions in direct.in_positions]
+    end_slots = np.searchsorted(routed, ends.in_items)
+    position_of_slot = np.full(len(routed), -1, dtype=np.int64)
+    position_of_slot[end_slots] = _joined(direct.in_positions)
+    return RankRoutes(
+        rank=carried.rank,
+        routed=routed,
+        start_positions=start_positions,
+        start_slots=np.searchsorted(routed, ends.out_items),
+        start_rows=start_rows,
+        sources=direct.sources,
+        end_positions=direct.in_positions,
+        end_slots=np.split(end_slots, np.cumsum(lengths)[:-1]) if lengths else [],
+        position_of_slot=position_of_slot,
+    )
 
 
-def _slot_numbering(trip: RankTrip, *, payload_ids: tuple[int, int]) -> NDArray[np.int64]:
-    return np.concatenate((trip.travellers.astype(np.int64), np.arange(*payload_ids)))
+def _slot_numbering(routes: RankRoutes, *, payload_ids: tuple[int, int]) -> NDArray[np.int64]:
+    return np.concatenate((routes.routed.astype(np.int64), np.arange(*payload_ids)))
+
+
+def _joined(pieces: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
+
+
+# -- the forwarding buffer, and what each step does to it ---
+
+
+@dataclass(eq=False)
+class ForwardingBuffer:
+    """Routed rows in their slots at one rank, and the payload."""
+
+    rank: int
+    n_slots: int
+    payload_rows: int
+    rows: NDArray[Any] | None = None  # until a row is seen its shape is not known
+    occupied: NDArray[np.bool_] | None = None
+    arrived: list[tuple[int, NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
+    payload: NDArray[Any] | None = None
+    payload_is_number: bool = False
+
+    def copy(self) -> ForwardingBuffer:
+        """A copy whose slots are its own; what arrived is never overwritten."""
+        own = replace(self, arrived=list(self.arrived))
+        own.rows = None if self.rows is None else self.rows.copy()
+        own.occupied = None if self.occupied is None else self.occupied.copy()
+        return own
+
+    def allocated(self, like: NDArray[Any], source: int) -> NDArray[Any]:
+        """The slots for rows like those from a rank; made when the first are seen."""
+        if self.rows is None:
+            self.rows = np.empty((self.n_slots, *like.shape[1:]), dtype=like.dtype)
+            self.occupied = np.zeros(self.n_slots, dtype=bool)
+        require_same_arrays("routed rows", (self.rank, self.rows), (source, like), rows=True)
+        return self.rows
+
+    def payload_as_rows(self) -> NDArray[Any]:
+        """The bytes of the payload and its check sum, in rows like the others."""
+        rows, payload = self.rows, self.payload
+        assert rows is not None and payload is not None
+        row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
+        room = self.payload_rows * row_bytes
+        if payload.nbytes + 8 > room:
+            raise InputError(
+                f"The payload of rank {self.rank} has {payload.nbytes} bytes, but the plan leaves "
+                f"it {self.payload_rows} rows of {row_bytes}; plan with "
+                f"payload_rows=rows_for_payload({payload.nbytes}, {row_bytes})."
+            )
+        content = payload.tobytes() + _check_sum(payload)
+        padded = np.frombuffer(content.ljust(room, b"\0"), dtype=rows.dtype)
+        return padded.reshape(self.payload_rows, *rows.shape[1:])
+
+    def take_payload(
+        self, rows: NDArray[Any], source: int, *, final: bool, payload_reduction: Reduction
+    ) -> None:
+        """Combine the payload of a neighbour with the own one; a final one is the result."""
+        own = self.payload
+        assert own is not None
+        content = rows.tobytes()
+        if content[own.nbytes : own.nbytes + 8] != _check_sum(own):
+            raise ranks_disagree(
+                f"the payload ({payload_reduction.name})",
+                (self.rank, f"shape {own.shape} and dtype {own.dtype} on rank {self.rank}"),
+                (source, "another"),
+            )
+        other = np.frombuffer(content[: own.nbytes], dtype=own.dtype).reshape(own.shape)
+        pair = (other, own) if source < self.rank else (own, other)
+        result = other if final else payload_reduction.combine(*pair)
+        self.payload = np.array(result, dtype=own.dtype)
+
+
+def pack_buffer(
+    state: Any, routes: RankRoutes, *payload: Any, pack: Callable, payload_rows: int
+) -> ForwardingBuffer:
+    """Pack the rows that start here into their slots."""
+    buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows)
+    if len(routes.start_positions) or payload:
+        packed = np.asarray(pack(state, routes.start_positions))
+        if packed.ndim == 0 or len(packed) != len(routes.start_positions):
+            raise InputError(
+                f"Rank {routes.rank} packed an array of shape {packed.shape} for "
+                f"{len(routes.start_positions)} rows; pack must give one row a position."
+            )
+        buffer.allocated(packed, routes.rank)[routes.start_slots] = packed[routes.start_rows]
+        buffer.occupied[routes.start_slots] = True  # type: ignore[index]
+    if payload:
+        buffer.payload = np.array(payload[0])
+        buffer.payload_is_number = not isinstance(payload[0], np.ndarray)
+        buffer.payload_as_rows()  # here it is told that the plan leaves too little room
+    return buffer
+
+
+def pack_slots(buffer: ForwardingBuffer, slots: NDArray[np.int64]) -> NDArray[Any]:
+    """One message: rows in slots, and behind them the payload."""
+    if buffer.rows is None:
+        return np.empty(0)  # no row has passed yet
+    if not buffer.payload_rows:
+        return np.take(buffer.rows, slots, axis=0)
+    inner = slots[: len(slots) - buffer.payload_rows]
+    return np.concatenate((np.take(buffer.rows, inner, axis=0), buffer.payload_as_rows()))
+
+
+def unpack_slots(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> ForwardingBuffer:
+    """Put arriving rows into their slots."""
+    for source, slots, rows in _messages(buffer, inbox, **of_payload):
+        buffer.allocated(rows, source)[slots] = rows
+    return buffer
+
+
+def combine_slots(
+    buffer: ForwardingBuffer,
+    inbox: Inbox,
+    routes: RankRoutes,
+    *,
+    reduction: Reduction,
+    **of_payload: Any,
+) -> ForwardingBuffer:
+    """Combine arriving rows with the copies that wait here; rows at their end are set aside."""
+    for source, slots, rows in _messages(buffer, inbox, **of_payload):
+        held = buffer.allocated(rows, source)
+        positions = routes.position_of_slot[slots]
+        ends = positions >= 0
+        if ends.any():
+            buffer.arrived.append((source, positions[ends], rows[ends]))
+        slots, rows = slots[~ends], rows[~ends]
+        assert buffer.occupied is not None
+        waits = buffer.occupied[slots]
+        held[slots[~waits]] = rows[~waits]
+        meeting = slots[waits]
+        pair = (rows[waits], held[meeting])
+        held[meeting] = reduction.combine(*(pair if source < inbox.rank else pair[::-1]))
+        buffer.occupied[slots] = True
+    return buffer
+
+
+def unpack_buffer(
+    state: Any,
+    buffer: ForwardingBuffer,
+    routes: RankRoutes,
+    *,
+    place: Callable,
+    combined: bool,
+    place_static: dict[str, Any],
+) -> Any:
+    """Hand what ended here to the state in one inbox.
+
+    Its sources are those of the point-to-point plan; where copies were combined on the way, the
+    ranks of the last hop.
+    """
+    if combined:
+        arrived = sorted(buffer.arrived, key=lambda entry: entry[0])
+        sources, positions = [entry[0] for entry in arrived], [entry[1] for entry in arrived]
+        inbox = Inbox(routes.rank, sources, positions, [entry[2] for entry in arrived])
+    else:
+        payloads = [buffer.rows[slots] for slots in routes.end_slots if buffer.rows is not None]
+        inbox = Inbox(routes.rank, routes.sources, routes.end_positions, payloads)
+    return place(state, inbox, **place_static)
+
+
+def payload_of(buffer: ForwardingBuffer) -> Any:
+    """The combined payload: an array, or a plain number if the rank gave a number."""
+    assert buffer.payload is not None
+    return buffer.payload.item() if buffer.payload_is_number else buffer.payload.copy()
+
+
+def _messages(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> list:
+    """Source, slots and rows of each message that has rows; takes the payload off."""
+    messages = []
+    for source, slots, payload in zip(inbox.sources, inbox.positions, inbox.payloads, strict=True):
+        n_rows = len(slots) - buffer.payload_rows
+        if buffer.payload_rows:
+            buffer.take_payload(payload[n_rows:], source, **of_payload)
+        if n_rows:
+            messages.append((source, slots[:n_rows], payload[:n_rows]))
+    return messages
+
+
+def _check_sum(payload: NDArray[Any]) -> bytes:
+    described = f"{payload.dtype.str} {payload.shape}"
+    return zlib.crc32(described.encode()).to_bytes(8, "little")

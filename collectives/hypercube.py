@@ -37,6 +37,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
@@ -47,10 +48,10 @@ Ranks = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EmbeddedPlan(Plan):
-    """A one-round plan that travels through the rounds of a hypercube; made by `embed`.
+    """A one-round plan that goes through the rounds of a hypercube; made by `embed`.
 
-    Its rounds are over *travellers*: the items themselves where the embedding is aware, else one
-    traveller a transfer, numbered in order of (owner, sharer, item). Payload rows follow them.
+    Its rounds are over *routed rows*: the items themselves where the embedding is aware, else one
+    row a transfer, numbered in order of (owner, sharer, item). Payload rows follow them.
 
     Attributes
     ----------
@@ -82,8 +83,8 @@ class EmbeddedPlan(Plan):
         )
 
     @property
-    def n_travellers(self) -> int:
-        """Travellers, without the payload rows."""
+    def n_routed(self) -> int:
+        """Routed rows, without the payload rows."""
         return self.n_items - self.payload_rows
 
     @property
@@ -97,13 +98,13 @@ class EmbeddedPlan(Plan):
         passing = routed.per_rank(f"rows_{outward}") - direct.per_rank(f"rows_{outward}")
         return passing - self.payload_rows * routed.per_rank(f"messages_{outward}")
 
-    def items_of(self, travellers: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Items that travellers carry; payload rows are left out."""
-        rows = travellers[travellers < self.n_travellers]
+    def items_of(self, routed: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Items of routed rows; payload rows are left out."""
+        rows = routed[routed < self.n_routed]
         return rows if self.aware else _outward(self.carried).rounds[0].items[rows]
 
-    def carried_travellers(self) -> Round:
-        """The round of `carried` with travellers instead of items."""
+    def carried_rows(self) -> Round:
+        """The round of `carried` with routed rows instead of items."""
         if self.aware:
             return self.carried.rounds[0]
         entry = _outward(self.carried).rounds[0]
@@ -171,33 +172,32 @@ def embed(
         raise InputError(
             f"Only a point-to-point expand or reduce (one round) can be embedded; got {plan!r}."
         )
-    if isinstance(payload_rows, bool) or payload_rows < 0:
-        raise InputError(f"payload_rows is a number of rows from 0 on, got {payload_rows!r}.")
+    payload_rows = whole_number(payload_rows, "payload_rows", 0)
     outward = _outward(plan)
     entry = outward.rounds[0]
     sender = np.repeat(entry.source, entry.lengths).astype(np.int64)
     receiver = np.repeat(entry.destination, entry.lengths).astype(np.int64)
     if aware:
         _check_one_owner(outward, sender)
-    traveller = entry.items.astype(np.int64) if aware else np.arange(entry.n_rows)
-    n_travellers = plan.n_items if aware else entry.n_rows
+    routed = entry.items.astype(np.int64) if aware else np.arange(entry.n_rows)
+    n_routed = plan.n_items if aware else entry.n_rows
     rounds = []
     hops = _hops(plan.n_ranks, sender, receiver)
     for (sources, destinations), (moves, message) in zip(
         hypercube_edges(plan.n_ranks), hops, strict=True
     ):
-        counts, rows = _messages(message, traveller[moves], len(sources), n_travellers)
-        pointer, items = _with_payload(counts, rows, payload_rows, n_travellers)
+        counts, rows = _messages(message, routed[moves], len(sources), n_routed)
+        pointer, items = _with_payload(counts, rows, payload_rows, n_routed)
         keep = (np.diff(pointer) > 0) | every_message
         pointer = np.concatenate((pointer[:-1][keep], pointer[-1:]))
         rounds.append(Round(plan.n_ranks, sources[keep], destinations[keep], pointer, items))
     embedded = EmbeddedPlan(
         "expand",
-        n_travellers + payload_rows,
+        n_routed + payload_rows,
         tuple(rounds),
         carried=outward,
         aware=bool(aware),
-        payload_rows=int(payload_rows),
+        payload_rows=payload_rows,
         every_message=bool(every_message),
     )
     return embedded if plan.kind == "expand" else embedded.reversed()
@@ -243,8 +243,7 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
     n_ranks : int
         Any number; ranks from 2^⌊log2 n_ranks⌋ on fold onto a partner.
     """
-    if isinstance(n_ranks, bool) or n_ranks < 1:
-        raise InputError(f"n_ranks must be a positive integer, got {n_ranks!r}.")
+    n_ranks = whole_number(n_ranks, "n_ranks", 1)
     rounds = [
         Round.from_transfers(n_ranks, source, destination, np.zeros_like(source))
         for source, destination in hypercube_edges(n_ranks)
@@ -328,18 +327,18 @@ def _hops(
 
 
 def _messages(
-    message: NDArray[np.int64], traveller: NDArray[np.int64], n_messages: int, n_travellers: int
+    message: NDArray[np.int64], routed: NDArray[np.int64], n_messages: int, n_routed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of each message, and all rows in order of message; a row at most once a message."""
-    key = message * n_travellers + traveller
+    key = message * n_routed + routed
     key.sort()
     key = key[np.diff(key, prepend=-1) != 0]
-    message, traveller = np.divmod(key, max(n_travellers, 1))
-    return np.bincount(message, minlength=n_messages).astype(np.int64), traveller
+    message, routed = np.divmod(key, max(n_routed, 1))
+    return np.bincount(message, minlength=n_messages).astype(np.int64), routed
 
 
 def _with_payload(
-    counts: NDArray[np.int64], rows: NDArray[np.int64], payload_rows: int, n_travellers: int
+    counts: NDArray[np.int64], rows: NDArray[np.int64], payload_rows: int, n_routed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Pointer and items of messages that each end with the payload rows."""
     pointer = np.concatenate(([0], np.cumsum(counts + payload_rows)))
@@ -350,6 +349,6 @@ def _with_payload(
     items[np.arange(len(rows)) + payload_rows * message] = rows
     behind = np.arange(payload_rows)
     items[(pointer[1:, None] - payload_rows + behind).ravel()] = np.tile(
-        n_travellers + behind, len(counts)
+        n_routed + behind, len(counts)
     )
     return pointer, items

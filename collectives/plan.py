@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError, ReadError
 
-from .plan_statistics import PlanStatistics
+from .traffic import PlanStatistics, RoundRecord
 
 _OPPOSITE = {"expand": "reduce", "reduce": "expand", "allreduce": "allreduce"}
 
@@ -243,7 +243,17 @@ class Plan:
 
     def statistics(self) -> PlanStatistics:
         """Messages and rows per rank and round."""
-        return PlanStatistics.of_rounds(self.rounds)
+        return PlanStatistics.of_records(self.records(), self.n_ranks)
+
+    def records(self, row_bytes: float = 0) -> list[RoundRecord]:
+        """What each round will send, as a run counts it, of rows of `row_bytes` bytes."""
+        return [
+            RoundRecord(
+                self.kind, index, entry.source, entry.destination, entry.lengths,
+                row_bytes * entry.lengths,
+            )
+            for index, entry in enumerate(self.rounds)
+        ]  # fmt: skip
 
     def predicted_seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
         """Time of the plan when a message of b bytes takes α + βb; see `PlanStatistics.seconds`.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.errors import InputError
+from daskpart._floor.checks import require_same_arrays
 
 from .messages import Inbox
 
@@ -52,13 +52,8 @@ class Reduction:
         """
         first = np.asarray(values[0])
         for rank, value in enumerate(values):
-            other = np.asarray(value)
-            if other.shape != first.shape or other.dtype != first.dtype:
-                raise InputError(
-                    f"Ranks 0 and {rank} disagree in an allreduce ({self.name}): "
-                    f"shape {first.shape} and dtype {first.dtype} against "
-                    f"{other.shape} and {other.dtype}."
-                )
+            other = (rank, np.asarray(value))
+            require_same_arrays(f"an allreduce ({self.name})", (0, first), other)
         total = first.copy()
         for value in values[1:]:
             total = self.combine(total, value)
@@ -135,9 +130,5 @@ def combine_agreeing(rows: NDArray[Any], inbox: Inbox, *, reduction: Reduction) 
 
 def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
     for source, payload in zip(inbox.sources, inbox.payloads, strict=True):
-        if payload.dtype != rows.dtype or payload.shape[1:] != rows.shape[1:]:
-            raise InputError(
-                f"Ranks {min(source, inbox.rank)} and {max(source, inbox.rank)} disagree: rank "
-                f"{source} sent rows of shape {payload.shape[1:]} and dtype {payload.dtype}, rank "
-                f"{inbox.rank} has {rows.shape[1:]} and {rows.dtype}."
-            )
+        pair = (inbox.rank, rows), (source, payload)
+        require_same_arrays("the rows of a collective", *pair, rows=True)

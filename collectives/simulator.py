@@ -1,26 +1,53 @@
-"""What a plan or a dense allreduce would cost on any number of ranks, counted in one process.
+"""What plans and allreduces would cost on any number of ranks, counted in one process.
 
-    plan   ──rounds──▶  messages, rows, bytes of every rank and round  ──α, β──▶  seconds
+    plan, dense allreduce   rounds read off the plan, or off the algorithm's steps
+    sparse allreduce        the entries of every message, by merging the ranks' real indices
+                rank 0 ─┐ swap         what several ranks come to hold alike is merged and held
+                rank 1 ─┴─▶ one union   once, so memory is that of the input, not of all results
+    expected                the closed form of `cost_model`, for entries that are spread evenly
 
-Nothing is sent: everything is read off the plan or the algorithm, so 4096 ranks take a moment.
-`simulation` says what is counted and how the time comes about; `sparse_simulator` does the same for
-sparse allreduces.
+            ──rounds──▶  messages, rows, bytes of every rank  ──α, β──▶  clocks of the ranks
+
+    rank 0  ──α+βb──▶ ──α+βb──▶ │ wait     │ round 1 …
+    rank 1  ──────α+βb──────▶ │ wait       │ round 1 …
+                               ↑ a message is there when its sender is done with it
+
+Nothing is sent, so 4096 ranks take a moment. Time is that of the α–β model (a message of b bytes
+takes α + βb seconds), in two ways:
+
+    seconds              rounds in lock-step, each as long as its slowest rank (see `traffic`)
+    seconds_of_rank      each rank goes on as soon as its own messages are there
+
+In the second a rank sends its messages of a round one after another in order of destinations, and
+receives meanwhile; it leaves the round when it has sent and received all. No rank is ever later
+than in lock-step. Rounds are added up as they come, so thousands of them on thousands of ranks take
+little memory. Of sparse vectors only the indices matter, so they are presence bits; this redoes
+Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from daskpart._floor.checks import whole_number
+from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
+from .cost_model import Choice, CostModel, Problem
 from .hypercube import EmbeddedPlan, concurrent_volume
+from .messages import ValueInbox
 from .plan import Plan
-from .simulation import Simulation, Tally, require_costs
-from .sparse_steps import Step, steps_of
+from .reduction import ANY
+from .sparse_exchange import combine_step, pack_step
+from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
+from .stream import Stream, index_type, stream_of
+from .traffic import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 
 ALPHA, BETA = 2e-6, 1e-10  # 2 µs and 10 GB/s: of the order of MPI in a cluster
 DENSE_ALGORITHMS = {
@@ -29,6 +56,136 @@ DENSE_ALGORITHMS = {
     "rabenseifner": "dense-rabenseifner",
     "ring": "dense-ring",
 }
+_SHOWN_ROUNDS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Counts and times of rounds of messages; from `simulate` and its kin.
+
+    Attributes
+    ----------
+    name : str
+    n_ranks : int
+    labels : list of (str, int)
+        What a round belongs to, and its number in it, one a round.
+    messages_sent, messages_received : int64 array of shape (n_ranks,)
+    rows_sent, rows_received : int64 array of shape (n_ranks,)
+        Rows of plans; values of a dense, entries of a sparse allreduce.
+    bytes_sent, bytes_received : float64 array of shape (n_ranks,)
+    rounds : dict of str to array of shape (n_rounds,)
+        "messages", "rows", "bytes" of all ranks, "max_messages", "max_rows", "max_bytes" of the
+        busiest rank (the larger of what it sends and receives), "seconds" in lock-step.
+    alpha, beta : float
+        Seconds a message, seconds a byte.
+    seconds_of_rank : float64 array of shape (n_ranks,)
+        When each rank is done, without lock-step.
+    facts : dict
+        What else there is to say, such as the concurrent volume of plans.
+    """
+
+    name: str
+    n_ranks: int
+    labels: list[tuple[str, int]] = field(repr=False)
+    messages_sent: NDArray[np.int64]
+    messages_received: NDArray[np.int64]
+    rows_sent: NDArray[np.int64]
+    rows_received: NDArray[np.int64]
+    bytes_sent: NDArray[np.float64]
+    bytes_received: NDArray[np.float64]
+    rounds: dict[str, NDArray[Any]]
+    alpha: float
+    beta: float
+    seconds_of_rank: NDArray[np.float64]
+    facts: dict[str, Any]
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds in all."""
+        return len(self.labels)
+
+    @property
+    def seconds(self) -> float:
+        """Time with rounds in lock-step."""
+        return float(self.rounds["seconds"].sum())
+
+    @property
+    def seconds_without_lock_step(self) -> float:
+        """Time until the last rank is done, each going on as soon as it can."""
+        return float(self.seconds_of_rank.max())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers: total, mean and maximum over ranks, and one entry a round."""
+        return {
+            "name": self.name,
+            "n_ranks": self.n_ranks,
+            "n_rounds": self.n_rounds,
+            **{name: summary(getattr(self, name)) for name in QUANTITIES},
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "seconds": self.seconds,
+            "seconds_without_lock_step": self.seconds_without_lock_step,
+            **self.facts,
+            "rounds": [
+                {"of": label, "round": index}
+                | {name: values[place].item() for name, values in self.rounds.items()}
+                for place, (label, index) in enumerate(self.labels)
+            ],
+        }
+
+    def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
+        per_rank = summary_table({name: getattr(self, name) for name in QUANTITIES})
+        rounds = [["round", "messages", "rows", "max rows", "seconds"]]
+        shown = self.labels[:_SHOWN_ROUNDS]
+        for place, (label, index) in enumerate(shown):
+            counts = [self.rounds[name][place] for name in ("messages", "rows", "max_rows")]
+            seconds = f"{self.rounds['seconds'][place]:.3g}"
+            rounds.append([f"{label} {index}", *(f"{count:,}" for count in counts), seconds])
+        if self.n_rounds > len(shown):
+            rounds.append([f"{self.n_rounds - len(shown)} more", "", "", "", ""])
+        return per_rank, rounds
+
+    def _heading(self) -> list[str]:
+        facts = ", ".join(f"{name.replace('_', ' ')} {fact}" for name, fact in self.facts.items())
+        return [
+            f"{self.name}: {self.n_ranks} ranks, {self.n_rounds} round(s)",
+            f"{self.seconds:.3g} s in lock-step, {self.seconds_without_lock_step:.3g} s without "
+            f"(α {self.alpha:g} s, β {self.beta:g} s/byte)",
+            *([facts] if facts else []),
+        ]
+
+    def __repr__(self) -> str:
+        lines = ["Simulation of " + "\n  ".join(self._heading())]
+        for table in self._tables():
+            lines += [f"  {line}" for line in text_lines(table)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        heading = "<br>".join(html.escape(line) for line in self._heading())
+        return f"<p>{heading}</p>" + "".join(map(html_lines, self._tables()))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`.
+
+    Attributes
+    ----------
+    algorithm : str
+    n_rounds : int
+    messages, nbytes : float
+        Sent by a rank.
+    seconds : float
+    options : dict
+        ``group`` or ``degrees``, where the algorithm has them.
+    """
+
+    algorithm: str
+    n_rounds: int
+    messages: float
+    nbytes: float
+    seconds: float
+    options: dict[str, Any]
 
 
 def simulate(
@@ -73,17 +230,18 @@ def simulate(
     if len(sizes) > 1:
         raise InputError(f"Plans that run one after another need the same ranks; got {sizes}.")
     require_costs(row_bytes=row_bytes)
-    tally = Tally(sizes[0], alpha, beta)
-    for plan in held:
-        for index, entry in enumerate(plan.rounds):
-            rows = entry.lengths
-            tally.add(plan.kind, index, entry.source, entry.destination, rows, row_bytes * rows)
-    return tally.result(
+    return _counted(
         name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
+        (record for plan in held for record in plan.records(float(row_bytes))),
+        sizes[0],
+        alpha,
+        beta,
         n_items=sum(plan.n_items for plan in held),
         row_bytes=float(row_bytes),
         concurrent_volume=sum(map(concurrent_volume, held)),
-        forward_rows_max=int(_forward_rows(held).max()),
+        forward_rows_max=max(
+            int(plan.forward_rows.max()) if isinstance(plan, EmbeddedPlan) else 0 for plan in held
+        ),
     )
 
 
@@ -115,84 +273,290 @@ def simulate_allreduce(
     >>> simulate_allreduce(4096, 80_000).messages_sent.max()
     12
     """
-    require_ranks(n_ranks)
-    if isinstance(n_bytes, bool) or n_bytes < 0:
-        raise InputError(f"n_bytes={n_bytes!r}; it must be a whole number from 0 on.")
+    n_ranks = whole_number(n_ranks, "n_ranks", 1)
+    n_bytes = whole_number(n_bytes, "n_bytes", 0, 2**62)
     if algorithm not in DENSE_ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
-    tally = Tally(n_ranks, alpha, beta)
+    rounds: Iterable[tuple[Any, Any, Any]]
     if algorithm == "star":
         others = np.arange(1, n_ranks)
-        for index, ends in enumerate(((others, 0 * others), (0 * others, others))):
-            tally.add(algorithm, index, *ends, 1, n_bytes)
+        rounds = [(others, 0 * others, n_bytes), (0 * others, others, n_bytes)]
     else:
-        steps = steps_of(DENSE_ALGORITHMS[algorithm], n_ranks)
-        for index, messages in enumerate(dense_messages(steps, n_ranks, int(n_bytes))):
-            source, destination, nbytes = messages
-            tally.add(algorithm, index, source, destination, 1, nbytes)
-    return tally.result(f"allreduce ({algorithm}) of {n_bytes} bytes", n_bytes=int(n_bytes))
+        rounds = _dense_rounds(steps_of(DENSE_ALGORITHMS[algorithm], n_ranks), n_ranks, n_bytes)
+    records = (
+        RoundRecord(algorithm, index, source, destination, 1, np.asarray(nbytes, np.float64))
+        for index, (source, destination, nbytes) in enumerate(rounds)
+    )
+    name = f"allreduce ({algorithm}) of {n_bytes} bytes"
+    return _counted(name, records, n_ranks, alpha, beta, n_bytes=n_bytes)
 
 
-def dense_messages(
-    steps: Sequence[Step], n_ranks: int, size: int
-) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]]:
-    """Sources, destinations and values of each step's messages, when all ranks are dense.
+def simulate_sparse_allreduce(
+    vectors: Sequence[NDArray[Any]],
+    size: int,
+    algorithm: str,
+    *,
+    dtype: DTypeLike = np.float32,
+    group: int | None = None,
+    degrees: Sequence[int] | None = None,
+    switch_density: float | None = None,
+    alpha: float = ALPHA,
+    beta: float = BETA,
+) -> Simulation:
+    """Count and time a sparse allreduce of given vectors.
 
     Parameters
     ----------
-    steps : sequence of Step
-        Those without messages are passed over.
-    n_ranks : int
+    vectors : sequence of int arrays
+        Indices of the entries of each rank, rising, each once.
     size : int
-        Values of the whole vector.
+        N, length of the vectors.
+    algorithm : str
+        One of `sparse_steps.ALGORITHMS`.
+    dtype : numpy dtype
+        Of the values that would travel.
+    group, degrees
+        As of `sparse_allreduce`.
+    switch_density : float, optional
+        Share of entries from which a range travels dense. Default: where the bytes are equal.
+    alpha, beta : float
+        Seconds a message, seconds a byte.
+
+    Returns
+    -------
+    Simulation
+        Its messages, rows (entries) and bytes are those that `sparse_allreduce` counts on a
+        communicator of as many ranks, apart from the sizes that it agrees on first.
+
+    Raises
+    ------
+    InputError
+        For vectors that `stream_of` refuses, or options that `sparse_allreduce` would.
     """
-    for step in steps:
-        if step.kind in ("dense", "unring"):
-            continue
-        if step.kind in ("fold", "unfold"):
-            folded = np.arange(step.n_parts, n_ranks)
-            ends = (folded, folded - step.n_parts)
-            source, destination = ends if step.kind == "fold" else ends[::-1]
-            yield source, destination, np.full(len(folded), size)
-            continue
-        ranks = np.arange(step.n_parts)
-        if step.kind == "swap":
-            yield ranks, ranks ^ step.span, np.full(step.n_parts, size)
-        elif step.kind.startswith("ring"):
-            moved = ranks - step.degree - (step.kind == "ring-down")
-            yield ranks, (ranks + 1) % step.n_parts, _block_sizes(step, moved, size)
+    n_ranks = whole_number(len(vectors), "n_ranks", 1)
+    item = np.dtype(dtype).itemsize
+    pair = item + index_type(size).itemsize
+    density = item / pair if switch_density is None else float(switch_density)  # equal bytes
+    if not 0.0 < density <= 1.0:
+        raise InputError(f"switch_density is a share, above 0 and at most 1; got {density!r}.")
+    steps = steps_of(algorithm, n_ranks, group, degrees)
+    streams = [
+        stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY)
+        for indices in vectors
+    ]
+    rounds = enumerate(_sparse_rounds(steps, streams, density))
+    records = (
+        RoundRecord(
+            algorithm, index, source, destination, rows, rows * np.where(sparse, float(pair), item)
+        )
+        for index, (source, destination, rows, sparse) in rounds
+    )
+    name, entries = f"sparse allreduce ({algorithm})", sum(map(len, vectors))
+    return _counted(name, records, n_ranks, alpha, beta, size=int(size), entries=entries)
+
+
+def random_vectors(
+    n_ranks: int, size: int, entries: int, *, spread: str = "even", random_state: int = 0
+) -> list[NDArray[np.int64]]:
+    """Indices of so many entries a rank.
+
+    Parameters
+    ----------
+    n_ranks, size, entries : int
+    spread : {"even", "power-law"}
+        Every index as likely as another; or index i with a weight of 1/(i + 1), so that the ranks'
+        entries coincide often (and a rank has fewer than asked for).
+    random_state : int
+    """
+    n_ranks = whole_number(n_ranks, "n_ranks", 1)
+    Problem(n_ranks, size, entries)  # checks that they fit
+    if spread not in ("even", "power-law"):
+        raise InputError(f"spread={spread!r}; allowed are even, power-law.")
+    vectors = []
+    for rank in range(n_ranks):
+        random = np.random.default_rng([random_state, rank])
+        if spread == "even":
+            vectors.append(np.sort(random.choice(size, entries, replace=False, shuffle=False)))
         else:
-            source, destination = _team_messages(step, ranks)
-            held = destination if step.kind == "split" else source
-            yield source, destination, _block_sizes(step, held, size)
+            drawn = np.exp(random.random(entries) * np.log(size + 1)).astype(np.int64) - 1
+            vectors.append(np.unique(np.minimum(drawn, size - 1)))
+    return vectors
 
 
-def require_ranks(n_ranks: int) -> None:
-    """Raise InputError unless this is a number of ranks."""
-    if isinstance(n_ranks, bool) or not isinstance(n_ranks, (int, np.integer)) or n_ranks < 1:
-        raise InputError(f"n_ranks must be a positive integer, got {n_ranks!r}.")
+def expected_allreduces(
+    n_ranks: int,
+    size: int,
+    entries: float,
+    *,
+    dtype: DTypeLike = np.float32,
+    alpha: float = ALPHA,
+    beta: float = BETA,
+) -> list[Expected]:
+    """Every sparse allreduce of evenly spread entries, with its best options, by the closed form.
+
+    Parameters
+    ----------
+    n_ranks : int
+        P, any number.
+    size : int
+        N.
+    entries : float
+        k, entries a rank.
+    dtype : numpy dtype
+    alpha, beta : float
+        Seconds a message, seconds a byte; nothing else costs time.
+
+    Returns
+    -------
+    list of Expected
+        In the order of `sparse_steps.ALGORITHMS`.
+    """
+    require_costs(alpha=alpha, beta=beta)
+    problem = Problem(n_ranks, size, entries, dtype)
+    return [_expected(choice, problem) for choice in best_choices(problem, alpha, beta).values()]
 
 
-def _team_messages(
-    step: Step, ranks: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every rank to all others of its team, in order of (source, destination)."""
-    reach = step.span * step.degree
-    first = ranks // reach * reach + ranks % step.span
-    members = first[:, None] + step.span * np.arange(step.degree)
-    others = members != ranks[:, None]
-    return np.repeat(ranks, step.degree - 1), members[others]
+def best_choices(problem: Problem, alpha: float, beta: float) -> dict[str, Choice]:
+    """Each algorithm with the options that cost least under the α–β model."""
+    found: dict[str, Choice] = {}
+    for choice in _costs(message=alpha, byte=beta).choices(problem):
+        found.setdefault(choice.algorithm, choice)
+    return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
 
 
-def _block_sizes(step: Step, ranks: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Values of the range that each rank holds when it holds `step.span` of the parts."""
-    first = (ranks % step.n_parts) // step.span * step.span
-    return size * (first + step.span) // step.n_parts - size * first // step.n_parts
+def _expected(choice: Choice, problem: Problem) -> Expected:
+    steps = steps_of(choice.algorithm, problem.n_ranks, choice.group, choice.degrees)
+    options = {"group": choice.group, "degrees": choice.degrees}
+    return Expected(
+        choice.algorithm,
+        sum(step.kind not in LOCAL_KINDS for step in steps),
+        _costs(message=1.0).seconds_of(problem, steps),
+        _costs(byte=1.0).seconds_of(problem, steps),
+        choice.seconds,
+        {name: value for name, value in options.items() if value is not None},
+    )
 
 
-def _forward_rows(plans: Sequence[Plan]) -> NDArray[np.int64]:
-    most = np.zeros(plans[0].n_ranks, dtype=np.int64)
-    for plan in plans:
-        if isinstance(plan, EmbeddedPlan):
-            np.maximum(most, plan.forward_rows, out=most)
-    return most
+def _costs(message: float = 0.0, byte: float = 0.0) -> CostModel:
+    """The α–β model as a cost model: nothing else costs anything."""
+    return CostModel(0.0, 0.0, message, byte, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def _counted(
+    name: str,
+    records: Iterable[RoundRecord],
+    n_ranks: int,
+    alpha: float,
+    beta: float,
+    **facts: Any,
+) -> Simulation:
+    """Add rounds up as they come; the messages of each in order of (source, destination)."""
+    require_costs(alpha=alpha, beta=beta)
+    clock, labels = np.zeros(n_ranks), []
+    sums: dict[str, NDArray[Any]] = {
+        name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)
+        for name in QUANTITIES
+    }
+    rounds: dict[str, list[float]] = {
+        name: [] for name in (*COUNTS, *(f"max_{count}" for count in COUNTS), "seconds")
+    }
+    for record in records:
+        labels.append((record.label, record.index))
+        totals, amounts = record.totals(n_ranks), record.amounts()
+        for quantity, counted in totals.items():
+            sums[quantity] += counted
+        for count in COUNTS:
+            larger = np.maximum(*(totals[f"{count}_{side}"] for side in SIDES))
+            rounds[count].append(amounts[count].sum().item())
+            rounds[f"max_{count}"].append(larger.max().item())
+        busy = busy_seconds(totals, "bytes", alpha, beta)
+        rounds["seconds"].append(busy.max().item())
+        clock = _after_round(clock, record, alpha + beta * amounts["bytes"], busy)
+    return Simulation(
+        name=name,
+        n_ranks=n_ranks,
+        labels=labels,
+        rounds={name: np.array(values) for name, values in rounds.items()},
+        alpha=float(alpha),
+        beta=float(beta),
+        seconds_of_rank=clock,
+        facts=facts,
+        **sums,
+    )
+
+
+def _after_round(
+    clock: NDArray[np.float64],
+    record: RoundRecord,
+    cost: NDArray[np.float64],
+    busy: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """When each rank leaves a round that it enters at `clock` and is `busy` in."""
+    source = np.asarray(record.source)
+    spent = np.concatenate(([0.0], np.cumsum(cost)))
+    first = np.searchsorted(source, np.arange(len(clock)))  # messages stand by source
+    there = clock[source] + spent[1:] - spent[first[source]]
+    leaves = clock + busy
+    np.maximum.at(leaves, np.asarray(record.destination), there)
+    return leaves
+
+
+def require_costs(**costs: float) -> None:
+    """Raise InputError unless all are finite and from 0 on."""
+    for what, cost in costs.items():
+        if not np.isfinite(cost) or cost < 0:
+            raise InputError(f"{what}={cost!r}; it must be a finite number from 0 on.")
+
+
+def _dense_rounds(
+    steps: Sequence[Step], n_ranks: int, size: int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]]:
+    """Sources, destinations and values of each step's messages, when all ranks are dense."""
+    for step in steps:
+        if step.kind not in LOCAL_KINDS:
+            source, destination = pairs_of(step, n_ranks)
+            lower, upper = range_sent(step, size, source, destination)
+            yield source, destination, np.broadcast_to(upper - lower, len(source))
+
+
+def _sparse_rounds(
+    steps: Sequence[Step], streams: list[Stream], density: float
+) -> Iterator[tuple[Any, Any, NDArray[np.int64], NDArray[np.bool_]]]:
+    """Sources, destinations, entries of each message, and whether it is sparse; round by round."""
+    n_ranks, size = len(streams), streams[0].size
+    held = list(streams)
+    for place, step in enumerate(steps):
+        if step.kind == "dense" or all(stream.is_dense for stream in held):
+            for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size):
+                yield source, destination, rows, np.zeros(len(rows), bool)
+            return
+        source, destination = pairs_of(step, n_ranks)
+        inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
+        messages = []
+        for sender, receiver in zip(source.tolist(), destination.tolist(), strict=True):
+            messages.append(pack_step(held[sender], sender, receiver, step))
+            inboxes[receiver].sources.append(sender)  # they rise
+            inboxes[receiver].payloads.append(messages[-1])
+        rows = np.array([len(message[0]) for message in messages], np.int64)
+        yield source, destination, rows, np.array([len(message) == 2 for message in messages], bool)
+        held = _combined(step, held, inboxes, density)
+
+
+def _combined(
+    step: Step, held: list[Stream], inboxes: list[ValueInbox], density: float
+) -> list[Stream]:
+    """The ranks' vectors after a step; ranks that combine the same arrays share the result."""
+    shared: dict[tuple[int, ...], Stream] = {}
+    after = []
+    for own, inbox in zip(held, inboxes, strict=True):
+        arrays = [(inbox.rank, own.values)]
+        arrays += [
+            (s, payload[0]) for s, payload in zip(inbox.sources, inbox.payloads, strict=True)
+        ]
+        key = tuple(id(array) for _, array in sorted(arrays, key=lambda pair: pair[0]))
+        if key not in shared:
+            found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
+            assert isinstance(found, Stream)  # a ring begins when all are dense
+            shared[key] = found
+        after.append(shared[key])
+    return after

@@ -29,8 +29,7 @@ from .cost_model import CostModel, Problem
 from .reduction import SUM, Reduction
 from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import Step, require_free_choice, steps_of
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 
 
 def sparse_allreduce(
@@ -98,8 +97,8 @@ def sparse_allreduce(
         from .sparse_arrays import allreduce_array
 
         return allreduce_array(
-            communicator, reduction, algorithm, group, degrees, model, switch_density,
-            expected_density,
+            communicator, sparse_allreduce, reduction, algorithm, group, degrees, model,
+            switch_density, expected_density,
         )  # fmt: skip
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")

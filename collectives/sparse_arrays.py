@@ -10,7 +10,7 @@ Nothing is computed, so the algorithm is chosen for a density that the caller ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask.array as da
@@ -35,6 +35,7 @@ TASK_GRAPH = CostModel(
 
 def allreduce_array(
     x: da.Array,
+    allreduce: Callable[..., Any],
     reduction: Reduction,
     algorithm: str,
     group: int | None,
@@ -43,8 +44,7 @@ def allreduce_array(
     switch_density: float | None,
     expected_density: float,
 ) -> da.Array:
-    """See `sparse_allreduce`."""
-    from .sparse_allreduce import sparse_allreduce
+    """What the text `allreduce`, `sparse_allreduce` itself, does on ranks, as tasks of an array."""
     from .transports.graph_writer import GraphWriter
 
     n_ranks = _checked_blocks(x)
@@ -59,7 +59,7 @@ def allreduce_array(
     token = tokenize(x.name, reduction.name, algorithm, group, degrees, model, switch_density)
     writer = GraphWriter(n_ranks, token)
     last = (0,) * (x.ndim - 1)
-    streams = sparse_allreduce(
+    streams = allreduce(
         writer, writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)]), reduction,
         algorithm=algorithm, group=group, degrees=degrees, model=model,
         switch_density=switch_density,

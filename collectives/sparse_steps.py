@@ -21,7 +21,7 @@
     butterfly                       split d1 · d2 · …, join … · d2 · d1            Kylix, §1.1
 
 Q is the largest power of two within P, the number of ranks. The same list is run on a
-communicator (`sparse_allreduce`) and priced (`cost_model`).
+communicator (`sparse_allreduce`), priced (`cost_model`) and simulated (`simulator`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
@@ -43,6 +47,7 @@ ALGORITHMS = (
     "dense-ring",
     "butterfly",
 )
+LOCAL_KINDS = ("dense", "unring")  # steps without messages
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,38 @@ def steps_of(
     if core == n_ranks:
         return steps
     return [*start, Step("fold", core), *steps[len(start) :], Step("unfold", core)]
+
+
+def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sources and destinations of a step's messages, in order of (source, destination)."""
+    ranks, folded = np.arange(step.n_parts), np.arange(step.n_parts, n_ranks)
+    if step.kind == "fold":
+        return folded, folded - step.n_parts
+    if step.kind == "unfold":
+        return folded - step.n_parts, folded
+    if step.kind == "swap":
+        return ranks, ranks ^ step.span
+    if step.kind.startswith("ring"):
+        return ranks, (ranks + 1) % step.n_parts
+    reach = step.span * step.degree  # a team: ranks that cut, or join, the same range
+    first = ranks // reach * reach + ranks % step.span
+    members = first[:, None] + step.span * np.arange(step.degree)
+    return np.repeat(ranks, step.degree - 1), members[members != ranks[:, None]]
+
+
+def range_sent(step: Step, size: int, source: Any, destination: Any) -> tuple[Any, Any]:
+    """The range of a vector of `size` that a message carries, of one message or of arrays."""
+    if step.kind in ("fold", "unfold", "swap"):
+        return 0, size
+    if step.kind.startswith("ring"):
+        source = source - step.degree - (step.kind == "ring-down")
+    return range_of(step, size, destination if step.kind == "split" else source)
+
+
+def range_of(step: Step, size: int, rank: Any) -> tuple[Any, Any]:
+    """The range that a rank, or each of an array, holds when it holds `step.span` of the parts."""
+    first = (rank % step.n_parts) // step.span * step.span
+    return size * first // step.n_parts, size * (first + step.span) // step.n_parts
 
 
 def factorizations(number: int) -> list[tuple[int, ...]]:

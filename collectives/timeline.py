@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError, ReadError
 
-from .timeline_page import svg_of, text_of
-
 COMPUTING, SENDING, BLOCKED = range(3)
 KINDS = ("computing", "sending", "blocked")
+_SIGNS = " █▒·"  # of nothing, and of each kind
+_COLUMNS, _SHOWN_RANKS = 64, 16
 
 _OFFSET = time() - perf_counter()
 _recordings: ContextVar[list[Timeline] | None] = ContextVar("daskpart_timelines", default=None)
@@ -192,10 +192,21 @@ class Timeline:
             raise ReadError(message) from error
 
     def __repr__(self) -> str:
-        return text_of(self)
-
-    def _repr_html_(self) -> str:
-        return svg_of(self)
+        """Seconds of all, a bar a rank, what the signs mean; `daskpart.plots.timeline` draws it."""
+        sums = ", ".join(f"{kind} {self.seconds(kind).sum():.3g} s" for kind in KINDS)
+        title = f"Timeline: {self.n_ranks} ranks, {self.duration:.3g} s; all ranks together {sums}"
+        shares = self.shares(_COLUMNS)
+        nothing = 1.0 - shares.sum(axis=1, keepdims=True)
+        most = np.concatenate((nothing, shares), axis=1).argmax(axis=1)  # of each slice of time
+        shown = min(self.n_ranks, _SHOWN_RANKS)
+        width = len(f"rank {shown - 1}")
+        bars = [
+            f"  {f'rank {rank}':<{width}}  {''.join(_SIGNS[kind] for kind in slices)}".rstrip()
+            for rank, slices in enumerate(most[:shown].tolist())
+        ]
+        more = [f"  {self.n_ranks - shown} more ranks"] if self.n_ranks > shown else []
+        key = "   ".join(f"{sign} {kind}" for sign, kind in zip(_SIGNS[1:], KINDS, strict=True))
+        return "\n".join([title, *bars, *more, f"  {key}"])
 
 
 @contextmanager

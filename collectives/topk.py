@@ -21,13 +21,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
 from .reduction import SUM
 from .sparse_allreduce import sparse_allreduce
-from .stream import Stream
-from .stream_inputs import stream_of
+from .stream import Stream, stream_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +86,9 @@ class TopK:
     bucket: int | None = None
 
     def __post_init__(self) -> None:
-        _require_count("k", self.k)
+        object.__setattr__(self, "k", whole_number(self.k, "k", 1))
         if self.bucket is not None:
-            _require_count("bucket", self.bucket)
+            object.__setattr__(self, "bucket", whole_number(self.bucket, "bucket", 1))
 
     def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
         """Gradient and residual added; the largest entries as a stream, the rest as residual."""
@@ -126,8 +126,8 @@ class ApproximateTopK:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        _require_count("k", self.k)
-        _require_count("random_state", self.random_state, least=0)
+        object.__setattr__(self, "k", whole_number(self.k, "k", 1))
+        whole_number(self.random_state, "random_state", 0, 2**63)
 
     def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
         """Gradient and residual added; what is drawn as a stream, the rest as residual."""
@@ -229,11 +229,6 @@ def _largest(values: NDArray[Any], k: int) -> NDArray[np.int64]:
     equal = np.flatnonzero(magnitudes == threshold)[: k - np.count_nonzero(above)]
     above[equal] = True
     return places[above]
-
-
-def _require_count(name: str, value: Any, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
 def _compress(gradient: Any, feedback: Feedback, *, compressor: Compressor) -> Any:

@@ -18,8 +18,10 @@ import sparse
 from click.testing import CliRunner
 
 import daskpart
+from daskpart.collectives import CostModel, LocalCommunicator
 from daskpart.containers.matrix import as_matrix
 from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(
@@ -233,3 +235,42 @@ def test_a_long_study_can_be_drawn_again(small: None, name: str, tmp_path: Path)
     assert again.exit_code == 0, again.output
     assert (tmp_path / f"{name}.md").read_text() == section
     assert (tmp_path / f"{name}.png").exists()
+
+
+@pytest.fixture
+def comparison(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("benchmarks.studies.cost_comparison")
+
+
+def test_the_cost_model_held_against_the_clock(comparison: Any) -> None:
+    names = ["ssar-recursive-doubling", "butterfly", "dense-ring"]
+    with LocalCommunicator(4) as communicator:
+        found = comparison.compare_with_model(communicator, [(2000, 20), (3000, 5)], names)
+    assert [(row.size, row.algorithm) for row in found.rows] == [
+        (size, name) for size in (2000, 3000) for name in names
+    ]
+    predicted = found.model.predict(4, 2000, 20)
+    for row in found.rows[:3]:
+        assert row.predicted == predicted[row.algorithm]
+        assert 0 < row.measured < 5
+    assert all(ratio >= 1 for ratio in found.auto_over_best().values())
+    assert repr(found).startswith("Sparse allreduce on 4 ranks (local), predicted and measured")
+    assert "dense-ring" in repr(found) and found._repr_html_().count("<tr>") == 7
+    assert found.to_dict()["rows"][0]["entries"] == 20
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "message"),
+    [
+        ((10, 11), "butterfly", "11 entries do not fit into a vector of size 10"),
+        ((10, 0), "butterfly", "0 entries"),
+        ((10**9, 5), "butterfly", "8000 MB"),
+        ((10, 5), "tree", "unknown algorithm 'tree'"),
+    ],
+)
+def test_comparisons_that_cannot_be_made(
+    comparison: Any, problem: tuple[int, int], algorithm: str, message: str
+) -> None:
+    with LocalCommunicator(2) as communicator, pytest.raises(InputError, match=message):
+        comparison.compare_with_model(communicator, [problem], [algorithm], CostModel(*[1e-6] * 9))

@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from daskpart import plots
-from daskpart.collectives import DaskCommunicator, LocalCommunicator, ModelComparison
-from daskpart.collectives.cost_comparison import PROBLEMS, compare_with_model
+from daskpart.collectives import DaskCommunicator, LocalCommunicator
 
 from .clusters import on_dask_workers
+from .cost_comparison import PROBLEMS, ModelComparison, compare_with_model
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
 COLUMNS = ("transport", "ranks", "N", "entries", "algorithm", "ms predicted", "ms measured")

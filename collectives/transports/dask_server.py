@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.communicator import PerRank
-from daskpart.collectives.server_backend import RunOutcome
-from daskpart.collectives.server_endpoint import ServerEndpoint
-from daskpart.collectives.server_shard import ServerSpec
-from daskpart.collectives.server_traffic import Tally
+from daskpart.collectives.server.endpoint import ServerEndpoint
+from daskpart.collectives.server.shard import ServerSpec
+from daskpart.collectives.server.traffic import RankTraffic
+from daskpart.collectives.server.transport import RunOutcome
 from daskpart.errors import InputError, WorkerLostError
 
 from .cluster import current_client
@@ -34,7 +34,7 @@ from .shard_host import DaskLink, ShardHost
 
 
 class DaskServer:
-    """Shards on the workers of a cluster; see `server_backend.Backend`.
+    """Shards on the workers of a cluster; see `server.transport.ServerTransport`.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ class DaskServer:
                 self._communicator.settle(self._on_ranks(_undo, run=self._runs))
             raise
         self._on_ranks(_end, run=self._runs)  # goes with the next batch
-        results, tallies, staleness = zip(*answers, strict=True)
-        return RunOutcome(list(results), list(tallies), list(staleness))
+        results, traffic, staleness = zip(*answers, strict=True)
+        return RunOutcome(list(results), list(traffic), list(staleness))
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard, brought here."""
@@ -150,17 +150,17 @@ def _open_shard(rank: int, values: NDArray[Any], *, run_id: str) -> None:
 
 def _run(
     rank: int, *values: Any, run_id: str, program: Callable, shared: dict, run: int
-) -> tuple[Any, Tally, Counter[int]]:
+) -> tuple[Any, RankTraffic, Counter[int]]:
     host = ShardHost.of(run_id)
-    tally, link = Tally(host.spec.n_ranks), DaskLink(rank, host, run)
-    endpoint = ServerEndpoint(rank, host.spec, link, tally)
+    traffic, link = RankTraffic(host.spec.n_ranks), DaskLink(rank, host, run)
+    endpoint = ServerEndpoint(rank, host.spec, link, traffic)
     try:
         result = program(endpoint, *values, **shared)
         endpoint.finish()
         link.wait_for_all()
     except RunStopped as stop:
         raise host.errors.get(run, stop) from None  # an update on this worker is the cause
-    return result, tally, host.shards[rank].taken_staleness()
+    return result, traffic, host.shards[rank].taken_staleness()
 
 
 def _end(rank: int, *, run_id: str, run: int) -> None:

@@ -27,9 +27,10 @@ from dask.sizeof import sizeof
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.cost_measurement import known_cost_model, remember_cost_model
-from daskpart.collectives.counters import Counters, RawRound
+from daskpart.collectives.counters import Counters
 from daskpart.collectives.messages import Exchange, PreparedRound
 from daskpart.collectives.timeline import Span
+from daskpart.collectives.traffic import RoundRecord
 from daskpart.errors import InputError, WorkerLostError
 
 from . import handles
@@ -185,7 +186,7 @@ class RankedCommunicator(Communicator):
                 for span in answer.spans:
                     self.timeline.add(Span(answer.rank, *span))
         shares = [list(answer.shares) for answer in answers]
-        known: dict[tuple[int, ...], RawRound] = {}
+        known: dict[tuple[int, ...], RoundRecord] = {}
         # a failed run has unequal lengths: what was posted on every rank counts
         for places in zip(*[answer.rounds for answer in answers], strict=False):
             if places not in known:
@@ -306,10 +307,10 @@ def blamed(answers: list[Answer], reason: str) -> list[Answer]:
     return answers
 
 
-def _joined(shares: list[RoundShare]) -> RawRound:
+def _joined(shares: list[RoundShare]) -> RoundRecord:
     """A round, of what each rank sent."""
     first = shares[0]
-    return RawRound(
+    return RoundRecord(
         first.label,
         first.index,
         [rank for rank, share in enumerate(shares) for _ in share.destinations],

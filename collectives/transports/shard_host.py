@@ -24,8 +24,8 @@ import numpy as np
 from distributed import get_worker
 from numpy.typing import NDArray
 
-from daskpart.collectives.server_placement import Directory
-from daskpart.collectives.server_shard import ServerSpec, Shard
+from daskpart.collectives.server.placement import Directory
+from daskpart.collectives.server.shard import ServerSpec, Shard
 
 from .dask_comm import decoded, encoded
 from .mailbox import Call
@@ -140,7 +140,7 @@ class ShardHost:
 
 
 class DaskLink:
-    """One rank's way to the shards; see `server_endpoint.Link`.
+    """One rank's way to the shards; see `server.transport.Link`.
 
     Parameters
     ----------

@@ -34,8 +34,7 @@ from daskpart.collectives import (
     simulate_sparse_allreduce,
 )
 from daskpart.collectives.cost_model import Problem
-from daskpart.collectives.simulator import DENSE_ALGORITHMS
-from daskpart.collectives.sparse_simulator import best_choices
+from daskpart.collectives.simulator import DENSE_ALGORITHMS, best_choices
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import NAMES, build

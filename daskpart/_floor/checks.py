@@ -1,6 +1,8 @@
-"""Checks of what users hand over: numbers whole, in range, of the right length; a partition."""
+"""Checks of what users and ranks hand over: whole numbers, lengths, a partition, equal arrays."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,3 +66,25 @@ def require_partition(given: object) -> None:
             f"partition is a {type(given).__name__}: give a Partition, second, behind the data; "
             "one of plain numbers is Partition(numbers, n_parts)"
         )
+
+
+def ranks_disagree(what: str, one: tuple[int, str], other: tuple[int, str]) -> InputError:
+    """The error of two ranks, each with what it holds or sends, that must be the same."""
+    (low, first), (high, second) = sorted((one, other))
+    return InputError(f"Ranks {low} and {high} disagree in {what}: {first} against {second}.")
+
+
+def require_same_arrays(
+    what: str,
+    one: tuple[int, NDArray[Any]],
+    other: tuple[int, NDArray[Any]],
+    *,
+    rows: bool = False,
+) -> None:
+    """Refuse arrays of two ranks that differ in dtype or shape; of a row only, with `rows`."""
+    axis = 1 if rows else 0
+    kinds = [(array.shape[axis:], array.dtype) for _, array in (one, other)]
+    if kinds[0] != kinds[1]:
+        of = "rows of " if rows else ""
+        told = [f"{of}shape {shape} and dtype {dtype}" for shape, dtype in kinds]
+        raise ranks_disagree(what, (one[0], told[0]), (other[0], told[1]))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.parameter_server import ParameterServer, ServerEndpoint, ServerReport
+from daskpart.collectives.server import ParameterServer, ServerEndpoint, ServerReport
 
 from .assignment import AssignedBlock, Blocks, Parallel, Settings, assign_block
 from .bipartite import Block

@@ -76,8 +76,9 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
 
     Parameters
     ----------
-    comparison : ModelComparison, or a sequence of its rows
-        From `daskpart.collectives.compare_with_model`.
+    comparison : sequence, or an object that has one as ``rows``
+        With ``algorithm``, ``predicted`` and ``measured``, in seconds; the study
+        ``allreduce_model`` of the benchmarks makes such.
     ax : matplotlib Axes, optional
 
     Returns

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from daskpart.collectives import GraphCommunicator, LocalCommunicator, compare_with_model
+from daskpart.collectives import GraphCommunicator, LocalCommunicator
 from daskpart.collectives.cost_measurement import cost_model_of
 from daskpart.collectives.cost_model import (
     AT_HAND,
@@ -207,34 +207,3 @@ def test_auto_takes_the_given_model():
 def test_the_constants_are_shown():
     assert "merged entry" in repr(TYPICAL) and len(repr(TYPICAL).splitlines()) == 11
     assert TYPICAL._repr_html_().count("<tr>") == 10
-
-
-def test_the_model_held_against_the_clock():
-    names = ["ssar-recursive-doubling", "butterfly", "dense-ring"]
-    with LocalCommunicator(4) as communicator:
-        found = compare_with_model(communicator, [(2000, 20), (3000, 5)], names)
-    assert [(row.size, row.algorithm) for row in found.rows] == [
-        (size, name) for size in (2000, 3000) for name in names
-    ]
-    predicted = found.model.predict(4, 2000, 20)
-    for row in found.rows[:3]:
-        assert row.predicted == predicted[row.algorithm]
-        assert 0 < row.measured < 5
-    assert all(ratio >= 1 for ratio in found.auto_over_best().values())
-    assert repr(found).startswith("Sparse allreduce on 4 ranks (local), predicted and measured")
-    assert "dense-ring" in repr(found) and found._repr_html_().count("<tr>") == 7
-    assert found.to_dict()["rows"][0]["entries"] == 20
-
-
-@pytest.mark.parametrize(
-    ("problem", "algorithm", "message"),
-    [
-        ((10, 11), "butterfly", "11 entries do not fit into a vector of size 10"),
-        ((10, 0), "butterfly", "0 entries"),
-        ((10**9, 5), "butterfly", "8000 MB"),
-        ((10, 5), "tree", "unknown algorithm 'tree'"),
-    ],
-)
-def test_comparisons_that_cannot_be_made(problem, algorithm, message):
-    with LocalCommunicator(2) as communicator, pytest.raises(InputError, match=message):
-        compare_with_model(communicator, [problem], [algorithm], TYPICAL)

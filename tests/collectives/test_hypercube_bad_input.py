@@ -74,7 +74,7 @@ def test_rows_that_do_not_fit(four):
     communicator, items, plan = four
     prepared = prepare_embedded(communicator, embed(plan.reversed()), items)
     widths = communicator.values([np.ones((1, 2))] * 3 + [np.ones((1, 3))])
-    with pytest.raises(InputError, match=r"Ranks 1 and 3 disagree in what travels.*\(2,\).*\(3,\)"):
+    with pytest.raises(InputError, match=r"Ranks 1 and 3 disagree in routed rows.*\(2,\).*\(3,\)"):
         embedded_reduce(communicator, prepared, widths)
     rows = communicator.values([np.ones((1, 2))] * 4)
     with pytest.raises(InputError, match=r"Rank 1 packed an array of shape \(0, 2\) for 1 rows"):

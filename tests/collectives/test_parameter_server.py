@@ -330,10 +330,10 @@ def test_a_program_that_exits():
         server.run(leave)
 
 
-def test_a_deadline_ends_every_wait():
+def test_a_timeout_ends_every_wait():
     begin = time.monotonic()
     with (
-        local(n_ranks=2, deadline=0.1) as server,
+        local(n_ranks=2, timeout=0.1) as server,
         pytest.raises(TimeoutError, match=r"Rank 0 waited 0.1 s"),
     ):
         server.run(wait_long, seconds=0.5)

@@ -42,7 +42,7 @@ def local(n_items=N_ITEMS, **options):
         ({"initial": math.nan}, "1 NaN"),
         ({"initial": np.full(23, -1), "dtype": np.uint8}, "initial hold -1, but uint8 holds 0 to"),
         ({"initial": np.zeros(23), "dtype": int}, "initial of dtype float64 don't fit"),
-        ({"deadline": math.nan}, "deadline is nan"),
+        ({"timeout": math.nan}, "timeout is nan"),
         ({"start_seconds": 0}, "start_seconds is 0"),
         ({"transport": "pigeon"}, "transport='pigeon'"),
         ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),

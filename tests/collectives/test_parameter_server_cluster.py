@@ -185,10 +185,10 @@ def pull_too_far(endpoint):
     endpoint.pull([N_ITEMS])
 
 
-def test_a_deadline_ends_every_wait(threaded_client):
+def test_a_timeout_ends_every_wait(threaded_client):
     begin = time.monotonic()
-    # "assign" compiles nothing, which would take longer than this deadline
-    with server_on(threaded_client, deadline=0.5, update="assign") as server:
+    # "assign" compiles nothing, which would take longer than this timeout
+    with server_on(threaded_client, timeout=0.5, update="assign") as server:
         with pytest.raises(
             TimeoutError, match=r"Rank \d waited 0.5 s for shard \d.*too far behind"
         ):
@@ -216,7 +216,7 @@ def test_ctrl_c(threaded_client):
 def test_cancelled_ranks(threaded_client):
     begin = time.monotonic()
     with server_on(threaded_client, delay=1) as server:
-        tasks = server._backend._communicator._tasks
+        tasks = server._transport._communicator._tasks
         timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
         timer.start()
         with pytest.raises(WorkerLostError, match="was cancelled, or its client went away") as lost:

@@ -124,8 +124,8 @@ def test_4096_ranks():
     ("call", "message"),
     [
         (lambda: simulate_allreduce(4, 8, "tree"), "allowed are " + ", ".join(DENSE_ALGORITHMS)),
-        (lambda: simulate_allreduce(0, 8), "n_ranks must be a positive integer"),
-        (lambda: simulate_allreduce(4, -1), "n_bytes=-1"),
+        (lambda: simulate_allreduce(0, 8), "n_ranks is 0"),
+        (lambda: simulate_allreduce(4, -1), "n_bytes is -1"),
         (lambda: simulate_allreduce(4, 8, alpha=-1.0), "alpha=-1.0"),
         (lambda: simulate_sparse_allreduce([], 8, "butterfly"), "n_ranks"),
         (lambda: simulate_sparse_allreduce([np.array([9])], 8, "butterfly"), "Index 9 is outside"),

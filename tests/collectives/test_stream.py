@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 from daskpart.collectives import stream as stream_module
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.reduction import ANY, MAX, MIN, SUM, Reduction
-from daskpart.collectives.stream import combined, concatenated, index_type
-from daskpart.collectives.stream_inputs import stream_of
+from daskpart.collectives.stream import combined, concatenated, index_type, stream_of
 from daskpart.errors import InputError
 
 PRODUCT = Reduction("product", np.multiply, 1)
@@ -205,8 +204,8 @@ def test_it_says_what_it_holds_in_a_line():
         (([-1, 3], [1.0, 2.0], 5), "Index -1 is outside"),
         (([1], [1.0, 2.0], 5), r"shapes \(1,\) and \(2,\)"),
         (([1.5], [1.0], 5), "Indices must be integers, got dtype float64"),
-        (([1], [1.0], -5), "size must be a count, got -5"),
-        (([1], [1.0], float("nan")), "size must be a count, got nan"),
+        (([1], [1.0], -5), "size is -5: it must be at least 0"),
+        (([1], [1.0], float("nan")), "size is nan: give a whole number"),
         (([1], [1.0]), "got a tuple of 2"),
         (([1], [1j], 5), "got complex128"),
         ("abc", "got str"),

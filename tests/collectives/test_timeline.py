@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -139,13 +138,9 @@ def test_it_prints():
     first, second = text.splitlines()[1:3]
     assert first == "  rank 0  " + "█" * 48 + "·" * 16
     assert second == "  rank 1  " + "▒" * 32
-    picture = timeline._repr_html_()
-    svg = ElementTree.fromstring(picture[picture.index("<svg") :])
-    bars = [bar for bar in svg if bar.tag.endswith("rect")]
-    assert [int(bar.get("width")) for bar in bars] == [540, 180, 360]
     many = Timeline(100)
     many.add(Span(99, COMPUTING, "f", 0.0, 1.0))
-    assert "84 more ranks" in repr(many) and "36 more ranks" in many._repr_html_()
+    assert "84 more ranks" in repr(many)
     assert repr(Timeline(1)).startswith("Timeline: 1 ranks, 0 s")
     assert next(iter(timeline.by_name().items())) == (("computing", "multiply"), 3.0)
     assert timeline.to_dict()["seconds_sending"] == [0.0, 2.0]

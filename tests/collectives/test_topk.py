@@ -166,10 +166,10 @@ def _small_step(weights, total):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TopK(0), "k must be a whole number of at least 1, got 0"),
-        (lambda: TopK(2.5), "got 2.5"),
-        (lambda: TopK(2, bucket=-1), "bucket must be a whole number of at least 1, got -1"),
-        (lambda: ApproximateTopK(3, random_state=-1), "random_state must be"),
+        (lambda: TopK(0), "k is 0: it must be at least 1"),
+        (lambda: TopK(2.5), "k is 2.5"),
+        (lambda: TopK(2, bucket=-1), "bucket is -1: it must be at least 1"),
+        (lambda: ApproximateTopK(3, random_state=-1), "random_state is -1"),
         (lambda: TopK(2).compress(np.ones(3), Feedback.zeros(4, "f8", 2)), "Rank 2 .* size 3"),
         (lambda: TopK(2).compress(np.ones(4), Feedback.zeros(4, "f4")), "float64, .* float32"),
         (lambda: TopK(2).compress(np.ones(4, int), Feedback.zeros(4, int)), "Gradients are floats"),

@@ -12,7 +12,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.collectives.parameter_server import ParameterServer
+from daskpart.collectives.server import ParameterServer
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.parsa import parallel, partition

@@ -16,21 +16,25 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.server_backend import RunOutcome
-from daskpart.collectives.server_endpoint import ServerEndpoint
-from daskpart.collectives.server_shard import ServerSpec, Shard
-from daskpart.collectives.server_traffic import Tally
 from daskpart.errors import InputError
 
-from .mailbox import RunStopped
+from .endpoint import ServerEndpoint
+from .shard import ServerSpec, Shard
+from .traffic import RankTraffic
+from .transport import RunOutcome
 
 Schedule = NDArray[np.int32]
+
+
+class _Stopped(Exception):
+    """Another rank has failed, or the run was interrupted."""
 
 
 class Turns:
@@ -42,7 +46,7 @@ class Turns:
     schedule : "in turn", "stalest", int sequence, or None
         Order of the calls, or the rank of each; when that is at its end the ranks go in turn. None:
         whoever comes first.
-    deadline : float
+    timeout : float
         Seconds that a rank waits at most.
 
     Attributes
@@ -51,8 +55,8 @@ class Turns:
         Rank of each call so far.
     """
 
-    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, deadline: float) -> None:
-        self.n_ranks, self.deadline = n_ranks, deadline
+    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, timeout: float) -> None:
+        self.n_ranks, self.timeout = n_ranks, timeout
         self.history: list[int] = []
         self.error: Exception | None = None
         self._free = schedule is None
@@ -72,7 +76,7 @@ class Turns:
         self, rank: int, allowed: Callable[[], bool] = lambda: True, writes: bool = False
     ) -> Iterator[None]:
         """A call of a rank, as soon as it may be made and it is its turn; holds the lock."""
-        limit = monotonic() + self.deadline
+        limit = monotonic() + self.timeout
         with self._lock:
             self._waiting[rank] = allowed
             if writes:
@@ -81,8 +85,8 @@ class Turns:
             while not self._is_turn_of(rank):
                 if not self._wakened[rank].wait(limit - monotonic()):
                     raise TimeoutError(
-                        f"Rank {rank} waited {self.deadline:g} s for other ranks, the deadline of "
-                        "this server. If they compute for so long, raise the deadline."
+                        f"Rank {rank} waited {self.timeout:g} s for other ranks, the timeout of "
+                        "this server. If they compute for so long, raise the timeout."
                     )
             del self._waiting[rank]
             self._writing.discard(rank)
@@ -105,7 +109,7 @@ class Turns:
 
     def _is_turn_of(self, rank: int) -> bool:
         if self._stopped is not None:
-            raise RunStopped(f"Rank {rank} stopped: {self._stopped}")
+            raise _Stopped(f"Rank {rank} stopped: {self._stopped}")
         return self._waiting[rank]() if self._free else self._chosen == rank
 
     def _wake(self) -> None:
@@ -162,15 +166,12 @@ class _Ticket:
     rows: list[Any]
     at_once: bool = False
 
-    def put(self, place: int, rows: NDArray[Any]) -> None:
-        self.rows[place] = rows
-
     def is_whole(self) -> bool:
         return all(rows is not None for rows in self.rows)
 
 
 class LocalLink:
-    """One rank's way to the shards of this process; see `server_endpoint.Link`."""
+    """One rank's way to the shards of this process; see `transport.Link`."""
 
     def __init__(self, rank: int, shards: list[Shard], turns: Turns) -> None:
         self._rank, self._shards, self._turns = rank, shards, turns
@@ -180,10 +181,7 @@ class LocalLink:
         ticket = _Ticket([None] * len(pieces))
         with self._turns.turn(self._rank):
             for place, (shard, slots) in enumerate(pieces):
-
-                def reply(rows: NDArray[Any], place: int = place) -> None:
-                    ticket.put(place, rows)
-
+                reply = partial(ticket.rows.__setitem__, place)
                 self._shards[shard].pull(self._rank, clock, task, slots, reply)
             ticket.at_once = ticket.is_whole()
         return ticket
@@ -215,7 +213,7 @@ class LocalLink:
 
 
 class LocalServer:
-    """All shards in this process; see `server_backend.Backend`.
+    """All shards in this process; see `transport.ServerTransport`.
 
     Parameters
     ----------
@@ -223,7 +221,7 @@ class LocalServer:
     pieces : list of array
         Rows of each shard.
     schedule : None, "in turn", "stalest", or int sequence
-    deadline : float
+    timeout : float
     """
 
     def __init__(
@@ -231,12 +229,12 @@ class LocalServer:
         spec: ServerSpec,
         pieces: list[NDArray[Any]],
         schedule: str | Sequence[int] | None,
-        deadline: float,
+        timeout: float,
     ) -> None:
         spec.directory.prepare()
         self._shards = [Shard(piece, spec) for piece in pieces]
-        self._spec, self._deadline = spec, deadline
-        self._schedule = schedule
+        self._spec, self._timeout = spec, timeout
+        self._schedule = _checked_schedule(schedule, spec.n_ranks)
         self._runs = 0
         self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
         self.history: Schedule | None = None
@@ -247,17 +245,22 @@ class LocalServer:
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)
-        turns = Turns(n_ranks, self._schedule, self._deadline)
-        ranks = [_RankThread(r, self._spec, self._shards, turns) for r in range(n_ranks)]
+        turns = Turns(n_ranks, self._schedule, self._timeout)
+        ranks = [
+            _RankThread(rank, self._spec, self._shards, turns, program, columns, shared)
+            for rank in range(n_ranks)
+        ]
+        begun: list[_RankThread] = []
         try:
-            for rank, thread in enumerate(ranks):
-                thread.begin(program, [column[rank] for column in columns], shared)
+            for thread in ranks:
+                thread.start()
+                begun.append(thread)
             for thread in ranks:
                 thread.join()
             _raise_first(turns, ranks)
         except BaseException:
             turns.stop("the run was interrupted")
-            for thread in ranks:
+            for thread in begun:
                 thread.join()
             for shard in self._shards:
                 shard.undo(self._runs)
@@ -267,7 +270,7 @@ class LocalServer:
         for shard in self._shards:
             shard.end(self._runs)
         staleness = [shard.taken_staleness() for shard in self._shards]
-        return RunOutcome([t.result for t in ranks], [t.tally for t in ranks], staleness)
+        return RunOutcome([t.result for t in ranks], [t.traffic for t in ranks], staleness)
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard."""
@@ -282,31 +285,31 @@ class LocalServer:
         """Nothing is held beside the rows."""
 
 
-class _RankThread:
+class _RankThread(threading.Thread):
     """The program of one rank, on a thread of its own."""
 
-    def __init__(self, rank: int, spec: ServerSpec, shards: list[Shard], turns: Turns) -> None:
-        self.rank, self.tally, self._turns = rank, Tally(spec.n_ranks), turns
-        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.tally)
-        self._thread: threading.Thread | None = None
+    def __init__(
+        self,
+        rank: int,
+        spec: ServerSpec,
+        shards: list[Shard],
+        turns: Turns,
+        program: Callable,
+        columns: list[list[Any]],
+        shared: dict,
+    ) -> None:
+        super().__init__(name=f"server rank {rank}", daemon=True)
+        self.rank, self.traffic, self._turns = rank, RankTraffic(spec.n_ranks), turns
+        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.traffic)
+        values = [column[rank] for column in columns]
+        self._call = partial(program, self._endpoint, *values, **shared)
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def begin(self, program: Callable, values: list[Any], shared: dict) -> None:
-        """Start the thread."""
-        arguments = (program, values, shared)
-        name = f"server rank {self.rank}"
-        self._thread = threading.Thread(target=self._work, args=arguments, name=name, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for its end, if it has begun."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def _work(self, program: Callable, values: list[Any], shared: dict) -> None:
+    def run(self) -> None:
+        """The program, and that it has ended."""
         try:
-            self.result = program(self._endpoint, *values, **shared)
+            self.result = self._call()
             self._endpoint.finish()
             self._turns.leave(self.rank)
         except BaseException as error:
@@ -319,8 +322,25 @@ def _raise_first(turns: Turns, ranks: list[_RankThread]) -> None:
     if turns.error is not None:
         raise turns.error
     failed = [rank for rank in ranks if rank.error is not None]
-    own = [rank for rank in failed if not isinstance(rank.error, RunStopped)]
+    own = [rank for rank in failed if not isinstance(rank.error, _Stopped)]
     for rank in own or failed:
         assert rank.error is not None
         rank.error.add_note(f"on rank {rank.rank}")
         raise rank.error
+
+
+def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:
+    """None, the name of an order, or the rank of each call."""
+    if schedule is None or (isinstance(schedule, str) and schedule in ("in turn", "stalest")):
+        return schedule
+    ranks = np.asarray(schedule)
+    if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
+        raise InputError(
+            f"schedule is {schedule!r}: give 'in turn', 'stalest' or the rank of each call"
+        )
+    outside = np.flatnonzero((ranks < 0) | (ranks >= n_ranks))
+    if len(outside):
+        raise InputError(
+            f"schedule[{outside[0]}] is {ranks[outside[0]]}: ranks are 0 to {n_ranks - 1}"
+        )
+    return ranks.tolist()

@@ -26,8 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .server_placement import Directory
-from .server_rules import UpdateRule, sum_by_slot
+from daskpart.errors import InputError
+
+from .placement import Directory
+from .rules import UpdateRule, sum_by_slot
 
 FINISHED = 1 << 62  # the clock of a rank whose program has ended
 Reply = Callable[[NDArray[Any]], None]
@@ -58,6 +60,22 @@ class ServerSpec:
     def n_ranks(self) -> int:
         """Ranks, and as many shards."""
         return self.directory.n_shards
+
+    def require_fit(self, array: NDArray[Any], what: str) -> None:
+        """InputError unless values can become rows: of the dtype's kind, integers in its range."""
+        if array.dtype.kind in "iu" and self.dtype.kind in "iu":
+            limits = np.iinfo(self.dtype)
+            low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+            if low < limits.min or high > limits.max:
+                raise InputError(
+                    f"{what} hold {low if low < limits.min else high}, but {self.dtype} holds "
+                    f"{limits.min} to {limits.max}"
+                )
+        elif not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise InputError(
+                f"{what} of dtype {array.dtype} don't fit a server of dtype {self.dtype}: convert "
+                "them first"
+            )
 
 
 @dataclass

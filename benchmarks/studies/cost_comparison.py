@@ -19,14 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.tables import html_lines, text_lines
+from daskpart.collectives import (
+    Communicator,
+    CostModel,
+    PerRank,
+    cost_model_of,
+    sparse_allreduce,
+    stream_of,
+)
+from daskpart.collectives.cost_measurement import seconds_of
+from daskpart.collectives.cost_model import Choice, Problem, preferred
+from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.errors import InputError
-
-from .communicator import Communicator, PerRank
-from .cost_measurement import cost_model_of, seconds_of
-from .cost_model import Choice, CostModel, Problem, preferred
-from .sparse_allreduce import sparse_allreduce
-from .sparse_steps import ALGORITHMS
-from .stream_inputs import stream_of
 
 PROBLEMS = ((10**4, 100), (10**5, 100), (10**5, 2_000), (10**6, 1_000), (10**6, 50_000))
 _MOST_ENTRIES = 200_000_000  # of a problem's dense vectors, on all ranks
@@ -127,14 +131,6 @@ def compare_with_model(
     InputError
         For an unknown algorithm, entries that do not fit into N, or vectors that would fill more
         than 800 MB when they are dense.
-
-    Examples
-    --------
-    >>> from daskpart.collectives import LocalCommunicator, compare_with_model
-    >>> with LocalCommunicator(4) as communicator:
-    ...     found = compare_with_model(communicator, [(1000, 10)], ["butterfly"])
-    >>> found.rows[0].algorithm
-    'butterfly'
     """
     asked = [(int(size), int(entries)) for size, entries in problems]
     _check(asked, algorithms, communicator.n_ranks)

@@ -12,13 +12,16 @@ tell the shards how far they are, are counted apart: a placement has no say in t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.tables import html_table, text_table
 from daskpart.errors import InputError
 
 Matrix = NDArray[np.int64]
@@ -26,7 +29,7 @@ CLOCK_BYTES = 8
 QUANTITIES = ("pulls", "pushes", "rows_pulled", "rows_pushed", "bytes", "clocks")
 
 
-class Tally:
+class RankTraffic:
     """What one rank sent and received.
 
     Attributes
@@ -58,6 +61,15 @@ class Tally:
         """A clock to every shard but the rank's own."""
         self.counts["clocks"] += 1
         self.counts["clocks"][rank] -= 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the seconds inside as blocked."""
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds_blocked += perf_counter() - begin
 
 
 @dataclass(eq=False, repr=False)
@@ -92,12 +104,12 @@ class ServerReport:
         if len(self.seconds_blocked) != n_ranks:
             self.seconds_blocked = np.zeros(n_ranks)
 
-    def add_run(self, tallies: Sequence[Tally], staleness: Sequence[Counter[int]]) -> None:
+    def add_run(self, traffic: Sequence[RankTraffic], staleness: Sequence[Counter[int]]) -> None:
         """Add what the ranks and the shards counted in a run."""
-        for rank, tally in enumerate(tallies):
-            for name, counted in tally.counts.items():
+        for rank, sent in enumerate(traffic):
+            for name, counted in sent.counts.items():
                 self.counts[name][rank] += counted
-            self.seconds_blocked[rank] += tally.seconds_blocked
+            self.seconds_blocked[rank] += sent.seconds_blocked
         total = sum(staleness, Counter(self.staleness))
         self.staleness = dict(sorted(total.items()))
         self.runs += 1
@@ -169,22 +181,11 @@ class ServerReport:
         }
 
     def __repr__(self) -> str:
-        title, rows = self._title(), self.to_dict()
-        width = max(map(len, rows))
-        lines = [f"  {name:<{width}}  {_shown(value)}" for name, value in rows.items()]
-        return "\n".join([title, *lines])
+        return text_table(self._title(), self.to_dict())
 
     def _repr_html_(self) -> str:
-        lines = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{_shown(value)}</td></tr>"
-            for name, value in self.to_dict().items()
-        )
-        return f"<table><caption>{self._title()}</caption>{lines}</table>"
+        return html_table(self._title(), self.to_dict())
 
     def _title(self) -> str:
         workers = len(set(self.places))
         return f"ServerReport: {self.n_ranks} ranks and shards on {workers} workers"
-
-
-def _shown(value: float) -> str:
-    return f"{value:,d}" if isinstance(value, int) else f"{value:.4g}"

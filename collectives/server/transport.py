@@ -1,4 +1,4 @@
-"""What a parameter server asks of a transport: hold shards, run a program on all ranks."""
+"""What a parameter server asks of a transport; see the package's docstring for the picture."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .server_traffic import Tally
+from .traffic import RankTraffic
+
+Slots = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Of one run: what each rank gave back and counted, and how stale each shard's answers were."""
+    """Of one run: what each rank gave back and sent, and how stale each shard's answers were."""
 
     results: list[Any]
-    tallies: list[Tally]
+    traffic: list[RankTraffic]
     staleness: list[Counter[int]]
 
 
-class Backend(Protocol):
+class ServerTransport(Protocol):
     """Shards and the ranks that use them.
 
     Attributes
@@ -48,3 +50,22 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
+
+
+class Link(Protocol):
+    """How the messages of one rank get to the shards; a rank's messages arrive in order."""
+
+    def post_pull(self, pieces: list[tuple[int, Slots]], task: int, clock: int) -> Any:
+        """Ask shards for rows without waiting; a ticket for `collect`."""
+
+    def collect(self, ticket: Any) -> list[NDArray[Any]]:
+        """Wait for the rows of each piece."""
+
+    def push(self, pieces: list[tuple[int, Slots, NDArray[Any]]], clock: int) -> None:
+        """Send rows to shards without waiting."""
+
+    def advance(self, clock: int) -> None:
+        """Tell all shards that the tasks below this number are done, without waiting."""
+
+    def start(self, task: int) -> None:
+        """Wait until the task may start."""

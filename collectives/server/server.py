@@ -43,24 +43,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
-from .server_backend import Backend
-from .server_endpoint import PendingPull, ServerEndpoint, require_fit
-from .server_options import checked_delay, checked_dtype, checked_schedule, whole_number
-from .server_placement import place_items
-from .server_rules import UpdateRule, proximal_step, rule_of
-from .server_shard import ServerSpec
-from .server_traffic import ServerReport
-
-__all__ = [
-    "ParameterServer",
-    "PendingPull",
-    "ServerEndpoint",
-    "ServerReport",
-    "UpdateRule",
-    "proximal_step",
-]
+from .local import LocalServer
+from .placement import place_items
+from .rules import UpdateRule, rule_of
+from .shard import ServerSpec
+from .traffic import ServerReport
+from .transport import ServerTransport
 
 
 class ParameterServer:
@@ -94,7 +85,7 @@ class ParameterServer:
         On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
-    deadline : float
+    timeout : float
         Seconds that a rank waits at most for rows or other ranks.
     start_seconds : float
         Seconds to wait until workers of a cluster are free.
@@ -131,29 +122,29 @@ class ParameterServer:
         transport: str = "auto",
         client: Any = None,
         schedule: str | Sequence[int] | None = None,
-        deadline: float = 600.0,
+        timeout: float = 600.0,
         start_seconds: float = 30.0,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
         n_ranks = whole_number(ranks, "n_ranks", 1)
         n_items = whole_number(n_items, "n_items", 1)
         row_shape = () if row_length is None else (whole_number(row_length, "row_length", 1),)
-        kind = checked_dtype(dtype)
+        kind = _checked_dtype(dtype)
         self._spec = ServerSpec(
             place_items(placement, n_items, n_ranks),
             row_shape,
             kind,
             rule_of(update, kind),
-            checked_delay(delay),
+            _checked_delay(delay),
         )
-        waits = {"deadline": deadline, "start_seconds": start_seconds}
-        for name, seconds in waits.items():
+        for name, seconds in (("timeout", timeout), ("start_seconds", start_seconds)):
             if not seconds > 0:
                 raise InputError(f"{name} is {seconds!r} seconds: give a number above 0")
-        schedule = checked_schedule(schedule, n_ranks)
         pieces = self._cut(initial, "initial")
-        self._backend = _backend(self._spec, pieces, transport, client, schedule, waits)
-        self._report = ServerReport(self._backend.places)
+        self._transport = _transport_of(
+            self._spec, pieces, transport, client, schedule, timeout, start_seconds
+        )
+        self._report = ServerReport(self._transport.places)
         self._closed = False
         self._one_at_a_time = threading.Lock()
 
@@ -198,7 +189,7 @@ class ParameterServer:
         A pull or push is one call, `advance` two (the end of a task, the start of the next), the
         end of a program one.
         """
-        return self._backend.history
+        return self._transport.history
 
     # -- what it does ---
 
@@ -238,24 +229,24 @@ class ParameterServer:
                     f"{self.n_ranks} ranks"
                 )
         with self._alone():
-            outcome = self._backend.run(program, columns, shared)
-        self._report.add_run(outcome.tallies, outcome.staleness)
+            outcome = self._transport.run(program, columns, shared)
+        self._report.add_run(outcome.traffic, outcome.staleness)
         return outcome.results
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
         with self._alone():
-            return self._spec.directory.joined(self._backend.values())
+            return self._spec.directory.joined(self._transport.values())
 
     def set_values(self, values: ArrayLike) -> None:
         """Replace all rows; a scalar, or an array of the shape that `values()` gives."""
         pieces = self._cut(values, "values")
         with self._alone():
-            self._backend.set_values(pieces)
+            self._transport.set_values(pieces)
 
     def reset_report(self) -> None:
         """Begin to count from zero."""
-        self._report = ServerReport(self._backend.places)
+        self._report = ServerReport(self._transport.places)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write rows and placement to one `.npz` file (no pickle); see `load`."""
@@ -289,7 +280,7 @@ class ParameterServer:
         """End the ranks on a cluster and let go of the rows; may be called again."""
         if not self._closed:
             self._closed = True
-            self._backend.close()
+            self._transport.close()
 
     def __enter__(self) -> ParameterServer:
         return self
@@ -335,36 +326,62 @@ class ParameterServer:
             raise InputError(f"{what} of shape {given.shape}: give a number or shape {shape}")
         if given.dtype.kind == "f" and np.isnan(given).any():
             raise InputError(f"{what} hold {int(np.isnan(given).sum())} NaN: give numbers")
-        require_fit(given, spec.dtype, what)
+        spec.require_fit(given, what)
         if not given.ndim:
             counts = spec.directory.counts
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
         return [piece.astype(spec.dtype, copy=False) for piece in spec.directory.cut(given)]
 
 
-def _backend(
+def _transport_of(
     spec: ServerSpec,
     pieces: list[NDArray[Any]],
     transport: str,
     client: Any,
-    schedule: str | list[int] | None,
-    waits: dict[str, float],
-) -> Backend:
+    schedule: str | Sequence[int] | None,
+    timeout: float,
+    start_seconds: float,
+) -> ServerTransport:
     """The transport by name."""
-    from .transports.local_server import LocalServer
-
     if transport not in ("auto", "local", "dask"):
         raise InputError(f"transport={transport!r}; allowed are auto, local, dask.")
     if schedule is not None and transport == "dask":
         raise InputError("A schedule orders the calls of the local transport: transport='local'.")
+    if transport == "auto" and schedule is None and client is None:
+        transport = "dask" if _has_client() else "local"
     if transport == "local" or schedule is not None:
-        return LocalServer(spec, pieces, schedule, waits["deadline"])
-    if client is None and "distributed" in sys.modules:
-        from .transports.cluster import current_client
+        return LocalServer(spec, pieces, schedule, timeout)
+    from daskpart.collectives.transports.dask_server import DaskServer
 
-        client = current_client()
-    if client is None and transport == "auto":
-        return LocalServer(spec, pieces, schedule, waits["deadline"])
-    from .transports.dask_server import DaskServer
+    return DaskServer(spec, pieces, client, deadline=timeout, start_seconds=start_seconds)
 
-    return DaskServer(spec, pieces, client, **waits)
+
+def _has_client() -> bool:
+    """Whether this process has a client; one that has not imported distributed has none."""
+    if "distributed" not in sys.modules:
+        return False
+    from daskpart.collectives.transports.cluster import current_client
+
+    return current_client() is not None
+
+
+def _checked_delay(delay: Any) -> float:
+    """τ as a float: a whole number of tasks, or infinity."""
+    ok = isinstance(delay, int | float | np.number) and not isinstance(delay, bool)
+    if not ok or not delay >= 0 or (delay != math.inf and delay != int(delay)):
+        raise InputError(
+            f"delay is {delay!r}: give a whole number of tasks, 0 (synchronous) or more, or "
+            "math.inf (asynchronous)"
+        )
+    return float(delay)
+
+
+def _checked_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype that rows can have, in the byte order of this machine."""
+    try:
+        checked = np.dtype(dtype).newbyteorder("=")
+    except TypeError as error:
+        raise InputError(f"dtype is {dtype!r}: {error}") from error
+    if checked.kind not in "biuf" or (checked.kind == "f" and checked.itemsize not in (4, 8)):
+        raise InputError(f"dtype is {checked}: rows are float32, float64, integers or bool")
+    return checked

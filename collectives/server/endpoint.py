@@ -4,7 +4,7 @@
                               shard 2: slots of 7 9 ──▶ rows ┴──▶ rows of 7 2 9 2
 
 An endpoint checks what it is given, cuts it by shard, counts it, and puts the answers together. How
-a message gets to a shard is the business of its `Link`, the one thing that transports differ in.
+a message gets to a shard is the business of its link, the one thing that transports differ in.
 """
 
 from __future__ import annotations
@@ -12,37 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
-from .server_shard import FINISHED, ServerSpec
-from .server_traffic import Tally
-
-Slots = NDArray[np.int32]
-
-
-class Link(Protocol):
-    """How the messages of one rank travel to the shards; a rank's messages arrive in order."""
-
-    def post_pull(self, pieces: list[tuple[int, Slots]], task: int, clock: int) -> Any:
-        """Ask shards for rows without waiting; a ticket for `collect`."""
-
-    def collect(self, ticket: Any) -> list[NDArray[Any]]:
-        """Wait for the rows of each piece."""
-
-    def push(self, pieces: list[tuple[int, Slots, NDArray[Any]]], clock: int) -> None:
-        """Send rows to shards without waiting."""
-
-    def advance(self, clock: int) -> None:
-        """Tell all shards that the tasks below this number are done, without waiting."""
-
-    def start(self, task: int) -> None:
-        """Wait until the task may start."""
+from .shard import FINISHED, ServerSpec
+from .traffic import RankTraffic
+from .transport import Link
 
 
 @dataclass(eq=False)
@@ -67,10 +46,10 @@ class ServerEndpoint:
         Number of the present task, its clock; 0 at the beginning.
     """
 
-    def __init__(self, rank: int, spec: ServerSpec, link: Link, tally: Tally) -> None:
+    def __init__(self, rank: int, spec: ServerSpec, link: Link, traffic: RankTraffic) -> None:
         self.rank, self.n_ranks, self.n_items = rank, spec.n_ranks, spec.directory.n_items
         self.delay, self.task = spec.delay, 0
-        self._spec, self._link, self._tally = spec, link, tally
+        self._spec, self._link, self._traffic = spec, link, traffic
 
     def pull(self, ids: ArrayLike) -> NDArray[Any]:
         """Rows of some ids, as the shards hold them now.
@@ -107,7 +86,7 @@ class ServerEndpoint:
         slot = self._spec.directory.slot
         pieces = [(shard, slot[checked[positions]]) for shard, positions in split]
         row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
-        self._tally.count_pull(pieces, row_bytes)
+        self._traffic.count_pull(pieces, row_bytes)
         ticket = self._link.post_pull(pieces, wanted, self.task)
         place = np.empty(len(checked), np.int64)
         if split:
@@ -125,7 +104,7 @@ class ServerEndpoint:
                 f"{self.task}: advance first"
             )
         pending.collected = True
-        with self._waiting():
+        with self._traffic.waiting():
             pieces = self._link.collect(pending.ticket)
         if not pieces:
             return np.empty((0, *self._spec.row_shape), self._spec.dtype)
@@ -150,7 +129,7 @@ class ServerEndpoint:
             (shard, slot[checked[positions]], np.take(given, positions, axis=0))
             for shard, positions in self._spec.directory.split(checked)
         ]
-        self._tally.count_push(pieces)
+        self._traffic.count_push(pieces)
         self._link.push(pieces, self.task)
 
     def advance(self, to: int | None = None) -> int:
@@ -172,7 +151,7 @@ class ServerEndpoint:
         if target != int(target) or not self.task < target < FINISHED:
             raise InputError(f"advance(to={to!r}) at task {self.task}: give a higher task number")
         self._move_to(int(target))
-        with self._waiting():
+        with self._traffic.waiting():
             self._link.start(self.task)
         return self.task
 
@@ -195,11 +174,8 @@ class ServerEndpoint:
     def _move_to(self, task: int) -> None:
         self.task = task
         if self.delay < math.inf or task == FINISHED:
-            self._tally.count_clock(self.rank)
+            self._traffic.count_clock(self.rank)
             self._link.advance(task)
-
-    def _waiting(self) -> _Blocked:
-        return _Blocked(self._tally)
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
         array = np.asarray(ids)
@@ -223,7 +199,7 @@ class ServerEndpoint:
             raise InputError(
                 f"rows of shape {array.shape} were pushed for {len(ids)} ids: give shape {shape}"
             )
-        require_fit(array, spec.dtype, "rows")
+        spec.require_fit(array, "rows")
         if array.dtype.kind == "f" and array.size:
             broken = np.isnan(array)
             if broken.any():
@@ -241,32 +217,3 @@ class ServerEndpoint:
                     f"{spec.rule.name!r} takes each id once: combine its rows first"
                 )
         return array.astype(spec.dtype, copy=False)
-
-
-def require_fit(array: NDArray[Any], dtype: np.dtype[Any], what: str) -> None:
-    """InputError unless values can become rows of a dtype: of its kind, integers in its range."""
-    if array.dtype.kind in "iu" and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-        if low < limits.min or high > limits.max:
-            raise InputError(
-                f"{what} hold {low if low < limits.min else high}, but {dtype} holds "
-                f"{limits.min} to {limits.max}"
-            )
-    elif not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise InputError(
-            f"{what} of dtype {array.dtype} don't fit a server of dtype {dtype}: convert them first"
-        )
-
-
-class _Blocked:
-    """Counts the seconds of a wait."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def __enter__(self) -> None:
-        self._begin = perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._tally.seconds_blocked += perf_counter() - self._begin
