@@ -206,8 +206,7 @@ def test_ctrl_c(threaded_client):
         with pytest.raises(KeyboardInterrupt):
             server.run(wait_long, seconds=0.2)
         timer.join()
-        with pytest.raises(WorkerLostError, match="over: KeyboardInterrupt"):
-            server.values()
+        assert not server.values().any()  # the ranks stop, and the rows are as before the run
     assert_nothing_left(threaded_client)
     assert time.monotonic() - begin < BOUND
     assert_usable(threaded_client)
@@ -264,7 +263,7 @@ def test_a_worker_killed_in_the_middle(own_client):
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
         server.run(wait_long, seconds=0.2)
     assert time.monotonic() - begin < BOUND
-    with pytest.raises(WorkerLostError, match="This run is over"):
+    with pytest.raises(WorkerLostError, match="The ranks are gone"):
         server.values()
     server.close()
     own_client.wait_for_workers(2, timeout=60)  # the nanny starts another

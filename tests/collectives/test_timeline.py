@@ -29,6 +29,10 @@ def slow_on_rank_1(rank):
     return rank
 
 
+def late_sum(comm, ranks):
+    return allreduce(comm, comm.map(slow_on_rank_1, ranks))
+
+
 def spans_of(timeline, kind):
     return [span for span in timeline.spans if KINDS[span.kind] == kind]
 
@@ -40,8 +44,7 @@ def test_the_waiting_stands_where_it_was(make_communicator):
     allreduce(communicator, communicator.values([1, 1, 1])).result()
     timeline = communicator.record_timeline()
     assert communicator.record_timeline() is timeline
-    late = communicator.map(slow_on_rank_1, communicator.values([0, 1, 2]))
-    assert allreduce(communicator, late).result() == 3
+    assert communicator.run(late_sum, communicator.values([0, 1, 2])).result() == 3
     assert {span.name for span in spans_of(timeline, "computing")} >= {"slow_on_rank_1"}
     slow = max(spans_of(timeline, "computing"), key=lambda span: span.end - span.begin)
     assert (slow.rank, slow.name) == (1, "slow_on_rank_1")
