@@ -2,14 +2,13 @@
 
     A2SUAM1J3GNN3B,0000013714,5.0     -->  user x item, labelled by the text ids in sorted order
 
-The compiled scanner knows numbers only; pandas' C reader is the quick way for text.
+The scanner knows numbers only; pandas makes tables of text.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,13 @@ import xarray
 
 from daskpart.errors import InputError, ReadError
 
-from .assembly import cast_values, labelled
+from .assembly import cast_values, labelled, value_type
 from .ratings import DIMS, Dialect, choose_columns
-from .streams import head, opened
+from .streams import opened
 
 
 def read_parquet(
-    path: Path,
+    path: str,
     *,
     columns: Sequence[str | int] | None = None,
     dtype: np.typing.DTypeLike = np.float32,
@@ -44,12 +43,12 @@ def read_parquet(
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
     chosen = choose_columns(names, len(names), columns, path)
-    return _from_frame(frame, chosen, np.dtype(dtype), path, first_line=None)
+    return _from_frame(frame, chosen, value_type(dtype), path, first_line=None)
 
 
-def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
+def read_text_ratings(path: str, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
     """Read a ratings file whose ids are text."""
-    n_before = _lines_before_data(path, dialect.header)
+    n_before = dialect.lines_before
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
@@ -80,20 +79,11 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return text, text != ""
 
 
-def _lines_before_data(path: Path, header: bool) -> int:
-    """How many lines hold comments, nothing, or the header before the first rating."""
-    for number, line in enumerate(head(path).splitlines()):
-        content = line.strip()
-        if content and content[:1] not in (b"#", b"%"):
-            return number + header
-    return 0
-
-
 def _from_frame(
     frame: pandas.DataFrame,
     columns: tuple[int, ...],
     dtype: np.dtype,
-    path: Path,
+    path: str,
     first_line: int | None,
 ) -> xarray.DataArray:
     """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""

@@ -25,16 +25,16 @@ GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item 
     [
         ("u.data", "5\t7\tnan\t1", "expected a finite rating that float32 can hold, found nan"),
         ("u.data", "5\t7\t-inf\t1", "expected a finite rating that float32 can hold, found -inf"),
-        ("u.data", "5\t7\t1e39\t1", "expected a finite rating that float32 can hold, found 1e+39"),
-        ("u.data", "5\t7\t3", "expected 4 columns as in the first line, found 3"),
-        ("u.data", "5\t7\t\t1", "expected 4 columns as in the first line, found 3"),
+        ("u.data", "5\t7\t1e39\t1", "expected a finite rating that float32 can hold, found 1e39"),
+        ("u.data", "5\t7\t3", "expected 4 numbers in a line, found 3"),
+        ("u.data", "5\t7\t\t1", "expected 4 numbers in a line, found 3"),
         ("u.data", "-5\t7\t3\t1", "expected a whole user id from 0 to 2^53 - 1, found -5"),
         ("u.data", "5\t7.5\t3\t1", "expected a whole item id from 0 to 2^53 - 1, found 7.5"),
         ("u.data", f"{2**53}\t7\t3\t1", f"from 0 to 2^53 - 1, found {2**53}"),
         ("u.data", "5\tseven\t3\t1", "expected a number, found 'seven'"),
         ("u.data", "5\t7\tgood\t1", "expected a number, found 'good'"),
         ("x.tns", "5\t-7\t3\t1", "expected a whole index of mode 2 from 0 to 2^53 - 1, found -7"),
-        ("x.tns", "5\t7\t3", "expected 4 columns as in the first line, found 3"),
+        ("x.tns", "5\t7\t3", "expected 4 numbers in a line, found 3"),
         ("x.tns", "5\t7\t3\tinf", "expected a finite value that float64 can hold, found inf"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_bad_line_is_named(
         (
             "a.mtx",
             "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n1 2 nan\n",
-            "line 4: expected a finite value, found nan",
+            "line 4: expected a finite value that float64 can hold, found nan",
         ),
         ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n", "a.mtx"),
         ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n3\n", "a dense Matrix Market"),
@@ -146,7 +146,7 @@ def test_unknown_formats_and_options(tmp_path: Path) -> None:
 def test_archives_that_are_something_else(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, weights=np.ones(3))
-    with pytest.raises(ReadError, match=r"expected the keys of .* found \['weights'\]"):
+    with pytest.raises(ReadError, match=r"expected the keys of .* found 'weights'"):
         daskpart.read(path)
     np.savez(path, adj_indptr=[0, 1, 5], adj_indices=[1])
     with pytest.raises(ReadError, match="not an archive that can be read"):

@@ -171,7 +171,7 @@ def test_the_scanner_reads_what_float_reads(
     path.write_text("\n".join(" ".join(map(str, row)) for row in table))
     chunks = list(read_rows(path, "", chunk_bytes=chunk_bytes))
     found = [
-        rows.tokens[begin:end].tolist()
+        rows.numbers[begin:end].tolist()
         for rows in chunks
         for begin, end in zip(rows.pointer[:-1], rows.pointer[1:], strict=True)
     ]
@@ -184,7 +184,7 @@ def test_the_scanner_reads_what_float_reads(
 def test_the_ways_to_write_a_number(tmp_path: Path, token: str) -> None:
     path = write(tmp_path / "x", f"{token} # rest of line\n% all of it\n{token}\n")
     (rows,) = read_rows(path, "")
-    assert rows.tokens.tolist() == [float(token)] * 2
+    assert rows.numbers.tolist() == [float(token)] * 2
 
 
 @pytest.mark.parametrize("token", ["1.2.3", "e5", "-", "1e", "0x10", "1_000", "12a", "."])
