@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas
@@ -18,6 +18,7 @@ import xarray
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, labelled, value_type
+from .detection import is_number
 from .ratings import DIMS, Dialect, choose_columns
 from .streams import opened
 
@@ -58,15 +59,50 @@ def read_text_ratings(path: str, dialect: Dialect, dtype: np.dtype) -> xarray.Da
                 content,
                 sep={"::": "\t", None: r"\s+"}.get(dialect.delimiter, dialect.delimiter),
                 header=None,
-                names=list(range(dialect.n_columns)),
                 skiprows=n_before,
                 dtype={position: str for position in dialect.columns[:2]},
-                index_col=False,
                 keep_default_na=False,
             )
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
+        except UnicodeDecodeError:
+            _fail_at_encoding(path)
+        except ValueError as error:  # also what pandas raises by its own names
             raise ReadError(f"{path}: {error}") from error
+    if frame.shape[1] != dialect.n_columns:
+        raise ReadError(
+            f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
+            f"line, found {frame.shape[1]}"
+        )
     return _from_frame(frame, dialect.columns, dtype, path, first_line=n_before + 1)
+
+
+def _as_numbers(given: pandas.Series) -> np.ndarray:
+    """Ratings as float64; NaN where there is no number."""
+    if given.dtype == bool:  # what pandas makes of a column of "True"
+        return np.full(len(given), np.nan)
+    try:
+        return pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
+    except OverflowError:  # of whole numbers with hundreds of digits
+        return np.array([_as_number(value) for value in given])
+
+
+def _as_number(value: Any) -> float:
+    try:
+        return np.nan if isinstance(value, str) and not is_number(value) else float(value)
+    except OverflowError:
+        return np.inf
+
+
+def _fail_at_encoding(path: str) -> NoReturn:
+    """Name the line that is not UTF-8."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                raise ReadError(
+                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}"
+                ) from None
+    raise ReadError(f"{path}: the text is not UTF-8")
 
 
 def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,8 +148,7 @@ def _from_frame(
         values = np.ones(len(frame), dtype)
     else:
         given = frame.iloc[:, columns[2]]
-        numbers = pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
-        values, good = cast_values(numbers, dtype)
+        values, good = cast_values(_as_numbers(given), dtype)
         if not good.all():
             first = int(np.argmin(good))
             raise ReadError(

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .assembly import cast_values
-from .streams import CHUNK_BYTES, opened, text_chunks
+from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
 _LINE_END = ord("\n")
@@ -299,6 +299,8 @@ def _without_lines(text: bytes, n_lines: int) -> tuple[bytes, int]:
 
 def _parsed(table: bytes, n_columns: int) -> NDArray[np.float64] | None:
     """The numbers of a table with commas, row by row; None where pandas finds anything else."""
+    if table.startswith(BYTE_ORDER_MARK):  # a second one, which pandas would pass over
+        return None
     try:
         frame = pandas.read_csv(
             io.BytesIO(table),
