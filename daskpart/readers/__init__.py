@@ -45,6 +45,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     Parameters
     ----------
     path : str or path-like
+        Or an address that fsspec knows: ``"s3://bucket/ratings.csv.gz"``, ``"https://..."``.
     format : str, optional
         One of the table below. By default told from the name, then from the first lines.
     **options
@@ -99,8 +100,9 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
 
     Notes
     -----
-    Text is scanned in chunks of 4 MiB by a compiled kernel; memory is about 20 bytes a rating
-    besides. Formats: MovieLens [1]_, FROSTT [2]_, Matrix Market [3]_, libsvm [4]_.
+    Text is read in chunks of 4 MiB; memory is about 20 bytes a rating besides, and never out of
+    proportion to the file: rows, columns or vertices that it only announces are refused beyond
+    2^21 + 16 an entry. Formats: MovieLens [1]_, FROSTT [2]_, Matrix Market [3]_, libsvm [4]_.
 
     References
     ----------

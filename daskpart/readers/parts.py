@@ -16,6 +16,7 @@ from daskpart._floor.checks import whole_number
 
 from .assembly import check_extent
 from .lines import read_lines
+from .streams import location
 
 _MOST_PARTS = int(np.iinfo(np.int32).max)
 
@@ -37,7 +38,7 @@ def read_parts(
         A number that is no part, with its line.
     """
     limit = _MOST_PARTS if n_parts is None else whole_number(n_parts, "n_parts", least=1)
-    lines = read_lines(os.fspath(path))
+    lines = read_lines(location(path))
     wrong = np.flatnonzero(lines.numbers >= limit)
     if len(wrong):
         lines.fail_at(
