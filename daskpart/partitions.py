@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,7 +260,7 @@ class Partition:
         """
         from .readers.parts import read_parts
 
-        assignment, largest = read_parts(Path(path).expanduser(), n_parts)
+        assignment, largest = read_parts(path, n_parts)
         info: dict[str, Any] = {"method": "file", "source": str(path)}
         weights = np.ones(len(assignment), np.int64)
         if hypergraph is not None:

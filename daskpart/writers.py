@@ -5,31 +5,30 @@
     hypergraph.write("data.graph") ─▶ gpmetis, kaffpa …               ─▶ data.graph.part.8
     Partition.from_file("data.hgr.part.8", hypergraph)
 
-Text is made by a compiled kernel, some 100,000 numbers at a time; names that end in .gz, .xz or
-.bz2 are compressed. What the formats mean: `daskpart.readers.hypergraphs`, `metis_graphs`.
+Text is made some 100,000 numbers at a time; names that end in .gz, .xz or .bz2 are compressed.
+What the formats mean: `daskpart.readers.hypergraphs`, `metis_graphs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from os import PathLike
-from pathlib import Path
+from os.path import basename
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ._floor.kernels import kernel
 from .errors import InputError
 from .readers.detection import suffix_format
-from .readers.streams import opened_for_writing
+from .readers.streams import location, opened_for_writing
 
 if TYPE_CHECKING:
     from .hypergraph import Hypergraph
 
 _NUMBERS_AT_ONCE = 1 << 17
-_LONGEST_NUMBER = 21  # the digits of a 64-bit integer and what parts it from the next
+_POWERS_OF_TEN = 10 ** np.arange(1, 19)
 _NONE = np.empty((0, 0), np.int64)
 
 
@@ -37,10 +36,10 @@ def write_hypergraph(
     hypergraph: Hypergraph, path: str | PathLike[str], format: str | None = None
 ) -> None:
     """Write a hypergraph as hMETIS, PaToH or METIS text; see `Hypergraph.write`."""
-    place = Path(path).expanduser()
+    place = location(path)
     chosen = format or suffix_format(place)
     if chosen not in _WRITERS:
-        given = f"format={format!r}" if format else f"the name {place.name!r}"
+        given = f"format={format!r}" if format else f"the name {basename(place)!r}"
         raise InputError(
             f"{given} tells no format that hypergraphs are written in: give a name that ends in "
             ".hgr, .u or .graph, or format='hgr', 'patoh' or 'metis'"
@@ -54,7 +53,7 @@ def write_hypergraph(
 
 def write_parts(assignment: NDArray[np.int32], path: str | PathLike[str]) -> None:
     """Write the part of each vertex, one a line, counted from 0."""
-    with opened_for_writing(Path(path).expanduser()) as file:
+    with opened_for_writing(location(path)) as file:
         _pour(_rows_as_text(before=assignment.astype(np.int64)[:, None]), file)
 
 
@@ -134,56 +133,37 @@ def _rows_as_text(
     """
     if pointer is None or values is None:
         pointer, values = np.zeros(len(before) + 1, np.int64), np.empty(0, np.int32)
-    beside = np.empty(0, np.int64) if beside is None else beside
     n_rows, width = len(pointer) - 1, before.shape[1]
-    numbers_before_row = pointer * (2 if len(beside) else 1) + np.arange(n_rows + 1) * (width + 1)
+    numbers_before_row = pointer * (1 if beside is None else 2) + np.arange(n_rows + 1) * width
     first = 0
     while first < n_rows:
         wanted = numbers_before_row[first] + _NUMBERS_AT_ONCE
         last = max(first + 1, int(np.searchsorted(numbers_before_row, wanted)) - 1)
-        n_numbers = int(numbers_before_row[last] - numbers_before_row[first])
-        text = np.empty(n_numbers * _LONGEST_NUMBER, np.uint8)
-        end = _write_rows(pointer, values, shift, before, beside, first, last, text)
-        yield text[:end].tobytes()
+        inside = slice(pointer[first], pointer[last])
+        numbers = values[inside].astype(np.int64) + shift
+        if beside is not None:
+            numbers = np.stack([numbers, beside[inside]], axis=1).ravel()
+        starts = numbers_before_row[first : last + 1] - numbers_before_row[first]
+        if width:
+            at = np.repeat(starts[:-1] - np.arange(last - first) * width, width)
+            numbers = np.insert(numbers, at, before[first:last].ravel())
+        yield _lines(numbers, starts)
         first = last
 
 
-@kernel
-def _write_number(text: NDArray, at: int, number: int) -> int:
-    """Write a blank, where no line begins, and the digits; where they end."""
-    if at > 0 and text[at - 1] != 10:
-        text[at] = 32
-        at += 1
-    n_digits, rest = 1, number
-    while rest >= 10:
-        rest //= 10
-        n_digits += 1
-    for place in range(n_digits - 1, -1, -1):
-        text[at + place] = 48 + number % 10
-        number //= 10
-    return at + n_digits
-
-
-@kernel
-def _write_rows(
-    pointer: NDArray,
-    values: NDArray,
-    shift: int,
-    before: NDArray,
-    beside: NDArray,
-    first: int,
-    last: int,
-    text: NDArray,
-) -> int:
-    """Write rows first … last - 1 into `text`; how many bytes they take."""
-    at = 0
-    for row in range(first, last):
-        for column in range(before.shape[1]):
-            at = _write_number(text, at, before[row, column])
-        for position in range(pointer[row], pointer[row + 1]):
-            at = _write_number(text, at, values[position] + shift)
-            if len(beside) > 0:
-                at = _write_number(text, at, beside[position])
-        text[at] = 10
-        at += 1
-    return at
+def _lines(numbers: NDArray[np.int64], starts: NDArray[np.int64]) -> bytes:
+    """Line r holds ``numbers[starts[r]:starts[r + 1]]``; digits are set place by place."""
+    n_digits = np.searchsorted(_POWERS_OF_TEN, numbers, side="right") + 1
+    bytes_before = np.append(0, np.cumsum(n_digits + 1))[starts]
+    line_ends = np.cumsum(np.maximum(np.diff(bytes_before), 1))  # an empty line is its end alone
+    text = np.full(line_ends[-1], ord(" "), np.uint8)
+    text[line_ends - 1] = ord("\n")
+    blank_lines_before = np.repeat(
+        np.append(0, line_ends[:-1]) - bytes_before[:-1], np.diff(starts)
+    )
+    at, left = np.cumsum(n_digits + 1) - 2 + blank_lines_before, numbers
+    while len(at):
+        left, digits = np.divmod(left, 10)
+        text[at] = ord("0") + digits
+        at, left = at[left > 0] - 1, left[left > 0]
+    return text.tobytes()

@@ -12,13 +12,14 @@ from __future__ import annotations
 import inspect
 import os
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from daskpart.errors import InputError
 
 from .detection import FORMATS, detect
 from .libsvm import Examples
+from .messages import listed
+from .streams import location
 
 __all__ = ["Examples", "read"]
 
@@ -28,8 +29,8 @@ _READERS = {
     "parquet": ("frames", "read_parquet"),
     "adjacency": ("graphs", "read_adjacency"),
     "edges": ("graphs", "read_edges"),
-    "mtx": ("matrices", "read_mtx"),
-    "npz": ("matrices", "read_npz"),
+    "mtx": ("matrix_market", "read_mtx"),
+    "npz": ("archives", "read_npz"),
     "tns": ("tensors", "read_tns"),
     "libsvm": ("libsvm", "read_libsvm"),
     "hgr": ("hypergraphs", "read_hgr"),
@@ -44,6 +45,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     Parameters
     ----------
     path : str or path-like
+        Or an address that fsspec knows: ``"s3://bucket/ratings.csv.gz"``, ``"https://..."``.
     format : str, optional
         One of the table below. By default told from the name, then from the first lines.
     **options
@@ -98,8 +100,9 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
 
     Notes
     -----
-    Text is scanned in chunks of 4 MiB by a compiled kernel; memory is about 20 bytes a rating
-    besides. Formats: MovieLens [1]_, FROSTT [2]_, Matrix Market [3]_, libsvm [4]_.
+    Text is read in chunks of 4 MiB; memory is about 20 bytes a rating besides, and never out of
+    proportion to the file: rows, columns or vertices that it only announces are refused beyond
+    2^21 + 16 an entry. Formats: MovieLens [1]_, FROSTT [2]_, Matrix Market [3]_, libsvm [4]_.
 
     References
     ----------
@@ -116,9 +119,11 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     >>> ratings.sizes                                         # doctest: +SKIP
     Frozen({'user': 6040, 'item': 3706})
     """
-    place = Path(path).expanduser()
+    place = location(path)
     if format is not None and format not in FORMATS:
-        raise InputError(f"format={format!r} is not known; it can be one of {sorted(FORMATS)}")
+        raise InputError(
+            f"format={format!r} is not known; it can be one of {listed(sorted(FORMATS))}"
+        )
     chosen = format or detect(place)
     module, function = _READERS[chosen]
     reader = getattr(import_module(f".{module}", __name__), function)

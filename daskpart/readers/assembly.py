@@ -19,7 +19,9 @@ import sparse
 import xarray
 
 from daskpart.containers.coordinates import index_dtype, merged
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
+
+_FREE_EXTENT, _EXTENT_AN_ENTRY = 1 << 21, 16
 
 
 def factorize(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,21 +50,52 @@ def factorize(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return code_of[ids], labels
 
 
-def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """`values` (float64) in another type, and which of them are finite and fit it.
+def value_type(dtype: np.typing.DTypeLike) -> np.dtype:
+    """The type that values shall have.
 
     Raises
     ------
     InputError
-        The type is not one of real numbers.
+        It is not one of real numbers.
     """
-    if dtype.kind not in "fiu":
-        raise InputError(f"dtype={dtype}; values can be of a float or an integer type")
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.kind not in "fiu":
+        raise InputError(f"dtype={found or dtype}; values can be of a float or an integer type")
+    return found
+
+
+def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """`values` (float64) in another type, and which of them are finite and fit it.
+
+    Whole numbers from 2^53 on do not: a float64 may have come from another one.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
     good = np.isfinite(values)
-    good &= np.isfinite(cast) if dtype.kind == "f" else cast == values
+    good &= np.isfinite(cast) if dtype.kind == "f" else (cast == values) & (abs(values) < 2**53)
     return cast, good
+
+
+def check_extent(path: str, extent: int, n_entries: int, what: str) -> None:
+    """Refuse an extent that a file announces but does not begin to fill.
+
+    Arrays as long as an extent are made of it here and wherever the data go next, so a few bytes of
+    a damaged file could otherwise ask for any amount of memory.
+
+    Raises
+    ------
+    ReadError
+        `extent` is above 2^21 + 16 `n_entries`.
+    """
+    most = _FREE_EXTENT + _EXTENT_AN_ENTRY * n_entries
+    if extent > most:
+        raise ReadError(
+            f"{path}: {extent} {what} for {n_entries} entries; at most {most} are taken for so few "
+            f"(the file is damaged, or number the {what} that occur anew)"
+        )
 
 
 def assemble(

@@ -10,10 +10,12 @@ weighted edges or a tensor, so without a telling name the error asks.
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from os import PathLike
+from pathlib import PurePath
 
 from daskpart.errors import ReadError
 
+from .messages import listed
 from .streams import first_lines, head, plain_name
 
 FORMATS = {
@@ -52,12 +54,12 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
-def suffix_format(path: Path) -> str | None:
+def suffix_format(path: str | PathLike[str]) -> str | None:
     """The format that a name alone tells, without a doubt; None where it does not."""
-    return _CERTAIN_SUFFIXES.get(Path(plain_name(path)).suffix)
+    return _CERTAIN_SUFFIXES.get(PurePath(plain_name(path)).suffix)
 
 
-def detect(path: Path) -> str:
+def detect(path: str | PathLike[str]) -> str:
     """The format of a file, a key of `FORMATS`.
 
     Raises
@@ -67,7 +69,7 @@ def detect(path: Path) -> str:
         the formats.
     """
     name = plain_name(path)
-    suffix = Path(name).suffix
+    suffix = PurePath(name).suffix
     certain = suffix_format(path)
     if certain is not None:
         return certain
@@ -77,10 +79,9 @@ def detect(path: Path) -> str:
             return found
     found_in_lines = None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name)
     if found_in_lines is None:
-        choices = "; ".join(f"{key!r} ({meaning})" for key, meaning in FORMATS.items())
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format; give format= one of "
-            f"{choices}"
+            f"{listed(list(FORMATS))} (help(daskpart.read) says what they are)"
         )
     return found_in_lines
 
@@ -99,7 +100,7 @@ def _look_at(lines: list[str], name: str) -> str | None:
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):
         return "ratings"
-    if may_be_ratings and len(widths) == 1 and Path(name).suffix in _TABLE_SUFFIXES:
+    if may_be_ratings and len(widths) == 1 and PurePath(name).suffix in _TABLE_SUFFIXES:
         return "ratings"
     if not all(is_number(token) for part in parts for token in part) or len(widths) != 1:
         return None

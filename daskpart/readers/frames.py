@@ -2,15 +2,14 @@
 
     A2SUAM1J3GNN3B,0000013714,5.0     -->  user x item, labelled by the text ids in sorted order
 
-The compiled scanner knows numbers only; pandas' C reader is the quick way for text.
+The scanner knows numbers only; pandas makes tables of text.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas
@@ -18,13 +17,14 @@ import xarray
 
 from daskpart.errors import InputError, ReadError
 
-from .assembly import cast_values, labelled
+from .assembly import cast_values, labelled, value_type
+from .detection import is_number
 from .ratings import DIMS, Dialect, choose_columns
-from .streams import head, opened
+from .streams import opened
 
 
 def read_parquet(
-    path: Path,
+    path: str,
     *,
     columns: Sequence[str | int] | None = None,
     dtype: np.typing.DTypeLike = np.float32,
@@ -44,12 +44,12 @@ def read_parquet(
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
     chosen = choose_columns(names, len(names), columns, path)
-    return _from_frame(frame, chosen, np.dtype(dtype), path, first_line=None)
+    return _from_frame(frame, chosen, value_type(dtype), path, first_line=None)
 
 
-def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
+def read_text_ratings(path: str, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
     """Read a ratings file whose ids are text."""
-    n_before = _lines_before_data(path, dialect.header)
+    n_before = dialect.lines_before
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
@@ -59,15 +59,50 @@ def read_text_ratings(path: Path, dialect: Dialect, dtype: np.dtype) -> xarray.D
                 content,
                 sep={"::": "\t", None: r"\s+"}.get(dialect.delimiter, dialect.delimiter),
                 header=None,
-                names=list(range(dialect.n_columns)),
                 skiprows=n_before,
                 dtype={position: str for position in dialect.columns[:2]},
-                index_col=False,
                 keep_default_na=False,
             )
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
+        except UnicodeDecodeError:
+            _fail_at_encoding(path)
+        except ValueError as error:  # also what pandas raises by its own names
             raise ReadError(f"{path}: {error}") from error
+    if frame.shape[1] != dialect.n_columns:
+        raise ReadError(
+            f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
+            f"line, found {frame.shape[1]}"
+        )
     return _from_frame(frame, dialect.columns, dtype, path, first_line=n_before + 1)
+
+
+def _as_numbers(given: pandas.Series) -> np.ndarray:
+    """Ratings as float64; NaN where there is no number."""
+    if given.dtype == bool:  # what pandas makes of a column of "True"
+        return np.full(len(given), np.nan)
+    try:
+        return pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
+    except OverflowError:  # of whole numbers with hundreds of digits
+        return np.array([_as_number(value) for value in given])
+
+
+def _as_number(value: Any) -> float:
+    try:
+        return np.nan if isinstance(value, str) and not is_number(value) else float(value)
+    except OverflowError:
+        return np.inf
+
+
+def _fail_at_encoding(path: str) -> NoReturn:
+    """Name the line that is not UTF-8."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                raise ReadError(
+                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}"
+                ) from None
+    raise ReadError(f"{path}: the text is not UTF-8")
 
 
 def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,20 +115,11 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return text, text != ""
 
 
-def _lines_before_data(path: Path, header: bool) -> int:
-    """How many lines hold comments, nothing, or the header before the first rating."""
-    for number, line in enumerate(head(path).splitlines()):
-        content = line.strip()
-        if content and content[:1] not in (b"#", b"%"):
-            return number + header
-    return 0
-
-
 def _from_frame(
     frame: pandas.DataFrame,
     columns: tuple[int, ...],
     dtype: np.dtype,
-    path: Path,
+    path: str,
     first_line: int | None,
 ) -> xarray.DataArray:
     """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""
@@ -122,8 +148,7 @@ def _from_frame(
         values = np.ones(len(frame), dtype)
     else:
         given = frame.iloc[:, columns[2]]
-        numbers = pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
-        values, good = cast_values(numbers, dtype)
+        values, good = cast_values(_as_numbers(given), dtype)
         if not good.all():
             first = int(np.argmin(good))
             raise ReadError(

@@ -8,25 +8,23 @@ Ids are names, not positions, so both give labelled matrices.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import xarray
 
 from daskpart.errors import ReadError
 
-from .assembly import factorize, labelled
+from .assembly import factorize, labelled, value_type
 from .ratings import labelled_ratings
 from .scanning import read_rows
 from .streams import first_lines
 
 
-def read_edges(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+def read_edges(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
     """Read a list of directed edges, two columns or, with weights, three.
 
     Parameters
     ----------
-    path : Path
+    path : str
         Separated by blanks, tabs, commas or semicolons; comments from # or %.
     dtype : dtype, default float32
 
@@ -37,6 +35,7 @@ def read_edges(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray
         node ids in sorted order, so the matrix is square; over a sparse.COO. An undirected graph
         is as one-sided as its file.
     """
+    weight_type = value_type(dtype)
     lines = first_lines(path)
     if not lines:
         raise ReadError(f"{path}: there are no edges in it, only blank lines or comments")
@@ -46,11 +45,13 @@ def read_edges(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray
             f"{path}: expected source, target and, if any, weight; found {n_columns} columns"
         )
     nodes, weights = [], []
-    for rows in read_rows(path, ",;"):
-        table = rows.columns(n_columns)
-        nodes.append(np.stack([rows.ids(table[:, side], "node id") for side in (0, 1)]))
-        weight = table[:, 2] if n_columns == 3 else np.ones(len(table))
-        weights.append(rows.numbers(weight, "weight", np.dtype(dtype)))
+    for rows in read_rows(path, ",;", n_columns=n_columns):
+        nodes.append(np.stack([rows.ids(np.s_[side::n_columns], "node id") for side in (0, 1)]))
+        weights.append(
+            rows.values(np.s_[2::3], "weight", weight_type)
+            if n_columns == 3
+            else np.ones(nodes[-1].shape[1], weight_type)
+        )
     ends = np.concatenate(nodes, axis=1)
     codes, ids = factorize(ends.ravel())
     source, target = codes.reshape(2, -1)
@@ -65,7 +66,7 @@ def read_edges(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray
     )
 
 
-def read_adjacency(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+def read_adjacency(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
     """Read lines of a user and then the items that the user took (gowalla's format).
 
     Returns
@@ -73,17 +74,16 @@ def read_adjacency(path: Path, *, dtype: np.typing.DTypeLike = np.float32) -> xa
     xarray.DataArray
         ``rating``, all 1, dims user and item, over a sparse.COO. A user without items has no row.
     """
+    rating_type = value_type(dtype)
     users, items, ratings = [], [], []
     for rows in read_rows(path, ",;"):
         first = rows.pointer[:-1]
         taken = np.diff(rows.pointer) - 1
-        user = rows.ids(rows.tokens[first], "user id")
-        users.append(np.repeat(user, taken))
-        is_item = np.ones(len(rows.tokens), bool)
+        users.append(np.repeat(rows.ids(first, "user id"), taken))
+        is_item = np.ones(len(rows.numbers), bool)
         is_item[first] = False
-        row_of = np.repeat(np.arange(rows.n_rows), taken)
-        items.append(rows.ids(rows.tokens[is_item], "item id", row_of))
-        ratings.append(np.ones(len(row_of), np.dtype(dtype)))
+        items.append(rows.ids(is_item, "item id"))
+        ratings.append(np.ones(len(items[-1]), rating_type))
     if not sum(map(len, users)):
         raise ReadError(f"{path}: there are no items in it")
     return labelled_ratings(users, items, ratings, path)

@@ -14,20 +14,19 @@ hMETIS counts from 1, PaToH from its base. Remarks start with %. Karypis, Kumar,
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import ReadError
 from daskpart.hypergraph import Hypergraph
 
+from .assembly import check_extent
 from .lines import Lines, with_header
 
 _HMETIS_FORMATS = (0, 1, 10, 11)
 
 
-def read_hgr(path: Path) -> Hypergraph:
+def read_hgr(path: str) -> Hypergraph:
     """Read an hMETIS hypergraph, any fmt.
 
     Returns
@@ -62,7 +61,7 @@ def read_hgr(path: Path) -> Hypergraph:
     return _hypergraph(rows.until_row(n_nets), n_vertices, 1, has_costs, weights)
 
 
-def read_patoh(path: Path) -> Hypergraph:
+def read_patoh(path: str) -> Hypergraph:
     """Read a PaToH hypergraph, any base and weighting scheme.
 
     Returns, raises: see `read_hgr`. Of several weights a cell none can be used: a ReadError.
@@ -108,6 +107,7 @@ def _hypergraph(
     weights: NDArray[np.int64] | None,
 ) -> Hypergraph:
     """Lines of nets, with their cost before the pins where there are costs."""
+    check_extent(lines.path, n_vertices, len(lines.numbers), "vertices")
     numbers, pointer, costs = lines.numbers, lines.pointer, None
     is_pin = np.ones(len(numbers), bool)
     if has_costs:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
-from .assembly import index_dtype
+from .assembly import value_type
 from .scanning import Rows, read_rows
 
 _COLON = ord(":")
@@ -39,7 +39,7 @@ class Examples(NamedTuple):
 
 
 def read_libsvm(
-    path: Path,
+    path: str,
     *,
     n_features: int | None = None,
     zero_based: bool | None = None,
@@ -49,7 +49,7 @@ def read_libsvm(
 
     Parameters
     ----------
-    path : Path
+    path : str
     n_features : int, optional
         Number of columns, for a test set to match its training set. By default as many as the
         largest index needs.
@@ -62,11 +62,12 @@ def read_libsvm(
     Examples
         ``data`` (csr_array with sorted indices, explicit zeros kept) and ``target``.
     """
+    feature_type = value_type(dtype)
     lengths, indices, values, target = [], [], [], []
     for rows in read_rows(path, ":"):
         if not rows.n_rows:
             continue
-        length, index, value, label = _examples(rows, np.dtype(dtype))
+        length, index, value, label = _examples(rows, feature_type)
         lengths.append(length)
         indices.append(index)
         values.append(value)
@@ -91,7 +92,7 @@ def read_libsvm(
     return Examples(data, np.concatenate(target))
 
 
-def feature_chunks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def feature_chunks(path: str | os.PathLike[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Read which features the examples have, a MiB of text at a time, values left out.
 
     Yields
@@ -106,7 +107,7 @@ def feature_chunks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         As `read_libsvm`, of values that are dropped too.
     """
     found = False
-    for rows in read_rows(path, ":", chunk_bytes=_FEATURE_CHUNK):
+    for rows in read_rows(os.fspath(path), ":", chunk_bytes=_FEATURE_CHUNK):
         if rows.n_rows:
             found = True
             yield _examples(rows, np.dtype(np.float64))[:2]
@@ -131,20 +132,18 @@ def _examples(rows: Rows, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.n
     """Features a row, feature indices, values and labels of a chunk, all checked."""
     first = rows.pointer[:-1]
     lengths = np.diff(rows.pointer)
-    is_value = rows.before == _COLON
-    place = np.arange(len(rows.tokens)) - np.repeat(first, lengths)
-    row_of = np.repeat(np.arange(rows.n_rows), lengths)
+    is_value = rows.bytes_before() == _COLON
+    place = np.arange(len(rows.numbers)) - np.repeat(first, lengths)
     wrong = np.flatnonzero(is_value != ((place > 0) & (place % 2 == 0)))
     if len(wrong) or (lengths % 2 == 0).any():
-        odd_one = row_of[wrong[0]] if len(wrong) else np.argmax(lengths % 2 == 0)
-        rows.fail(int(odd_one), "expected a label and then index:value pairs")
+        odd_one = wrong[0] if len(wrong) else first[np.argmax(lengths % 2 == 0)]
+        rows.fail_at(int(odd_one), "expected a label and then index:value pairs")
     is_index = (place % 2).astype(bool)
-    index_rows = row_of[is_index]
-    index = rows.ids(rows.tokens[is_index], "feature index", index_rows)
+    index = rows.ids(is_index, "feature index")
     index = index.astype(index_dtype(int(index.max(initial=0)) + 1))
-    _refuse_repeats(rows, index_rows, index)
-    value = rows.numbers(rows.tokens[is_value], "feature value", dtype, index_rows)
-    label = rows.numbers(rows.tokens[first], "label", np.dtype(np.float64))
+    _refuse_repeats(rows, np.repeat(np.arange(rows.n_rows), lengths // 2), index)
+    value = rows.values(is_value, "feature value", dtype)
+    label = rows.values(first, "label", np.dtype(np.float64))
     return lengths // 2, index, value, label
 
 

@@ -12,15 +12,14 @@ format decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import ReadError
 
-from .assembly import index_dtype
 from .scanning import read_rows
 
 
@@ -30,7 +29,7 @@ class Lines:
 
     Parameters
     ----------
-    path : Path
+    path : str
     numbers : int32 or int64 [n]
         Not negative.
     pointer : int64[n_rows + 1]
@@ -39,7 +38,7 @@ class Lines:
         Counted from 1.
     """
 
-    path: Path
+    path: str
     numbers: NDArray[np.signedinteger]
     pointer: NDArray[np.int64]
     line_of: NDArray[np.int64]
@@ -95,7 +94,7 @@ class Lines:
         self.fail(self.row_at(position), problem)
 
 
-def read_lines(path: Path) -> Lines:
+def read_lines(path: str) -> Lines:
     """Read a file of whole numbers; blank lines are rows, remarks (# or %) are none.
 
     Raises
@@ -105,20 +104,17 @@ def read_lines(path: Path) -> Lines:
     """
     numbers, sizes, lines = [], [], []
     for rows in read_rows(path, "", blank_lines=True):
-        widths = np.diff(rows.pointer)
-        in_row = np.repeat(np.arange(rows.n_rows), widths)
-        ids = rows.ids(rows.tokens, "number", in_row)
-        numbers.append(ids.astype(index_dtype(int(ids.max(initial=0)) + 1)))
-        sizes.append(widths)
-        ends = np.flatnonzero(np.frombuffer(rows.text, np.uint8) == ord("\n"))
-        lines.append(rows.lines_before + 1 + np.searchsorted(ends, rows.starts))
+        found = rows.positions(np.s_[:], "number")
+        numbers.append(found.astype(index_dtype(int(found.max(initial=0)) + 1)))
+        sizes.append(np.diff(rows.pointer))
+        lines.append(rows.lines)
     pointer = np.concatenate([[0], *sizes]).cumsum().astype(np.int64)
     if not pointer[-1]:
         raise ReadError(f"{path}: there are no numbers in it, only blank lines or remarks")
     return Lines(path, np.concatenate(numbers), pointer, np.concatenate(lines))
 
 
-def with_header(path: Path, expected: str, widths: tuple[int, ...]) -> tuple[list[int], Lines]:
+def with_header(path: str, expected: str, widths: tuple[int, ...]) -> tuple[list[int], Lines]:
     """The numbers of the first line that holds any, and the rows after it.
 
     Raises

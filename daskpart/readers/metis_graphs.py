@@ -15,7 +15,6 @@ Vertices count from 1; every edge stands on both its lines. fmt: 1 edge weights,
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ class _Layout(NamedTuple):
     has_edge_weights: bool
 
 
-def read_metis(path: Path) -> Hypergraph:
+def read_metis(path: str) -> Hypergraph:
     """Read a METIS graph, any fmt.
 
     Returns
@@ -76,7 +75,7 @@ def read_metis(path: Path) -> Hypergraph:
     return Hypergraph(n_vertices, pointer, pins, ones if weights is None else weights, costs)
 
 
-def _layout(path: Path, header: list[int]) -> _Layout:
+def _layout(path: str, header: list[int]) -> _Layout:
     fmt = header[2] if len(header) > 2 else 0
     if not set(str(fmt)) <= {"0", "1"} or fmt > 111:
         raise ReadError(f"{path}: fmt is {fmt} in the first line; it is three digits of 0 or 1")

@@ -5,24 +5,24 @@
     ratings.csv  userId,movieId,rating,timestamp
 
 The first lines tell the dialect: separator, header, which columns matter, and whether ids are
-numbers. Numbers go through the compiled scanner; ids that are text go through pandas.
+numbers. Numbers are scanned chunk by chunk; ids that are text go through a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import xarray
 
 from daskpart.errors import InputError, ReadError
 
-from .assembly import factorize, labelled
+from .assembly import factorize, labelled, value_type
 from .detection import is_number
+from .messages import listed
 from .scanning import read_rows
-from .streams import first_lines
+from .streams import numbered_lines
 
 DIMS = ("user", "item")
 _KNOWN_NAMES = (
@@ -35,17 +35,20 @@ _KNOWN_NAMES = (
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a ratings file is written; `columns`: positions of user, item and, if any, rating."""
+    """How a ratings file is written; `columns`: positions of user, item and, if any, rating.
+
+    `lines_before`: how many lines stand before the first rating, with the header and comments.
+    """
 
     delimiter: str | None
     n_columns: int
-    header: bool
+    lines_before: int
     columns: tuple[int, ...]
     ids_are_text: bool
 
 
 def choose_columns(
-    names: Sequence[str] | None, n_columns: int, columns: Sequence[str | int] | None, path: Path
+    names: Sequence[str] | None, n_columns: int, columns: Sequence[str | int] | None, path: str
 ) -> tuple[int, ...]:
     """Positions of user, item and rating among the columns of a table.
 
@@ -67,22 +70,23 @@ def choose_columns(
     return tuple(range(min(n_columns, 3)))
 
 
-def _position(column: str | int, names: Sequence[str] | None, n_columns: int, path: Path) -> int:
+def _position(column: str | int, names: Sequence[str] | None, n_columns: int, path: str) -> int:
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
     if not isinstance(column, str) and 0 <= column < n_columns:
         return int(column)
-    known = list(names) if names is not None else f"positions 0 to {n_columns - 1}"
+    known = f"positions 0 to {n_columns - 1}" if names is None else listed(list(names), str(column))
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")
 
 
 def dialect_of(
-    path: Path, columns: Sequence[str | int] | None = None, header: bool | None = None
+    path: str, columns: Sequence[str | int] | None = None, header: bool | None = None
 ) -> Dialect:
     """Find out how a ratings file is written from its first lines."""
-    lines = first_lines(path)
-    if not lines:
+    numbered = numbered_lines(path)
+    if not numbered:
         raise ReadError(f"{path}: there are no ratings in it, only blank lines or comments")
+    lines = [line for _, line in numbered]
     delimiter = next((mark for mark in ("::", "\t", ",", ";") if mark in lines[0]), None)
     cells = [[cell.strip().strip('"') for cell in line.split(delimiter)] for line in lines[:2]]
     if header is None:
@@ -93,11 +97,12 @@ def dialect_of(
     data = cells[1] if header else cells[0]
     ids = [data[position] for position in positions[:2] if position < len(data)]
     ids_are_text = any(cell != "" and not is_number(cell) for cell in ids)
-    return Dialect(delimiter, len(cells[0]), header, positions, ids_are_text)
+    lines_before = numbered[1 if header else 0][0] - 1
+    return Dialect(delimiter, len(cells[0]), lines_before, positions, ids_are_text)
 
 
 def read_ratings(
-    path: Path,
+    path: str,
     *,
     columns: Sequence[str | int] | None = None,
     header: bool | None = None,
@@ -108,7 +113,7 @@ def read_ratings(
 
     Parameters
     ----------
-    path : Path
+    path : str
     columns : sequence of 2 or 3 str or int, optional
         Names (in the header) or positions of user, item and rating. By default well-known names,
         else the first three columns; two columns are implicit ratings of 1.
@@ -124,20 +129,24 @@ def read_ratings(
         ``rating``, dims user and item, over a sparse.COO.
     """
     dialect = dialect_of(path, columns, header)
-    value_type = np.dtype(dtype)
+    rating_type = value_type(dtype)
     if dialect.ids_are_text if text_ids is None else text_ids:
         from .frames import read_text_ratings
 
-        return read_text_ratings(path, dialect, value_type)
+        return read_text_ratings(path, dialect, rating_type)
     users, items, ratings = [], [], []
     separators = '",;:' if dialect.delimiter == "::" else '",;'
-    for rows in read_rows(path, separators, skip_header=dialect.header):
-        table = rows.columns(dialect.n_columns)
-        user, item, *rating = (table[:, position] for position in dialect.columns)
+    for rows in read_rows(
+        path, separators, n_columns=dialect.n_columns, skip_lines=dialect.lines_before
+    ):
+        user, item, *rating = (np.s_[column :: dialect.n_columns] for column in dialect.columns)
         users.append(rows.ids(user, "user id"))
         items.append(rows.ids(item, "item id"))
-        given = rating[0] if rating else np.ones(len(user))
-        ratings.append(rows.numbers(given, "rating", value_type))
+        ratings.append(
+            rows.values(rating[0], "rating", rating_type)
+            if rating
+            else np.ones(len(users[-1]), rating_type)
+        )
     return labelled_ratings(users, items, ratings, path)
 
 
@@ -145,7 +154,7 @@ def labelled_ratings(
     users: list[np.ndarray],
     items: list[np.ndarray],
     ratings: list[np.ndarray],
-    path: Path,
+    path: str,
 ) -> xarray.DataArray:
     """The ratings of all chunks, ids to labels, as one labelled matrix."""
     user, user_ids = factorize(np.concatenate(users))

@@ -1,127 +1,134 @@
-"""Lines of numbers to flat arrays, in one compiled pass over the bytes.
+"""Lines of numbers to flat arrays.
 
-    196,242,3,881250949        tokens   196 242 3 881250949 186 302 ...
-    186,302,3,891717742   -->  pointer  0 4 8 ...      row r: tokens[pointer[r]:pointer[r + 1]]
-                               before   \\n , , , ...  the separator that each token follows
+    196,242,3,881250949        numbers  196 242 3 881250949 186 302 ...
+    186,302,3,891717742   -->  pointer  0 4 8 ...      row r: numbers[pointer[r]:pointer[r + 1]]
+                               lines    1 2 ...        where each row stands in the file
 
 All text formats of `daskpart.read` are rows of numbers; they differ in separators and in what the
-columns mean. The kernel takes the numbers that a double gives at once (a mantissa up to 2^53 times
-or over a power of ten up to 10^22: W. Clinger, "How to read floating point numbers accurately",
-PLDI 1990); any other token, "nan" and nonsense among them, is noted and left to `float`, so every
-value is the nearest double and every nonsense is found with its line.
+columns mean. pandas reads them, every value the nearest double: a chunk whose rows are equally long
+as the table that it is, any other with one number a line, which is a table, too. NumPy finds where
+numbers and rows begin. What pandas refuses is read again number by number, so every nonsense is
+found with its line.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NoReturn
+from functools import cached_property
+from typing import NamedTuple, NoReturn
 
 import numpy as np
+import pandas
+from numpy.typing import NDArray
 
-from daskpart._floor.kernels import kernel
 from daskpart.errors import ReadError
 
 from .assembly import cast_values
-from .streams import CHUNK_BYTES, opened, text_chunks
+from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
-_SEPARATOR, _LINE_END, _COMMENT = 1, 2, 3
-_POWERS_OF_TEN = 10.0 ** np.arange(23)
+_LINE_END = ord("\n")
+_BLANKS = b" \t\r\v\f"
+_NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
+Which = slice | NDArray[np.bool_] | NDArray[np.integer]
 
 
-@kernel
-def _power(text, position):
-    """The power of ten written at `position`, where it ends, and whether there is one."""
-    minus = position < len(text) and text[position] == 45
-    if position < len(text) and (minus or text[position] == 43):
-        position += 1
-    power, digits = 0, 0
-    while position < len(text) and 48 <= text[position] <= 57 and digits < 4:
-        power = power * 10 + (text[position] - 48)
-        digits += 1
-        position += 1
-    return (-power if minus else power), position, digits > 0
+@dataclass(frozen=True)
+class _Chunk:
+    """Whole lines of a file, and how they are read.
+
+    Attributes
+    ----------
+    path : str
+    text : bytes
+        As it stands in the file.
+    separators : bytes
+        What parts numbers, line ends apart.
+    lines_before : int
+    blank_lines : bool
+        Whether a line of nothing is a row.
+    """
+
+    path: str
+    text: bytes
+    separators: bytes
+    lines_before: int
+    blank_lines: bool
+
+    @cached_property
+    def comments(self) -> list[tuple[int, int]]:
+        """Where comments begin and end: from # or % to the line's end."""
+        if b"#" not in self.text and b"%" not in self.text:
+            return []
+        text, found, end = np.frombuffer(self.text, np.uint8), [], 0
+        for start in np.flatnonzero((text == ord("#")) | (text == ord("%"))).tolist():
+            if start >= end:
+                end = self.text.find(b"\n", start) % (len(text) + 1)  # -1: the text's end
+                found.append((start, end))
+        return found
+
+    @cached_property
+    def content(self) -> bytes:
+        """The text with blanks in place of comments."""
+        if not self.comments:
+            return self.text
+        blanked = bytearray(self.text)
+        for start, end in self.comments:
+            blanked[start:end] = b" " * (end - start)
+        return bytes(blanked)
+
+    @cached_property
+    def one_a_line(self) -> bytes:
+        """The content with a line end in place of every separator."""
+        # pandas would cut at a comma: one that separates nothing becomes a byte of no number
+        ends = bytes.maketrans(b"," + self.separators, b"?" + b"\n" * len(self.separators))
+        return self.content.translate(ends)
+
+    @cached_property
+    def layout(self) -> _Layout:
+        """Where numbers and rows begin."""
+        is_part = np.frombuffer(self.one_a_line, np.uint8) != _LINE_END
+        starts = np.flatnonzero(is_part[1:] > is_part[:-1]) + 1
+        if is_part[0]:
+            starts = np.append(0, starts)
+        line_ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == _LINE_END)
+        if not self.content.endswith(b"\n"):
+            line_ends = np.append(line_ends, len(self.content))
+        pointer = np.append(0, np.searchsorted(starts, line_ends))
+        kept = np.diff(pointer) > 0
+        if self.blank_lines:
+            is_remark = np.zeros(len(kept), bool)
+            is_remark[np.searchsorted(line_ends, [start for start, _ in self.comments])] = True
+            kept |= ~is_remark
+        lines = self.lines_before + 1 + np.flatnonzero(kept)
+        return _Layout(starts, np.append(pointer[:-1][kept], len(starts)), lines)
+
+    def as_table(self, n_columns: int) -> NDArray[np.float64] | None:
+        """The numbers of a plain table, row by row; None where there is anything uncommon."""
+        if self.comments:
+            return None
+        commas = bytes.maketrans(b"," + self.separators, b"?" + b"," * len(self.separators))
+        table = self.text.translate(commas).replace(b",,", b",").replace(b",\n", b"\n")
+        return _parsed(table, n_columns)
+
+    def number_by_number(self) -> NDArray[np.float64]:
+        """Read what pandas refused: "nan" is a number, anything else an error with its line."""
+        words = self.one_a_line.split()
+        for number, word in enumerate(words):
+            if not _NUMBER.fullmatch(word):
+                rows = Rows(self, np.empty(0))
+                rows.fail_at(number, f"expected a number, found {rows.written(number)!r}")
+        return np.array([float(word) for word in words])
 
 
-@kernel
-def _number(text, start, kind):
-    """Value of the token at `start`, where it ends, and whether the value is exact."""
-    position = start
-    negative = text[position] == 45
-    if negative or text[position] == 43:
-        position += 1
-    mantissa, digits, exponent, point = 0, 0, 0, False
-    while position < len(text):
-        byte = text[position]
-        if 48 <= byte <= 57:
-            if digits < 18:
-                mantissa = mantissa * 10 + (byte - 48)
-            digits += 1
-            if point:
-                exponent -= 1
-        elif byte == 46 and not point:
-            point = True
-        else:
-            break
-        position += 1
-    plain = 0 < digits <= 18
-    if plain and position < len(text) and (text[position] | 32) == 101:  # e or E
-        power, position, plain = _power(text, position + 1)
-        exponent += power
-    while position < len(text) and kind[text[position]] == 0:
-        plain = False
-        position += 1
-    exact = plain and mantissa <= 9007199254740992 and -22 <= exponent <= 22
-    value = 0.0
-    if exact:
-        value = float(mantissa)
-        value = (
-            value * _POWERS_OF_TEN[exponent] if exponent > 0 else value / _POWERS_OF_TEN[-exponent]
-        )
-    return (-value if negative else value), position, exact
-
-
-@kernel
-def _scan(text, kind, blank_lines, tokens, before, pointer, starts, hard):
-    """Fill the arrays from `text`; the numbers of tokens, rows and hard tokens."""
-    n_tokens, n_rows, n_hard = 0, 0, 0
-    position, in_row, separator, line_start, remark = 0, False, 10, 0, False
-    pointer[0] = 0
-    while position < len(text):
-        byte = text[position]
-        what = kind[byte]
-        if what == 0:
-            if not in_row:
-                starts[n_rows], in_row = position, True
-            value, end, exact = _number(text, position, kind)
-            if not exact:
-                hard[n_hard, 0], hard[n_hard, 1] = n_tokens, position
-                hard[n_hard, 2] = end
-                n_hard += 1
-            tokens[n_tokens], before[n_tokens] = value, separator
-            n_tokens += 1
-            position = end
-        elif what == 3:
-            remark = not in_row
-            while position < len(text) and text[position] != 10:
-                position += 1
-        else:
-            separator = byte
-            position += 1
-            if what != 2:
-                continue
-            if not in_row and blank_lines and not remark:
-                starts[n_rows], in_row = line_start, True
-            if in_row:
-                n_rows, in_row = n_rows + 1, False
-                pointer[n_rows] = n_tokens
-            line_start, remark = position, False
-    if in_row:
-        n_rows += 1
-        pointer[n_rows] = n_tokens
-    return n_tokens, n_rows, n_hard
+class _Layout(NamedTuple):
+    starts: NDArray[np.int64]
+    pointer: NDArray[np.int64]
+    lines: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -130,85 +137,102 @@ class Rows:
 
     Attributes
     ----------
-    tokens : ndarray of float64, shape (n_tokens,)
-    before : ndarray of uint8, shape (n_tokens,)
-        The byte of the separator that the token follows.
-    pointer : ndarray of int64, shape (n_rows + 1,)
-        Row r holds ``tokens[pointer[r]:pointer[r + 1]]``.
-    starts : ndarray of int64, shape (n_rows,)
-        Where the row begins in `text`; gives the line number when a row is found bad.
+    chunk : _Chunk
+    numbers : ndarray of float64, shape (n_numbers,)
     """
 
-    path: Path
-    text: bytes
-    lines_before: int
-    tokens: np.ndarray
-    before: np.ndarray
-    pointer: np.ndarray
-    starts: np.ndarray
+    chunk: _Chunk
+    numbers: NDArray[np.float64]
+
+    @property
+    def pointer(self) -> NDArray[np.int64]:
+        """Row r holds ``numbers[pointer[r]:pointer[r + 1]]``; shape (n_rows + 1,)."""
+        return self.chunk.layout.pointer
+
+    @property
+    def lines(self) -> NDArray[np.int64]:
+        """The line of each row in the file, counted from 1; shape (n_rows,)."""
+        return self.chunk.layout.lines
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return len(self.starts)
+        return len(self.lines)
+
+    def written(self, number: int) -> str:
+        """A number as it stands in the file."""
+        start = int(self.chunk.layout.starts[number])
+        end = self.chunk.one_a_line.find(b"\n", start)
+        text = self.chunk.text[start : end if end >= 0 else None].decode("utf-8", "replace")
+        return text if len(text) <= 40 else text[:37] + "..."
+
+    def bytes_before(self) -> NDArray[np.uint8]:
+        """The byte before each number: its separator, or a line end."""
+        return np.frombuffer(b"\n" + self.chunk.content, np.uint8)[self.chunk.layout.starts]
 
     def fail(self, row: int, problem: str) -> NoReturn:
         """Raise the `ReadError` that names the path, the line of `row`, and the problem."""
-        self.fail_at(int(self.starts[row]), problem)
-
-    def fail_at(self, position: int, problem: str) -> NoReturn:
-        """As `fail`, for the line that holds byte `position` of the chunk."""
-        line = self.lines_before + self.text.count(b"\n", 0, position) + 1
-        begin = self.text.rfind(b"\n", 0, position) + 1
-        end = self.text.find(b"\n", position)
-        shown = self.text[begin : end if end >= 0 else None].decode("utf-8", "replace").rstrip()
+        line = int(self.lines[row])
+        written = self.chunk.text.split(b"\n", line - self.chunk.lines_before)
+        shown = written[line - self.chunk.lines_before - 1].decode("utf-8", "replace").rstrip()
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        raise ReadError(f"{self.path}, line {line}: {problem}; the line is {shown!r}")
+        raise ReadError(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
 
-    def columns(self, n_columns: int) -> np.ndarray:
-        """The rows as a table, float64[n_rows, n_columns]; each must have `n_columns` numbers."""
-        widths = np.diff(self.pointer)
-        wrong = np.flatnonzero(widths != n_columns)
+    def fail_at(self, number: int, problem: str) -> NoReturn:
+        """As `fail`, for the row that holds ``numbers[number]``."""
+        self.fail(int(np.searchsorted(self.pointer, number, side="right")) - 1, problem)
+
+    def check_lengths(self, n_columns: int) -> None:
+        """Refuse rows that have not `n_columns` numbers."""
+        lengths = np.diff(self.pointer)
+        wrong = np.flatnonzero(lengths != n_columns)
         if len(wrong):
-            found = widths[wrong[0]]
-            self.fail(
-                int(wrong[0]), f"expected {n_columns} columns as in the first line, found {found}"
-            )
-        return self.tokens.reshape(-1, n_columns)
+            row = int(wrong[0])
+            self.fail(row, f"expected {n_columns} numbers in a line, found {lengths[row]}")
 
-    def ids(self, values: np.ndarray, what: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """`values` as int64 ids: whole, not negative, below 2^53.
-
-        `rows` gives the row of each value where that is not its position.
-        """
+    def ids(self, which: Which, what: str) -> NDArray[np.int64]:
+        """``numbers[which]`` as names: whole, not negative, below 2^53; 7.0 is 7."""
+        values = self.numbers[which]
         good = (values >= 0) & (values < LARGEST_ID) & (values == np.floor(values))
         if not good.all():
-            first = int(np.argmin(good))
-            self.fail(
-                first if rows is None else int(rows[first]),
-                f"expected a whole {what} from 0 to 2^53 - 1, found {values[first]:.16g}",
-            )
+            self._fail_first(which, good, f"expected a whole {what} from 0 to 2^53 - 1, found")
         return values.astype(np.int64)
 
-    def numbers(
-        self, values: np.ndarray, what: str, dtype: np.dtype, rows: np.ndarray | None = None
-    ) -> np.ndarray:
-        """`values` as finite numbers of `dtype`; `rows` as in `ids`."""
-        cast, good = cast_values(values, dtype)
+    def positions(
+        self, which: Which, what: str, first: int = 0, last: int = LARGEST_ID - 1
+    ) -> NDArray[np.int64]:
+        """``numbers[which]`` as positions or amounts: in digits alone, `first` to `last`."""
+        values = self.numbers[which]
+        good = (values >= first) & (values <= last)
+        content = np.frombuffer(self.chunk.one_a_line, np.uint8)
+        other = np.flatnonzero((content - np.uint8(48) > 9) & (content != _LINE_END))
+        if len(other):
+            in_digits = np.ones(len(self.numbers), bool)
+            in_digits[np.searchsorted(self.chunk.layout.starts, other, side="right") - 1] = False
+            good &= in_digits[which]
         if not good.all():
-            first = int(np.argmin(good))
-            self.fail(
-                first if rows is None else int(rows[first]),
-                f"expected a finite {what} that {dtype} can hold, found {float(values[first])}",
-            )
+            most = "2^53 - 1" if last == LARGEST_ID - 1 else str(last)
+            self._fail_first(which, good, f"expected a whole {what} from {first} to {most}, found")
+        return values.astype(np.int64)
+
+    def values(self, which: Which, what: str, dtype: np.dtype) -> NDArray:
+        """``numbers[which]`` as finite numbers of `dtype`."""
+        cast, good = cast_values(self.numbers[which], dtype)
+        if not good.all():
+            self._fail_first(which, good, f"expected a finite {what} that {dtype} can hold, found")
         return cast
+
+    def _fail_first(self, which: Which, good: NDArray[np.bool_], problem: str) -> NoReturn:
+        number = int(np.arange(len(self.numbers))[which][np.argmin(good)])
+        self.fail_at(number, f"{problem} {self.written(number)}")
 
 
 def read_rows(
-    path: Path,
+    path: str,
     separators: str,
     *,
-    skip_header: bool = False,
+    n_columns: int | None = None,
+    skip_lines: int = 0,
     blank_lines: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Rows]:
@@ -216,12 +240,14 @@ def read_rows(
 
     Parameters
     ----------
-    path : Path
+    path : str
     separators : str
         ASCII characters that separate numbers, besides blank, tab and carriage return. Runs count
         as one.
-    skip_header : bool
-        Leave out the first line with content.
+    n_columns : int, optional
+        How many numbers every row holds; others are refused.
+    skip_lines : int
+        How many lines at the head of the file are left out.
     blank_lines : bool
         Whether a line of nothing (no comment either) is a row without numbers.
     chunk_bytes : int
@@ -235,64 +261,56 @@ def read_rows(
     Raises
     ------
     ReadError
-        A token that is no number: path, line, what was found.
+        What is no number, or a row of another length: path, line, what was found.
     """
-    kind = np.zeros(256, np.uint8)
-    kind[[ord(character) for character in separators + " \t\r\v\f"]] = _SEPARATOR
-    kind[ord("\n")] = _LINE_END
-    kind[[ord("#"), ord("%")]] = _COMMENT
+    apart = separators.encode() + _BLANKS
+    lines_before = 0
     with opened(path) as stream:
-        lines_before = 0
         for text in text_chunks(stream, chunk_bytes):
             n_lines = text.count(b"\n")
-            if skip_header:
-                text, skip_header = _without_header(text)
-            yield _rows_of(path, text, lines_before, kind, blank_lines)
+            if skip_lines:
+                text, skip_lines = _without_lines(text, skip_lines)
+            yield _rows_of(_Chunk(path, text, apart, lines_before, blank_lines), n_columns)
             lines_before += n_lines
 
 
-def _without_header(text: bytes) -> tuple[bytes, bool]:
-    """Blank the first line with content; whether the header is still to come."""
-    position = 0
-    for line in text.splitlines(keepends=True):
-        position += len(line)
-        if line.strip() and line.lstrip()[:1] not in (b"#", b"%"):
-            return b"\n" * text.count(b"\n", 0, position) + text[position:], False
-    return text, True
-
-
-def _rows_of(
-    path: Path, text: bytes, lines_before: int, kind: np.ndarray, blank_lines: bool
-) -> Rows:
-    most = len(text) // 2 + 1  # a token takes a byte, and one to part it from the next
-    lines = len(text) + 1 if blank_lines else most
-    tokens, before = np.empty(most), np.empty(most, np.uint8)
-    pointer, starts = np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
-    hard = np.empty((most, 3), np.int64)
-    content = np.frombuffer(text, np.uint8)
-    n_tokens, n_rows, n_hard = _scan(
-        content, kind, blank_lines, tokens, before, pointer, starts, hard
-    )
-    rows = Rows(
-        path,
-        text,
-        lines_before,
-        tokens[:n_tokens],
-        before[:n_tokens],
-        pointer[: n_rows + 1],
-        starts[:n_rows],
-    )
-    for token, start, end in hard[:n_hard].tolist():
-        tokens[token] = _parse(rows, start, end)
+def _rows_of(chunk: _Chunk, n_columns: int | None) -> Rows:
+    if n_columns is not None:
+        numbers = chunk.as_table(n_columns)
+        if numbers is not None:
+            return Rows(chunk, numbers)
+    numbers = _parsed(chunk.one_a_line, 1)
+    if numbers is None or len(numbers) != len(chunk.layout.starts):
+        numbers = chunk.number_by_number()
+    rows = Rows(chunk, numbers)
+    if n_columns is not None:
+        rows.check_lengths(n_columns)
     return rows
 
 
-def _parse(rows: Rows, start: int, end: int) -> float:
-    written = rows.text[start:end]
+def _without_lines(text: bytes, n_lines: int) -> tuple[bytes, int]:
+    """Blank the first lines; how many are still to be left out."""
+    end, left = 0, n_lines
+    while left and end < len(text):
+        end = text.find(b"\n", end) + 1 or len(text)
+        left -= 1
+    return b"\n" * text.count(b"\n", 0, end) + text[end:], left
+
+
+def _parsed(table: bytes, n_columns: int) -> NDArray[np.float64] | None:
+    """The numbers of a table with commas, row by row; None where pandas finds anything else."""
+    if table.startswith(BYTE_ORDER_MARK):  # a second one, which pandas would pass over
+        return None
     try:
-        if b"_" in written:  # float() takes 1_000 for a number
-            raise ValueError
-        return float(written)
-    except ValueError:
-        found = written.decode("utf-8", "replace")
-        rows.fail_at(start, f"expected a number, found {found[:40]!r}")
+        frame = pandas.read_csv(
+            io.BytesIO(table),
+            header=None,
+            dtype=np.float64,
+            na_filter=False,
+            quoting=csv.QUOTE_NONE,
+        )
+    except pandas.errors.EmptyDataError:
+        return np.empty(0)
+    except ValueError:  # also what pandas raises by its own names
+        return None
+    return frame.to_numpy().ravel() if frame.shape[1] == n_columns else None

@@ -1,39 +1,48 @@
-"""Files as streams of whole lines, whatever they are compressed with.
+"""Files as streams of whole lines, wherever they lie and whatever they are compressed with.
 
-    ratings.csv.xz --lzma--> bytes --cut at the last line end--> chunk | chunk | chunk
+    ratings.csv.xz --fsspec, lzma--> bytes --cut at the last line end--> chunk | chunk | chunk
 
-A chunk is a few MiB, so a file of any size is read in bounded memory. Everything that the operating
-system or a decompressor may complain about becomes a `ReadError` that names the path.
+A chunk is a few MiB, so a file of any size is read in bounded memory. fsspec opens paths and
+addresses (``s3://``, ``https://`` ...; it names the package that an address needs). Everything that
+the operating system or a decompressor may complain about becomes a `ReadError` that names the path.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
-from daskpart.errors import InputError, ReadError
+import fsspec
+from fsspec.core import OpenFile, url_to_fs
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+from daskpart.errors import DaskpartError, InputError, ReadError
+
+_DAMAGED = (OSError, lzma.LZMAError, zlib.error)  # what an address brings depends on its package
+_COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bz2"}
 CHUNK_BYTES = 4 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def plain_name(path: Path) -> str:
+def location(path: str | os.PathLike[str]) -> str:
+    """A path with ``~`` expanded, or an address as it is."""
+    place = os.fspath(path)
+    return place if _is_address(place) else os.path.expanduser(place)
+
+
+def plain_name(path: str | os.PathLike[str]) -> str:
     """The lower-case file name without the suffix of its compression."""
-    name = path.name.lower()
-    for suffix in _OPENERS:
+    name = os.path.basename(path).lower()
+    for suffix in _COMPRESSIONS:
         name = name.removesuffix(suffix)
     return name
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open `path` for reading, decompressed by its suffix.
 
     Raises
@@ -41,13 +50,17 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     ReadError
         The file is missing, unreadable, cut short, or damaged; also when that shows only later,
         while the body of the ``with`` reads.
+    InputError
+        An address of an unknown kind, or of one that needs a package which is not installed.
     """
-    opener = _OPENERS.get(path.suffix.lower(), open)
     try:
-        with opener(path, "rb") as stream:
-            yield cast(IO[bytes], stream)
+        with _open_file(path, "rb") as stream:
+            yield stream
+    except DaskpartError:
+        raise
     except FileNotFoundError:
-        raise ReadError(f"{path}: there is no such file (looked from {Path.cwd()})") from None
+        looked = "" if _is_address(path) else f" (looked from {os.getcwd()})"
+        raise ReadError(f"{path}: there is no such file{looked}") from None
     except IsADirectoryError:
         raise ReadError(f"{path}: this is a folder; give the file inside it") from None
     except EOFError as error:
@@ -55,12 +68,14 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             f"{path}: the compressed file ends early (cut short in a download or a copy?); "
             "fetch it again"
         ) from error
-    except (OSError, lzma.LZMAError, zlib.error) as error:
+    except Exception as error:
+        if not isinstance(error, _DAMAGED) and not _is_address(path):
+            raise
         raise ReadError(f"{path}: cannot be read: {error}") from error
 
 
 @contextmanager
-def opened_for_writing(path: Path) -> Iterator[IO[bytes]]:
+def opened_for_writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open `path` for writing, compressed by its suffix.
 
     Raises
@@ -68,12 +83,28 @@ def opened_for_writing(path: Path) -> Iterator[IO[bytes]]:
     InputError
         The file cannot be written: no such folder, no permission, no space.
     """
-    opener = _OPENERS.get(path.suffix.lower(), open)
     try:
-        with opener(path, "wb") as stream:
-            yield cast(IO[bytes], stream)
+        with _open_file(path, "wb") as stream:
+            yield stream
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _open_file(path: str | os.PathLike[str], mode: str) -> OpenFile:
+    place = os.fspath(path)
+    try:
+        # not by its name alone: fsspec reads more into "::" and "*" than a file name means
+        system, inside = (
+            url_to_fs(place) if _is_address(place) else (fsspec.filesystem("file"), place)
+        )
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+    compression = _COMPRESSIONS.get(os.path.splitext(place)[1].lower())
+    return OpenFile(system, inside, mode, compression=compression)
+
+
+def _is_address(path: str | os.PathLike[str]) -> bool:
+    return "://" in os.fspath(path)
 
 
 def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -89,7 +120,7 @@ def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[b
     first = True
     while data := stream.read(chunk_bytes):
         if first:
-            data, first = data.removeprefix(_BYTE_ORDER_MARK), False
+            data, first = data.removeprefix(BYTE_ORDER_MARK), False
         cut = data.rfind(b"\n") + 1
         pieces.append(data[:cut] if cut else data)
         if cut:
@@ -100,7 +131,7 @@ def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[b
         yield rest
 
 
-def head(path: Path, n_bytes: int = 1 << 16) -> bytes:
+def head(path: str | os.PathLike[str], n_bytes: int = 1 << 16) -> bytes:
     """The first `n_bytes` bytes, decompressed; a last line that is cut is left out.
 
     Raises
@@ -112,11 +143,20 @@ def head(path: Path, n_bytes: int = 1 << 16) -> bytes:
         data = stream.read(n_bytes)
     if not data:
         raise ReadError(f"{path}: the file is empty")
-    data = data.removeprefix(_BYTE_ORDER_MARK)
+    data = data.removeprefix(BYTE_ORDER_MARK)
     return data if len(data) < n_bytes - 3 or b"\n" not in data else data[: data.rfind(b"\n") + 1]
 
 
-def first_lines(path: Path) -> list[str]:
-    """The lines with content at the head of a text file: no blank ones, no comments (#, %)."""
-    lines = (line.strip() for line in head(path).decode("utf-8", "replace").splitlines())
-    return [line for line in lines if line and line[0] not in "#%"]
+def numbered_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
+    """The lines with content at the head of a text file, each with its number from 1.
+
+    Blank lines and comments (#, %) are left out.
+    """
+    lines = enumerate(head(path).decode("utf-8", "replace").split("\n"), 1)
+    stripped = ((number, line.strip()) for number, line in lines)
+    return [(number, line) for number, line in stripped if line and line[0] not in "#%"]
+
+
+def first_lines(path: str | os.PathLike[str]) -> list[str]:
+    """As `numbered_lines`, without the numbers."""
+    return [line for _, line in numbered_lines(path)]

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import sparse
 
+from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
-from .assembly import assemble, index_dtype
+from .assembly import assemble, value_type
 from .scanning import read_rows
 from .streams import first_lines
 
 
 def read_tns(
-    path: Path,
+    path: str,
     *,
     shape: Sequence[int] | None = None,
     dtype: np.typing.DTypeLike = np.float64,
@@ -34,7 +34,7 @@ def read_tns(
 
     Parameters
     ----------
-    path : Path
+    path : str
     shape : sequence of int, optional
         The extents; by default one more than the largest index of each mode.
     dtype : dtype, default float64
@@ -49,6 +49,7 @@ def read_tns(
     DaskpartWarning
         A mode holds the index 0 and is read as 0-based; or cells occur twice and are summed.
     """
+    entry_type = value_type(dtype)
     lines = first_lines(path)
     if not lines:
         raise ReadError(f"{path}: there are no entries in it, only blank lines or comments")
@@ -59,12 +60,11 @@ def read_tns(
         )
     indices: list[list[np.ndarray]] = [[] for _ in range(order)]
     values = []
-    for rows in read_rows(path, ","):
-        table = rows.columns(order + 1)
+    for rows in read_rows(path, ",", n_columns=order + 1):
         for mode in range(order):
-            index = rows.ids(table[:, mode], f"index of mode {mode + 1}")
+            index = rows.ids(np.s_[mode :: order + 1], f"index of mode {mode + 1}")
             indices[mode].append(index.astype(index_dtype(int(index.max(initial=0)) + 1)))
-        values.append(rows.numbers(table[:, order], "value", np.dtype(dtype)))
+        values.append(rows.values(np.s_[order :: order + 1], "value", entry_type))
     modes = [_zero_based(np.concatenate(parts), mode, path) for mode, parts in enumerate(indices)]
     found = tuple(int(index.max()) + 1 for index in modes)
     if shape is not None:
@@ -75,7 +75,7 @@ def read_tns(
     return assemble(modes, np.concatenate(values), found, str(path), repeats="sum")
 
 
-def _zero_based(index: np.ndarray, mode: int, path: Path) -> np.ndarray:
+def _zero_based(index: np.ndarray, mode: int, path: str) -> np.ndarray:
     if index.min():
         index -= 1
         return index

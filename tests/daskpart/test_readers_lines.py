@@ -8,6 +8,7 @@ import io
 import lzma
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.partitions import Partition
 from daskpart.readers.scanning import read_rows
 from daskpart.readers.streams import text_chunks
 
@@ -87,6 +89,24 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings["item"].values.tolist() == ["0007", "x9"]
     assert ratings.data.todense().tolist() == [[5, 4], [0, 2]]
     assert ratings.dtype == np.float32
+
+
+def test_addresses_are_read_and_written() -> None:
+    with fsspec.open("memory://folder/u.data.gz", "wb") as file:
+        file.write(gzip.compress(U_DATA.encode()))
+    check_the_three_ratings(daskpart.read("memory://folder/u.data.gz"))
+    partition = daskpart.partition(sp.eye_array(4), 2, method="random")
+    partition.write("memory://folder/parts.xz")
+    assert Partition.from_file("memory://folder/parts.xz", n_parts=2) == partition
+    with pytest.raises(ReadError, match=r"memory://folder/none: there is no such file$"):
+        daskpart.read("memory://folder/none")
+    with pytest.raises(InputError, match="nowhere://x: Protocol not known"):
+        daskpart.read("nowhere://x")
+
+
+def test_names_that_mean_more_elsewhere_are_names(tmp_path: Path) -> None:
+    for name in ("a::b.u.data", "ratings[1].csv", "ratings*.csv"):
+        check_the_three_ratings(daskpart.read(write(tmp_path / name, U_DATA)))
 
 
 def test_of_a_repeated_cell_the_last_value_is_kept(tmp_path: Path) -> None:
@@ -171,7 +191,7 @@ def test_the_scanner_reads_what_float_reads(
     path.write_text("\n".join(" ".join(map(str, row)) for row in table))
     chunks = list(read_rows(path, "", chunk_bytes=chunk_bytes))
     found = [
-        rows.tokens[begin:end].tolist()
+        rows.numbers[begin:end].tolist()
         for rows in chunks
         for begin, end in zip(rows.pointer[:-1], rows.pointer[1:], strict=True)
     ]
@@ -184,7 +204,7 @@ def test_the_scanner_reads_what_float_reads(
 def test_the_ways_to_write_a_number(tmp_path: Path, token: str) -> None:
     path = write(tmp_path / "x", f"{token} # rest of line\n% all of it\n{token}\n")
     (rows,) = read_rows(path, "")
-    assert rows.tokens.tolist() == [float(token)] * 2
+    assert rows.numbers.tolist() == [float(token)] * 2
 
 
 @pytest.mark.parametrize("token", ["1.2.3", "e5", "-", "1e", "0x10", "1_000", "12a", "."])
