@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._floor.kernels import kernel
-from ._incidence import turn
+from ._incidence import transpose
 from ._triples import is_a, require_sparse_chunks, sparse_triples
 from .connectivity import Connectivity
 from .containers import LabelledMatrix, from_triples
@@ -133,7 +133,7 @@ def nets_of_chunk(
     weights = np.bincount(vertices, minlength=height)
     order = np.argsort(vertices, kind="stable") if transposed else slice(None)
     pointer = np.concatenate([[0], np.cumsum(weights)])
-    return (*turn(pointer, items[order], width), weights)
+    return (*transpose(pointer, items[order], width), weights)
 
 
 def _sides(

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ._floor.checks import whole_number
 from ._floor.kernels import kernel
 from ._floor.tables import html_table, text_table
-from ._incidence import group, turn
+from ._incidence import group, transpose
 from .errors import InputError
 from .hypergraph import Hypergraph
 
@@ -73,7 +73,7 @@ class Block:
 
     def turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """``(pointer int64[m + 1], data int32[n_edges])``: the data that touch each parameter."""
-        return turn(self.pointer, self.local, len(self.parameters))
+        return transpose(self.pointer, self.local, len(self.parameters))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,7 +159,7 @@ class Bipartite:
 
     @cached_property
     def _turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return turn(self.data_pointer, self.parameters, self.n_parameters)
+        return transpose(self.data_pointer, self.parameters, self.n_parameters)
 
     @property
     def parameter_pointer(self) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._floor.checks import amounts, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
-from ._incidence import first_bad_pin, group, turn
+from ._incidence import first_bad_pin, group, transpose
 from .errors import InputError
 
 _ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")
@@ -93,8 +93,8 @@ class Hypergraph:
         n_nets = len(starts) - 1
         weights = amounts(vertex_weights, n_vertices, "vertex weight")
         costs = amounts(net_costs, n_nets, "net cost")
-        vertex_pointer, nets = turn(starts, given.astype(np.int32), n_vertices)
-        pointer, sorted_pins = turn(vertex_pointer, nets, n_nets)
+        vertex_pointer, nets = transpose(starts, given.astype(np.int32), n_vertices)
+        pointer, sorted_pins = transpose(vertex_pointer, nets, n_nets)
         return cls(n_vertices, pointer, sorted_pins, weights, costs)
 
     @classmethod
@@ -129,7 +129,7 @@ class Hypergraph:
             )
         proper = rows != columns
         low, high = np.minimum(rows, columns)[proper], np.maximum(rows, columns)[proper]
-        pointer, higher = turn(*group(high, low, shape[0]), shape[0])
+        pointer, higher = transpose(*group(high, low, shape[0]), shape[0])
         lower = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(pointer))
         return cls(
             n_vertices=shape[0],
@@ -182,7 +182,7 @@ class Hypergraph:
 
     @cached_property
     def _turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return turn(self.net_pointer, self.pins, self.n_vertices)
+        return transpose(self.net_pointer, self.pins, self.n_vertices)
 
     @property
     def vertex_pointer(self) -> NDArray[np.int64]:
@@ -279,7 +279,7 @@ def from_incidence(
     so that the pins of a net come out sorted and once.
     """
     vertex_pointer, grouped = group(vertices, nets, n_vertices)
-    net_pointer, pins = turn(vertex_pointer, grouped, n_nets)
+    net_pointer, pins = transpose(vertex_pointer, grouped, n_nets)
     return Hypergraph(
         n_vertices=int(n_vertices),
         net_pointer=net_pointer,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.kernels import kernel
-from daskpart._incidence import turn
+from daskpart._incidence import transpose
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.tensors import LabelledTensor, as_tensor
@@ -97,7 +97,7 @@ def medium_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
     nets = _nets_by_vertex(entries.coordinates, offsets, vertex_of, weights)
     vertex_pointer = np.zeros(len(weights) + 1, np.int64)
     np.cumsum(weights * entries.n_modes, out=vertex_pointer[1:])
-    net_pointer, pins = turn(vertex_pointer, nets, len(costs))
+    net_pointer, pins = transpose(vertex_pointer, nets, len(costs))
     hypergraph = Hypergraph(len(weights), net_pointer, pins, weights.astype(np.int64), costs)
     return _model("medium-grain", hypergraph, vertex_of, entries, row_length)
 
