@@ -74,7 +74,8 @@ def partition(
     polish : bool
         Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
         they minimise. Where a net's price rises with λ, as for "power", the first three add two
-        V-cycles (`daskpart.partitioners.multilevel.v_cycle`) that move whole clusters.
+        V-cycles (`daskpart.partitioners.multilevel.v_cycle`) that move whole clusters, if there are
+        65,536 pins or more.
     even : bool
         False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
         empty parts down to a single vertex where that lowers the objective. It takes about 1/ε

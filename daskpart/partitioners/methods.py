@@ -33,6 +33,7 @@ from .refinement.bits import lower_concurrent_volume
 from .simple import block_parts, random_parts
 
 V_CYCLES = 2  # after the polish: together some 4 % of Σλ², for up to half of the time of all
+V_CYCLE_PINS = 1 << 16  # fewer are cut in less time than the search of a V-cycle takes to compile
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,9 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     assignment = lightened(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
     wishes: dict[str, Any] = {"random_state": task.random_state, "fixed": task.fixed}
     assignment = polish_parts(hypergraph, assignment, tolls, _bounds(task), **wishes)
-    # where every part of a net costs the same, the engine's own V-cycle has done this already
-    n_cycles = 0 if len(set(np.diff(tolls[1:]).tolist())) == 1 else V_CYCLES
+    # where every part of a net costs the same, the engine's own search has done this already
+    alike = len(set(np.diff(tolls[1:]).tolist())) == 1
+    n_cycles = 0 if alike or hypergraph.n_pins < V_CYCLE_PINS else V_CYCLES
     for _ in range(n_cycles):
         moved = v_cycle(hypergraph, assignment, n_parts, tolls, _bounds(task), **wishes)
         if np.array_equal(moved, assignment):
