@@ -219,3 +219,40 @@ def turned(level: Level) -> Level:
     shape = level.net_costs.size, level.weights.size
     by_vertex = csr_array(pins, shape=shape).tocsc()  # in net order, so by rising size
     return level._replace(vertex_pointer=by_vertex.indptr, nets=by_vertex.indices)
+
+
+@kernel
+def _count_parts(net_pointer, pins, part, seen, found):
+    """Fill in how many parts each net touches; `seen` is -1 for every part before."""
+    for net in range(found.size):
+        for i in range(net_pointer[net], net_pointer[net + 1]):
+            here = part[pins[i]]
+            if seen[here] != net:
+                seen[here] = net
+                found[net] += 1
+
+
+def connectivities(
+    net_pointer: np.ndarray, pins: np.ndarray, part: np.ndarray, n_parts: int
+) -> np.ndarray:
+    """Return λ of every net, int64[n_nets]: how many of the parts it touches."""
+    found = np.zeros(net_pointer.size - 1, np.int64)
+    # one type each: the kernel is compiled once (and a read-only array is another type to numba)
+    pointer = np.require(net_pointer, np.int32, "W")
+    part = np.asarray(part, np.int32)
+    _count_parts(pointer, np.require(pins, np.int32, "W"), part, np.full(n_parts, -1), found)
+    return found
+
+
+@kernel
+def _add_costs(net_pointer, pins, net_costs, total):
+    for net in range(net_costs.size):
+        for i in range(net_pointer[net], net_pointer[net + 1]):
+            total[pins[i]] += net_costs[net]
+
+
+def reach(level: Level) -> np.ndarray:
+    """Return int64[n_vertices], the summed cost of the nets of every vertex."""
+    total = np.zeros(level.weights.size, np.int64)
+    _add_costs(level.net_pointer, level.pins, level.net_costs, total)
+    return total

@@ -276,8 +276,8 @@ def offer_round(
             continue
         mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
         _, n_seen = move_gains(
-            mine, 0, len(mine), own, rows.costs, tolls, no_steps, rows.pointer, rows.parts, rows.counts,
-            rows.used, bonus, seen,
+            mine, 0, len(mine), own, rows.costs, tolls, no_steps, rows.pointer, rows.parts,
+            rows.counts, rows.used, bonus, seen,
         )  # fmt: skip
         n_chosen = _choose(own, bonus, seen, n_seen, rows.form[0], len(room), chosen)
         for place in range(n_seen):
