@@ -9,8 +9,9 @@ power              98,002     …                   55       0.030      1.05    
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,10 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .checks import listed
-from .face import partition
 from .methods import METHODS
-from .refinement.face import owner_vertices, refine
+from .partition import partition
 from .refinement.goals import METRICS, goal_named
+from .refinement.refine import owner_vertices, refine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +157,7 @@ def compare_partitions(
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
     progress : bool
-        Whether a terminal shows a bar once it takes longer than a second.
+        Whether a terminal shows a bar; it needs rich, the extra `progress`.
 
     Returns
     -------
@@ -232,10 +233,16 @@ def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> Non
         given.check_fits(built.hypergraph.n_vertices, shape=built.shape, nnz=built.nnz)
 
 
-def _tracked(names: list[str], progress: bool) -> Any:
-    from daskpart._cli.progress import tracked
-
-    return tracked(names, "comparing", progress)
+def _tracked(names: list[str], progress: bool) -> Iterable[str]:
+    """The names one by one; in a terminal with a bar, if rich is installed."""
+    if not progress or not sys.stderr.isatty():
+        return names
+    try:
+        from rich.console import Console
+        from rich.progress import track
+    except ImportError:
+        return names
+    return track(names, "comparing", console=Console(stderr=True), transient=True)
 
 
 def _cut_few(ways: Mapping[str, Any]) -> None:

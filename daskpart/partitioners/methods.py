@@ -25,7 +25,7 @@ from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
 from .multilevel import lightened, v_cycle
-from .objectives import CutNet, Objective
+from .objectives import ConnectivityMinusOne, CutNet, Objective
 from .parsa import parsa
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
@@ -84,12 +84,19 @@ class Method:
         Whether vertices can be fixed.
     searches : bool
         Whether it looks for a small cut at all.
+    only : tuple of types
+        Where not empty, the objectives that it takes; others are refused, not dropped.
     """
 
     find: Callable[[Task], NDArray[np.int32]]
     follows_objective: bool = False
     takes_fixed: bool = False
     searches: bool = True
+    only: tuple[type, ...] = ()
+
+    def knows(self, goal: Objective) -> bool:
+        """Whether it may be asked for this objective."""
+        return not self.only or isinstance(goal, self.only)
 
 
 def _random(task: Task) -> NDArray[np.int32]:
@@ -215,7 +222,7 @@ def _parsa(task: Task) -> NDArray[np.int32]:
 METHODS = {
     "random": Method(_random, searches=False),
     "block": Method(_block, searches=False),
-    "metis": Method(_metis),
+    "metis": Method(_metis, only=(ConnectivityMinusOne, CutNet)),
     "direct": Method(_direct, follows_objective=True),
     "recursive": Method(_recursive, follows_objective=True, takes_fixed=True),
     "hypercube": Method(_hypercube, takes_fixed=True),

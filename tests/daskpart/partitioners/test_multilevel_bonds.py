@@ -82,7 +82,7 @@ def assert_slots(level: Level, parts: Parts, counts: np.ndarray) -> None:
 @pytest.mark.parametrize(("n_parts", "name_bytes"), [(8, 2), (512, 2), (65_536, 4)])
 def test_names_of_parts_and_of_a_vacant_slot_fit(n_parts, name_bytes):
     level = made(n_parts)
-    part = np.random.default_rng(0).integers(n_parts - 9, n_parts, N)
+    part = np.random.default_rng(0).integers(max(n_parts - 9, 0), n_parts, N)
     parts = parts_of(level, part, n_parts, np.zeros(N, np.bool_), 0)
     assert parts.part.itemsize == parts.slot_part.itemsize == name_bytes
     assert_slots(level, parts, recount(level, part, n_parts)[0])
