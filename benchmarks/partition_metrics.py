@@ -86,13 +86,14 @@ class Metrics:
 
 @cache
 def partitioned(data: str, n_parts: int, method: str) -> tuple[Partition, Connectivity]:
-    """A power-connectivity partition (ρ = 2) of ratings, made once for all its numbers."""
+    """A partition of ratings by power-connectivity (ρ = 2; METIS by its own), made once for all."""
     rows, columns, values = ratings(data)
     hypergraph = Hypergraph.column_net(scipy.sparse.coo_array((values, (rows, columns))))
-    daskpart.partition(hypergraph, 2, "power", method=method)  # compiles
+    objective = "connectivity" if method == "metis" else "power"
+    daskpart.partition(hypergraph, 2, objective, method=method)  # compiles
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BalanceWarning)
-        result = daskpart.partition(hypergraph, n_parts, "power", method=method)
+        result = daskpart.partition(hypergraph, n_parts, objective, method=method)
     return result, Connectivity.from_partition(hypergraph, result)
 
 

@@ -1,4 +1,4 @@
-"""Kernels behind `Connectivity`: one pass over the pins, then passes over the (item, part) pairs.
+"""What `Connectivity` counts: pairs from the pins, then passes over the (item, part) pairs.
 
 pins of item n     2  5  7  8          pairs of item n
 their parts        1  0  1  3    ->    parts 0 1 3, counts 1 2 1, λ(n) = 3
@@ -8,66 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ._floor.kernels import kernel
 
 
-@kernel
-def _sort_short(values: NDArray, start: int, stop: int) -> None:
-    for position in range(start + 1, stop):
-        value = values[position]
-        before = position - 1
-        while before >= start and values[before] > value:
-            values[before + 1] = values[before]
-            before -= 1
-        values[before + 1] = value
-
-
-@kernel
 def connect(
-    net_pointer: NDArray, pins: NDArray, assignment: NDArray, n_parts: int, capacity: int
+    net_pointer: NDArray, pins: NDArray, assignment: NDArray, n_parts: int
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Item → sorted parts and pin counts: ``(pointer, parts, counts)``, in one pass over the pins.
-
-    `capacity` bounds the pairs: the sum of min(pins of the net, n_parts).
-    """
-    n_items = len(net_pointer) - 1
-    pointer = np.zeros(n_items + 1, np.int64)
-    parts = np.empty(capacity, np.int32)
-    counts = np.empty(capacity, np.int64)
-    pins_in_part = np.zeros(n_parts, np.int64)
-    end = 0
-    for item in range(n_items):
-        start = end
-        for position in range(net_pointer[item], net_pointer[item + 1]):
-            part = assignment[pins[position]]
-            if pins_in_part[part] == 0:
-                parts[end] = part
-                end += 1
-            pins_in_part[part] += 1
-        if (end - start) * 8 > n_parts:  # most parts are there: reading them off beats sorting
-            end = start
-            for part in range(n_parts):
-                if pins_in_part[part] > 0:
-                    parts[end] = part
-                    end += 1
-        elif end - start > 32:
-            parts[start:end].sort()
-        else:
-            _sort_short(parts, start, end)
-        for pair in range(start, end):
-            counts[pair] = pins_in_part[parts[pair]]
-            pins_in_part[parts[pair]] = 0
-        pointer[item + 1] = end
-    return pointer, parts[:end].copy(), counts[:end].copy()
+    """Item → sorted parts and pin counts: ``(pointer, parts, counts)``, summed up by SciPy."""
+    ones = np.ones(len(pins), np.int64)
+    shape = len(net_pointer) - 1, n_parts
+    # the pointer is a copy: equal pairs are added up in place
+    pairs = csr_array((ones, assignment[pins], net_pointer.copy()), shape=shape)
+    pairs.sum_duplicates()
+    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32, copy=False), pairs.data
 
 
-@kernel
 def cost_by_connectivity(pointer: NDArray, costs: NDArray, length: int) -> NDArray:
     """Sum of the costs of the items of each connectivity, int64[length]."""
     total = np.zeros(length, np.int64)
-    for item in range(len(pointer) - 1):
-        total[pointer[item + 1] - pointer[item]] += costs[item]
+    np.add.at(total, np.diff(pointer), costs)
     return total
 
 

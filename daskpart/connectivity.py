@@ -120,13 +120,11 @@ class Connectivity:
         """
         require_partition(partition)
         partition.check_fits(hypergraph.n_vertices, "the hypergraph")
-        capacity = int(np.minimum(np.diff(hypergraph.net_pointer), partition.n_parts).sum())
         pointer, parts, counts = _metrics.connect(
             hypergraph.net_pointer,
             hypergraph.pins,
             partition.assignment,
             partition.n_parts,
-            capacity,
         )
         return cls(pointer, parts, counts, partition.n_parts, hypergraph.net_costs)
 
@@ -150,9 +148,8 @@ class Connectivity:
             raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
         if counts is None:  # grouped by item these are nets, and their pins are parts already
             starts, by_item = group(item_ids, part_ids, n_items)
-            capacity = int(np.minimum(np.diff(starts), n_parts).sum())
             own = np.arange(n_parts, dtype=np.int32)
-            pointer, sorted_parts, added = _metrics.connect(starts, by_item, own, n_parts, capacity)
+            pointer, sorted_parts, added = _metrics.connect(starts, by_item, own, n_parts)
         else:
             sizes = amounts(counts, len(item_ids), "count")
             pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)

@@ -38,18 +38,20 @@ from daskpart.collectives.point_to_point import expand_plan, reduce_plan
 
 
 @kernel
-def _assign_sub_epochs(pointer, parts, counts, item_order, load, sub_epoch):
-    """Fill `sub_epoch` for each (item, rank) pair; `load` holds nonzeros per (rank, sub-epoch)."""
+def _assign_sub_epochs(pointer, parts, counts, item_order, by_weight, room, load, sub_epoch):
+    """Fill `sub_epoch` for each (item, rank) pair; `load` holds nonzeros per (rank, sub-epoch).
+
+    `by_weight` lists the pairs of each item by falling count, `room` has a place a sub-epoch.
+    """
     n_sub_epochs = load.shape[1]
-    room = np.empty(n_sub_epochs, np.int64)
     for item in item_order:
         begin, end = pointer[item], pointer[item + 1]
-        connectivity = end - begin
-        base = connectivity // n_sub_epochs
-        larger = connectivity - base * n_sub_epochs  # so many sub-epochs take one rank more
-        room[:] = base
-        by_weight = begin + np.argsort(-counts[begin:end], kind="mergesort")
-        for pair in by_weight:
+        base = (end - begin) // n_sub_epochs
+        larger = end - begin - base * n_sub_epochs  # so many sub-epochs take one rank more
+        for t in range(n_sub_epochs):
+            room[t] = base
+        for place in range(begin, end):
+            pair = by_weight[place]
             rank = parts[pair]
             best = -1
             for t in range(n_sub_epochs):
@@ -189,7 +191,12 @@ def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -
     item_order = used[np.lexsort((-weight[used], degree[used] == 1))]
     cell_nonzeros = np.zeros((n_ranks, n_sub_epochs), np.int64)
     sub_epoch = np.zeros(parts.size, np.int32)
-    _assign_sub_epochs(pointer, parts, connectivity.counts, item_order, cell_nonzeros, sub_epoch)
+    counts = connectivity.counts
+    by_weight = np.lexsort((-counts, item_of_pair))
+    room = np.empty(n_sub_epochs, np.int64)
+    _assign_sub_epochs(
+        pointer, parts, counts, item_order, by_weight, room, cell_nonzeros, sub_epoch
+    )
 
     by_group = np.lexsort((parts, sub_epoch, item_of_pair))
     key = item_of_pair[by_group].astype(np.int64) * n_sub_epochs + sub_epoch[by_group]

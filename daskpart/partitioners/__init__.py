@@ -16,9 +16,9 @@ auto        direct for 'connectivity', recursive for the others
 from __future__ import annotations
 
 from .engine import Engine, get_engine
-from .face import partition
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, CutNet, Objective, PowerConnectivity
+from .partition import partition
 from .refinement import refine
 
 __all__ = [

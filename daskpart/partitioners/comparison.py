@@ -24,10 +24,10 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .checks import listed
-from .face import partition
 from .methods import METHODS
-from .refinement.face import owner_vertices, refine
+from .partition import partition
 from .refinement.goals import METRICS, goal_named
+from .refinement.refine import owner_vertices, refine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +153,7 @@ def compare_partitions(
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
     progress : bool
-        Whether a terminal shows a bar once it takes longer than a second.
+        Whether a terminal shows a bar; it needs rich, the extra `progress`.
 
     Returns
     -------

@@ -25,13 +25,14 @@ from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .metis import is_installed, metis_parts
 from .multilevel import lightened, v_cycle
-from .objectives import CutNet, Objective
+from .objectives import ConnectivityMinusOne, CutNet, Objective
 from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
 from .simple import block_parts, random_parts
 
 V_CYCLES = 2  # after the polish: together some 4 % of Σλ², for up to half of the time of all
+V_CYCLE_PINS = 1 << 16  # fewer are cut in less time than the search of a V-cycle takes to compile
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,19 @@ class Method:
         Whether vertices can be fixed.
     searches : bool
         Whether it looks for a small cut at all.
+    only : tuple of types
+        Where not empty, the objectives that it takes; others are refused, not dropped.
     """
 
     find: Callable[[Task], NDArray[np.int32]]
     follows_objective: bool = False
     takes_fixed: bool = False
     searches: bool = True
+    only: tuple[type, ...] = ()
+
+    def knows(self, goal: Objective) -> bool:
+        """Whether it may be asked for this objective."""
+        return not self.only or isinstance(goal, self.only)
 
 
 def _random(task: Task) -> NDArray[np.int32]:
@@ -179,8 +187,9 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     assignment = lightened(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
     wishes: dict[str, Any] = {"random_state": task.random_state, "fixed": task.fixed}
     assignment = polish_parts(hypergraph, assignment, tolls, _bounds(task), **wishes)
-    # where every part of a net costs the same, the engine's own V-cycle has done this already
-    n_cycles = 0 if len(set(np.diff(tolls[1:]).tolist())) == 1 else V_CYCLES
+    # where every part of a net costs the same, the engine's own search has done this already
+    alike = len(set(np.diff(tolls[1:]).tolist())) == 1
+    n_cycles = 0 if alike or hypergraph.n_pins < V_CYCLE_PINS else V_CYCLES
     for _ in range(n_cycles):
         moved = v_cycle(hypergraph, assignment, n_parts, tolls, _bounds(task), **wishes)
         if np.array_equal(moved, assignment):
@@ -214,7 +223,7 @@ def _parsa(task: Task) -> NDArray[np.int32]:
 METHODS = {
     "random": Method(_random, searches=False),
     "block": Method(_block, searches=False),
-    "metis": Method(_metis),
+    "metis": Method(_metis, only=(ConnectivityMinusOne, CutNet)),
     "direct": Method(_direct, follows_objective=True),
     "recursive": Method(_recursive, follows_objective=True, takes_fixed=True),
     "hypercube": Method(_hypercube, takes_fixed=True),

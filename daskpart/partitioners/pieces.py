@@ -53,43 +53,23 @@ class Piece:
         return (self.n_parts + 1) // 2
 
 
-@kernel
-def _number_sides(sides: NDArray) -> NDArray:
+def _number_sides(sides: NDArray[np.int8]) -> NDArray[np.int32]:
     """The number of each vertex among those of its side."""
-    number = np.empty(len(sides), np.int32)
-    n_left = 0
-    for vertex in range(len(sides)):
-        if sides[vertex] == 0:
-            number[vertex] = n_left
-            n_left += 1
-        else:
-            number[vertex] = vertex - n_left
-    return number
+    n_right = np.cumsum(sides, dtype=np.int32)
+    return np.where(sides == 0, np.arange(len(sides), dtype=np.int32) - n_right, n_right - 1)
 
 
 @kernel
 def _split_nets(
-    net_pointer: NDArray,
-    pins: NDArray,
-    prices: NDArray,
-    ancestors: NDArray,
-    sides: NDArray,
-    number: NDArray,
-    keeps_cut_nets: bool,
-    least_pins: int,
-    connectivity: NDArray,
-    pointers: NDArray,
-    side_pins: NDArray,
-    side_ancestors: NDArray,
-) -> tuple[int, int, int]:
+    net_pointer, pins, prices, ancestors, sides, number, keeps_cut_nets, least_pins, connectivity,
+    pointers, side_pins, side_ancestors, n_nets, ends,
+):  # fmt: skip
     """One pass over the pins: both sides' nets, and λ of the ancestors of the cut nets raised.
 
-    Row s of the last three arrays takes side s. Returns the cost paid and the number of nets of
-    each side.
+    Row s of the last five arrays takes side s; the last two, nets and pins of each side, are 0
+    before. Returns the cost paid.
     """
     paid = 0
-    n_nets = np.zeros(2, np.int64)
-    ends = np.zeros(2, np.int64)
     for net in range(len(net_pointer) - 1):
         starts_left, starts_right = ends[0], ends[1]
         for position in range(net_pointer[net], net_pointer[net + 1]):
@@ -109,7 +89,7 @@ def _split_nets(
                 side_ancestors[side, n_nets[side]] = ancestors[net]
                 n_nets[side] += 1
                 pointers[side, n_nets[side]] = ends[side]
-    return paid, n_nets[0], n_nets[1]
+    return paid
 
 
 def root(hypergraph: Hypergraph, n_parts: int) -> Piece:
@@ -206,7 +186,8 @@ def halve(
     pointers = np.zeros((2, nets.n_nets + 1), np.int64)
     side_pins = np.empty((2, nets.n_pins), np.int32)
     side_ancestors = np.empty((2, nets.n_nets), np.int32)
-    paid, *n_nets = _split_nets(
+    n_nets, ends = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    paid = _split_nets(
         nets.net_pointer,
         nets.pins,
         prices,
@@ -219,6 +200,8 @@ def halve(
         pointers,
         side_pins,
         side_ancestors,
+        n_nets,
+        ends,
     )
     children = []
     for side, first, n_parts in (

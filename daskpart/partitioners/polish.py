@@ -27,34 +27,20 @@ from .slots import move_gains, move_vertex, slots_of
 
 @kernel
 def _one_round(
-    order: NDArray,
-    vertex_pointer: NDArray,
-    nets: NDArray,
-    weights: NDArray,
-    costs: NDArray,
-    tolls: NDArray,
-    steps: NDArray,
-    assignment: NDArray,
-    load: NDArray,
-    least: int,
-    most: int,
-    slot_pointer: NDArray,
-    slot_parts: NDArray,
-    slot_counts: NDArray,
-    used: NDArray,
-) -> int:
-    """Offer every vertex its best part once; returns how many moved."""
-    bonus = np.full(len(load), -1.0)
-    seen = np.empty(len(load), np.int32)
+    order, vertex_pointer, nets, weights, costs, tolls, steps, assignment, load, least, most,
+    slot_pointer, slot_parts, slot_counts, used, bonus, seen,
+):  # fmt: skip
+    """Offer every vertex its best part once; returns how many moved. `bonus` is -1 before it."""
     n_moved = 0
     for vertex in order:
         own = assignment[vertex]
         if load[own] - weights[vertex] < least:
             continue
-        mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
+        begin, end = vertex_pointer[vertex], vertex_pointer[vertex + 1]
         base, n_seen = move_gains(
-            mine, own, costs, tolls, steps, slot_pointer, slot_parts, slot_counts, used, bonus, seen
-        )
+            nets, begin, end, own, costs, tolls, steps, slot_pointer, slot_parts, slot_counts,
+            used, bonus, seen,
+        )  # fmt: skip
         best, best_gain = own, 1e-6
         for place in range(n_seen):
             part = seen[place]
@@ -65,7 +51,7 @@ def _one_round(
             if gain > best_gain or (best != own and gain == best_gain and load[part] < load[best]):
                 best, best_gain = part, gain
         if best != own:
-            move_vertex(mine, own, best, slot_pointer, slot_parts, slot_counts, used)
+            move_vertex(nets, begin, end, own, best, slot_pointer, slot_parts, slot_counts, used)
             assignment[vertex] = best
             load[own] -= weights[vertex]
             load[best] += weights[vertex]
@@ -128,6 +114,7 @@ def _descend(
     slots = slots_of(hypergraph, partition)
     polished, load = partition.assignment.copy(), partition.part_weights.copy()
     free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
+    bonus, seen = np.full(len(load), -1.0), np.empty(len(load), np.int32)
     rng = np.random.default_rng(random_state)
 
     def total() -> int:
@@ -146,6 +133,8 @@ def _descend(
             load,
             *bounds,
             *slots,
+            bonus,
+            seen,
         )
 
     start = total()

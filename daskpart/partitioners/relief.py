@@ -25,17 +25,14 @@ _CANDIDATES = 8
 @kernel
 def _dissolve(
     members, part, most, vertex_pointer, nets, weights, costs, tolls, assignment, load,
-    slot_pointer, slot_parts, slot_counts, used,
+    slot_pointer, slot_parts, slot_counts, used, bonus, seen, no_steps,
 ):  # fmt: skip
     """Move `members` out of `part`, each where it adds least; False where one finds no room."""
-    bonus = np.full(len(load), -1.0)
-    seen = np.empty(len(load), np.int32)
-    no_steps = np.empty(0)
     for vertex in members:
-        mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
+        begin, end = vertex_pointer[vertex], vertex_pointer[vertex + 1]
         _, n_seen = move_gains(
-            mine, part, costs, tolls, no_steps, slot_pointer, slot_parts, slot_counts, used, bonus,
-            seen,
+            nets, begin, end, part, costs, tolls, no_steps, slot_pointer, slot_parts, slot_counts,
+            used, bonus, seen,
         )  # fmt: skip
         best, best_gain = -1, -1.0
         for other in range(len(load)):
@@ -47,7 +44,7 @@ def _dissolve(
             bonus[seen[place]] = -1.0
         if best < 0:
             return False
-        move_vertex(mine, part, best, slot_pointer, slot_parts, slot_counts, used)
+        move_vertex(nets, begin, end, part, best, slot_pointer, slot_parts, slot_counts, used)
         assignment[vertex] = best
         load[part] -= weights[vertex]
         load[best] += weights[vertex]
@@ -149,7 +146,9 @@ def _without(
     incidence = (hypergraph.vertex_pointer, hypergraph.nets)
     members = np.flatnonzero(changed == part)
     members = members[np.argsort(-weights[members], kind="stable")]
-    if not _dissolve(members, part, most, *incidence, weights, costs, tolls, changed, load, *slots):
+    scratch = np.full(len(load), -1.0), np.empty(len(load), np.int32), np.empty(0)
+    state = changed, load, *slots, *scratch
+    if not _dissolve(members, part, most, *incidence, weights, costs, tolls, *state):
         return assignment
     sizes = np.bincount(changed, minlength=len(tolls) - 1)
     stays = _cheapest_newcomer(part, *incidence, costs, tolls, changed, sizes, free, *slots)

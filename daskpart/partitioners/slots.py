@@ -20,36 +20,29 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 
-@kernel
-def _find(slot_parts: NDArray, start: int, used: int, part: int) -> int:
+@kernel(internal=True)
+def _find(slot_parts, start, used, part):
     for slot in range(start, start + used):
         if slot_parts[slot] == part:
             return slot
-    return -1
+    return np.int64(-1)
 
 
-@kernel
+@kernel(internal=True)
 def move_gains(
-    vertex_nets: NDArray,
-    own: int,
-    costs: NDArray,
-    tolls: NDArray,
-    steps: NDArray,
-    slot_pointer: NDArray,
-    slot_parts: NDArray,
-    slot_counts: NDArray,
-    used: NDArray,
-    bonus: NDArray,
-    seen: NDArray,
-) -> tuple[float, int]:
+    nets, begin, end, own, costs, tolls, steps, slot_pointer, slot_parts, slot_counts, used,
+    bonus, seen,
+):  # fmt: skip
     """What a move to a part that shares no net gains, and for each part seen how much more.
 
     steps[c] is what the c-th pin of a net in a part counts; without steps, λ itself decides: a net
     in which the vertex is not alone grows by a part, except in the parts that it touches; one in
-    which it is alone loses its part, if it touches the new one.
+    which it is alone loses its part, if it touches the new one. The nets of the vertex are
+    ``nets[begin:end]``.
     """
     base, n_seen, last = 0.0, 0, len(steps) - 1
-    for net in vertex_nets:
+    for i in range(begin, end):
+        net = nets[i]
         start, level = slot_pointer[net], used[net]
         n_pins = slot_counts[_find(slot_parts, start, level, own)]
         # a net with a second pin elsewhere can touch one part more: the table reaches so far
@@ -75,18 +68,11 @@ def move_gains(
     return base, n_seen
 
 
-@kernel
-def move_vertex(
-    vertex_nets: NDArray,
-    own: int,
-    part: int,
-    slot_pointer: NDArray,
-    slot_parts: NDArray,
-    slot_counts: NDArray,
-    used: NDArray,
-) -> None:
-    """Take one pin of each net from its own part to another."""
-    for net in vertex_nets:
+@kernel(internal=True)
+def move_vertex(nets, begin, end, own, part, slot_pointer, slot_parts, slot_counts, used):
+    """Take one pin of each of ``nets[begin:end]`` from its own part to another."""
+    for i in range(begin, end):
+        net = nets[i]
         start = slot_pointer[net]
         slot = _find(slot_parts, start, used[net], own)
         slot_counts[slot] -= 1
@@ -102,23 +88,6 @@ def move_vertex(
             slot_counts[slot] = 0
             used[net] += 1
         slot_counts[slot] += 1
-
-
-@kernel
-def _fill_slots(
-    pointer: NDArray, parts: NDArray, counts: NDArray, slot_pointer: NDArray
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Spread the (item, part) pairs into slots with room for every part a net could touch."""
-    n_nets = len(pointer) - 1
-    slot_parts = np.empty(slot_pointer[n_nets], np.int32)
-    slot_counts = np.empty(slot_pointer[n_nets], np.int32)
-    used = np.empty(n_nets, np.int32)
-    for net in range(n_nets):
-        used[net] = pointer[net + 1] - pointer[net]
-        for place in range(used[net]):
-            slot_parts[slot_pointer[net] + place] = parts[pointer[net] + place]
-            slot_counts[slot_pointer[net] + place] = counts[pointer[net] + place]
-    return slot_parts, slot_counts, used
 
 
 class Slots(NamedTuple):
@@ -143,4 +112,8 @@ def slots_of(hypergraph: Hypergraph, partition: Partition) -> Slots:
     pairs = Connectivity.from_partition(hypergraph, partition)
     capacity = np.minimum(np.diff(hypergraph.net_pointer), partition.n_parts)
     pointer = np.concatenate([[0], np.cumsum(capacity)])
-    return Slots(pointer, *_fill_slots(pairs.pointer, pairs.parts, pairs.counts, pointer))
+    parts, counts = np.empty(pointer[-1], np.int32), np.empty(pointer[-1], np.int32)
+    used = np.diff(pairs.pointer)
+    place = np.arange(len(pairs.parts)) + np.repeat(pointer[:-1] - pairs.pointer[:-1], used)
+    parts[place], counts[place] = pairs.parts, pairs.counts
+    return Slots(pointer, parts, counts, used.astype(np.int32))

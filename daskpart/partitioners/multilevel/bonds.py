@@ -23,7 +23,7 @@ from .k_way import Parts, arrive, leave
 from .level import Level
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def entry(level, parts, vertex, part):
     """Return where the table keeps bond(vertex, part)."""
     n_parts = parts.weight.size
@@ -33,7 +33,7 @@ def entry(level, parts, vertex, part):
     return begin + part * (level.vertex_pointer[vertex + 1] - begin) // n_parts
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def connect(level, parts, vertex):
     """Write bond(vertex, k) to row[k] and list the parts that have any; returns how many.
 
@@ -95,14 +95,14 @@ def with_bonds(level: Level, parts: Parts, most: int) -> Parts:
     return parts
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def may_leave(level, parts, vertex):
     """Whether a vertex is free and its part, left by it, not lighter than the least allowed."""
     here = parts.weight[parts.part[vertex]]
     return not parts.held[vertex] and here - level.weights[vertex] >= min(parts.least[0], here)
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _roomiest(level, parts, vertex, limits):
     """Return the other part with most room for a vertex, or -1 if none has any."""
     best, best_room = np.int64(-1), np.int64(0)
@@ -113,7 +113,7 @@ def _roomiest(level, parts, vertex, limits):
     return best
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _best_in_table(level, parts, vertex, limits):
     """Return (part, bond) of the part that binds a vertex most and has room; -1 if none has."""
     here, weight = parts.part[vertex], level.weights[vertex]
@@ -129,7 +129,7 @@ def _best_in_table(level, parts, vertex, limits):
     return best, best_bond
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _best_of_nets(level, parts, vertex, limits):
     """Return the same from the nets of a vertex, and tighten its folded entries.
 
@@ -157,7 +157,7 @@ def _best_of_nets(level, parts, vertex, limits):
     return best, best_bond
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def best_move(level, parts, vertex, limits):
     """Return (part, gain) of the best move that keeps to the limits; the part is -1 if none does.
 
@@ -173,14 +173,14 @@ def best_move(level, parts, vertex, limits):
     return best, bond - parts.loss[vertex]
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _follow_dense(level, parts, net, part, change):
     """Add to bond(v, part) for every pin v of a net that begins or ends to touch the part."""
     for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
         parts.bond[level.pins[i] * parts.weight.size + part] += change
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _follow_folded(level, parts, net, part, change):
     """Add to the entries of the pins of a net that begins to touch the part."""
     for i in range(level.net_pointer[net], level.net_pointer[net + 1]):

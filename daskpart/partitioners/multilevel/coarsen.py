@@ -34,7 +34,8 @@ from .level import Level, contract, lean, turned
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RATING = (400, 200)  # pins that a vertex looks at; of wider nets only its first, if at all
+PINS_SEEN = 400  # pins that a vertex looks at
+WIDEST = 200  # of wider nets only its first, if at all
 SHRINK = 2.5  # a level has at least 1 / SHRINK of the vertices of the finer one
 LEAST_SHRINK = 0.95  # coarsening ends where a level keeps more than this share
 ALIKE = 0.75  # a level with more than this share of the finer one's pins need not be kept, too
@@ -56,21 +57,22 @@ class Step(NamedTuple):
         return contract(self.again(), self.target.astype(np.int32), int(self.target.max()) + 1)
 
 
-@kernel
-def _rate(level, leader, vertex, rating, score, touched):
+@kernel(internal=True)
+def _rate(
+    vertex, vertex_pointer, nets, net_pointer, pins, net_costs, leader, pins_left, score, touched
+):
     """Add up the rating of every cluster near `vertex`; returns how many were touched."""
-    pins_left, widest = rating
     n_touched = 0
-    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-        net = level.nets[i]
-        begin, end = level.net_pointer[net], level.net_pointer[net + 1]
-        if end - begin > min(pins_left, widest) and n_touched > 0:
+    for i in range(vertex_pointer[vertex], vertex_pointer[vertex + 1]):
+        net = nets[i]
+        begin, end = net_pointer[net], net_pointer[net + 1]
+        if end - begin > min(pins_left, WIDEST) and n_touched > 0:
             break
+        share = net_costs[net] / (end - begin - 1)
         end = min(end, begin + pins_left)
         pins_left -= end - begin
-        share = level.net_costs[net] / (level.net_pointer[net + 1] - begin - 1)
         for j in range(begin, end):
-            cluster = leader[level.pins[j]]
+            cluster = leader[pins[j]]
             if score[cluster] == 0.0:
                 touched[n_touched] = cluster
                 n_touched += 1
@@ -78,7 +80,7 @@ def _rate(level, leader, vertex, rating, score, touched):
     return n_touched
 
 
-@kernel
+@kernel(internal=True)
 def _join_best(vertex, n_touched, touched, score, weight, community, cap, even):
     """Return the best rated cluster that `vertex` may join (-1: none), and the best of all.
 
@@ -103,7 +105,7 @@ def _join_best(vertex, n_touched, touched, score, weight, community, cap, even):
     return best, favourite
 
 
-@kernel
+@kernel(internal=True)
 def _wait(waiting, place, vertex, weight, cap):
     """Return who waits at `place` with room for `vertex`; where nobody does, let it wait there."""
     other = waiting[place]
@@ -114,27 +116,25 @@ def _wait(waiting, place, vertex, weight, cap):
 
 
 @kernel
-def _cluster(level, order, community, cap, fewest, rating, even):
-    """Return (coarse vertex of each vertex, number of coarse vertices)."""
-    n = order.size
-    leader = np.arange(n, dtype=np.int32)
-    alone = np.ones(n, np.bool_)
-    weight = level.weights.copy()
-    score = np.zeros(n, np.float64)
-    touched = np.empty(min(n, rating[0]), np.int32)
-    netless = np.full(community.max() + 1, -1, np.int32)  # a cluster without nets, by community
-    waiting = np.full(n, -1, np.int32)  # a cluster whose favourite is full, by that favourite
-    n_clusters = n
-    for i in range(n):
+def _join(
+    order, vertex_pointer, nets, net_pointer, pins, net_costs, community, cap, fewest, pins_seen,
+    even, leader, alone, weight, score, touched, netless, waiting,
+):  # fmt: skip
+    """Let vertices join clusters, in order, until `fewest` clusters are left; fills `leader`."""
+    n_clusters = order.size
+    for i in range(order.size):
         if n_clusters <= fewest:
             break
         vertex = np.int64(order[i])
         if not alone[vertex]:
             continue
-        if level.vertex_pointer[vertex] == level.vertex_pointer[vertex + 1]:
+        if vertex_pointer[vertex] == vertex_pointer[vertex + 1]:
             best = _wait(netless, np.int64(community[vertex]), vertex, weight, cap)
         else:
-            n_touched = _rate(level, leader, vertex, rating, score, touched)
+            n_touched = _rate(
+                vertex, vertex_pointer, nets, net_pointer, pins, net_costs, leader, pins_seen,
+                score, touched,
+            )  # fmt: skip
             best, favourite = _join_best(
                 vertex, n_touched, touched, score, weight, community, cap, even
             )
@@ -146,22 +146,27 @@ def _cluster(level, order, community, cap, fewest, rating, even):
             alone[vertex] = False
             alone[best] = False
             n_clusters -= 1
-    return _number(leader)
 
 
-@kernel
-def _number(leader):
-    """Number the clusters 0, 1, ... by rising leader."""
-    name = np.full(leader.size, -1, np.int32)
-    n_clusters = 0
-    for vertex in range(leader.size):
-        if leader[vertex] == vertex:
-            name[vertex] = n_clusters
-            n_clusters += 1
-    target = np.empty(leader.size, np.int32)
-    for vertex in range(leader.size):
-        target[vertex] = name[leader[vertex]]
-    return target, n_clusters
+def _cluster(
+    level: Level, order: np.ndarray, community: np.ndarray, cap: int, fewest: int, even: bool
+) -> tuple[np.ndarray, int]:
+    """Return the coarse vertex of each vertex, int32[n_vertices], and how many there are."""
+    n = order.size
+    leader = np.arange(n, dtype=np.int32)
+    _join(
+        order,
+        *(level.vertex_pointer, level.nets, level.net_pointer, level.pins, level.net_costs),
+        *(community, cap, fewest, PINS_SEEN, even, leader),
+        np.ones(n, np.bool_),
+        level.weights.copy(),
+        np.zeros(n, np.float64),
+        np.empty(min(n, PINS_SEEN), np.int32),
+        np.full(int(community.max()) + 1, -1, np.int32),  # who has no nets, by community
+        np.full(n, -1, np.int32),  # a cluster whose favourite is full, by that favourite
+    )
+    number = np.cumsum(leader == np.arange(n), dtype=np.int32) - np.int32(1)  # by rising leader
+    return number[leader], int(number[-1]) + 1
 
 
 def _aside(
@@ -219,7 +224,7 @@ def coarsen(
         n = level.weights.size
         order = rng.permutation(np.arange(n, dtype=np.int32))
         goal = max(fewest, int(n / SHRINK))
-        target, n_coarse = _cluster(turned(level), order, community, cap, goal, RATING, even)
+        target, n_coarse = _cluster(turned(level), order, community, cap, goal, even)
         if n_coarse > LEAST_SHRINK * n:
             break
         coarse_community = np.zeros(n_coarse, np.int32)

@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from daskpart._floor.kernels import kernel
-
 from .aside import Finest, narrow, packed
 from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
 from .improvement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
-from .level import DROPPED, NO_LEVEL, Level, contract, lean
+from .level import DROPPED, NO_LEVEL, Level, contract, lean, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,23 +136,12 @@ def _recurse(whole: _Piece, limit: int, rng: np.random.Generator, effort: Effort
     return part
 
 
-@kernel
-def _reach(level):
-    """Return int64[n_vertices], the summed cost of the nets of every vertex."""
-    reach = np.zeros(level.weights.size, np.int64)
-    for net in range(level.net_costs.size):
-        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-            reach[level.pins[i]] += level.net_costs[net]
-    return reach
-
-
 def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
     """Fill the parts one after another, by falling cost of a vertex's nets per weight.
 
     The first parts hold what has most nets, up to the limit, the others share the rest evenly.
     """
-    reach = _reach(level)
-    order = np.argsort(-reach / np.maximum(level.weights, 1), kind="stable")
+    order = np.argsort(-reach(level) / np.maximum(level.weights, 1), kind="stable")
     middles = np.cumsum(level.weights[order]) - level.weights[order] / 2
     n_full = max(n_parts // CORE_SHARE, 1)
     rest = (int(level.weights.sum()) - n_full * limit) / max(n_parts - n_full, 1)

@@ -20,7 +20,7 @@ LOCKED = -2  # fixed, or moved already in this pass
 TOP = np.int64(0)  # not a plain 0: numba would compile once more for every literal
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _rise(heap, base, place, key, position):
     """Move the vertex at `position` up to where its key belongs."""
     vertex = heap[base + position]
@@ -37,7 +37,7 @@ def _rise(heap, base, place, key, position):
     place[vertex] = position
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _sink(heap, base, count, place, key, position):
     """Move the vertex at `position` down to where its key belongs."""
     vertex = heap[base + position]
@@ -58,7 +58,7 @@ def _sink(heap, base, count, place, key, position):
     place[vertex] = position
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def push(heap, size, which, place, key, vertex):
     """Put an absent vertex into heap `which`."""
     base = which * place.size
@@ -68,7 +68,7 @@ def push(heap, size, which, place, key, vertex):
     _rise(heap, base, place, key, position)
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def update(heap, size, which, place, key, vertex):
     """Restore the order after the key of a vertex in heap `which` has changed."""
     base = which * place.size
@@ -76,7 +76,7 @@ def update(heap, size, which, place, key, vertex):
     _sink(heap, base, size[which], place, key, np.int64(place[vertex]))
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def pop(heap, size, which, place, key):
     """Take the vertex of highest key out of heap `which`, which must not be empty."""
     base = which * place.size

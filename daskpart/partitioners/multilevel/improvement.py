@@ -19,12 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskpart._floor.kernels import kernel
-
 from .bonds import with_bonds
 from .coarsen import Step, coarsen
 from .k_way import Parts, name_type, parts_of
-from .level import Level, turned
+from .level import Level, connectivities, turned
 from .search import propagate, rebalance, search
 
 COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
@@ -45,28 +43,13 @@ class Bounds(NamedTuple):
     most: np.ndarray  # int64[n_parts]
 
 
-@kernel
-def _connectivity_minus_one(level, part, n_parts):
-    """Return Σ cost · (λ - 1)."""
-    seen = np.full(n_parts, -1, np.int64)
-    total = 0
-    for net in range(level.net_costs.size):
-        touched = -1
-        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-            here = part[level.pins[i]]
-            if seen[here] != net:
-                seen[here] = net
-                touched += 1
-        total += level.net_costs[net] * touched
-    return total
-
-
 def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
     """Weight beyond the limits, then Σ cost · (λ - 1): what is smaller is better."""
     weights = np.zeros(most.size, np.int64)
     np.add.at(weights, part, level.weights)
     excess = int(np.maximum(weights - most, 0).sum())
-    return excess, int(_connectivity_minus_one(level, part, most.size))
+    touched = connectivities(level.net_pointer, level.pins, part, most.size)
+    return excess, int((level.net_costs * (touched - 1)).sum())
 
 
 def improve(

@@ -20,7 +20,7 @@ import numpy as np
 from daskpart._floor.kernels import kernel
 
 from .heap import ABSENT
-from .level import Level
+from .level import Level, reach
 
 SHORT = 64  # pins of the nets that are searched for a part's last pin
 
@@ -28,22 +28,22 @@ SHORT = 64  # pins of the nets that are searched for a part's last pin
 class Parts(NamedTuple):
     """A K-way partition under change."""
 
-    part: np.ndarray  # names[n_vertices]: uint8, uint16 or uint32, as the number of parts asks
+    part: np.ndarray  # names[n_vertices]: uint16, or uint32 for 65,536 parts and more
     weight: np.ndarray  # int64[n_parts]
     slot_pointer: np.ndarray  # int32[n_nets + 1]
     slot_part: np.ndarray  # names[n_slots]
     first_long: int  # the slot at which the long nets begin: nets come by rising size
     few: np.ndarray  # uint8[first_long]: pins of a short net in the part
-    many: np.ndarray  # uint16 or uint32 [slots of long nets]: pins of a long one
+    many: np.ndarray  # uint32[slots of long nets]: pins of a long one
     several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
-    loss: np.ndarray  # costs[n_vertices]: int16, int32 or int64, as the ceiling asks
-    bond: np.ndarray  # costs: see `bonds.with_bonds`; empty before
+    loss: np.ndarray  # amounts[n_vertices], as the costs of the level
+    bond: np.ndarray  # amounts: see `bonds.with_bonds`; empty before
     dense: bool  # whether `bond` has an entry for every vertex and part
-    row: np.ndarray  # costs[n_parts]: bonds of the vertex at hand, else 0; see `bonds.connect`
+    row: np.ndarray  # amounts[n_parts]: bonds of the vertex at hand, else 0; see `bonds.connect`
     listed: np.ndarray  # int32[n_parts]: the parts whose entry is not 0
-    key: np.ndarray  # costs[n_vertices]: what the heap goes by
+    key: np.ndarray  # amounts[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]
     size: np.ndarray  # int64[1]
     place: np.ndarray  # int32[n_vertices]
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     least: np.ndarray  # int64[1]: no move makes a part lighter
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def pins_in(parts, slot):
     """Return how many pins of a net are in the part of a slot."""
     if slot < parts.first_long:
@@ -59,7 +59,7 @@ def pins_in(parts, slot):
     return np.int64(parts.many[slot - parts.first_long])
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _set_pins_in(parts, slot, count):
     if slot < parts.first_long:
         parts.few[slot] = count
@@ -67,7 +67,7 @@ def _set_pins_in(parts, slot, count):
         parts.many[slot - parts.first_long] = count
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def find(parts, net, part):
     """Return the slot of a part in a net, or -1 where the net does not touch it."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
@@ -81,7 +81,7 @@ def find(parts, net, part):
     return np.int64(-1)
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _enter(parts, net, part):
     """Return the slot of a part in a net, opening one where there is none."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
@@ -94,7 +94,7 @@ def _enter(parts, net, part):
     return slot
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _vacate(parts, net, slot):
     """Close an empty slot; of a list the last slot moves into its place."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
@@ -111,14 +111,14 @@ def _vacate(parts, net, slot):
     parts.slot_part[last] = parts.vacant
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _toggle(parts, slot, vertex):
     """Note in a slot of a long net that a vertex comes or goes."""
     if slot >= parts.first_long:
         parts.several[slot - parts.first_long] ^= vertex
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def lone(level, parts, net, slot, vertex):
     """Return the one pin of a net, other than `vertex`, in the part of a slot."""
     if slot >= parts.first_long:
@@ -158,21 +158,12 @@ def _slot_pointer(level: Level, n_parts: int) -> np.ndarray:
     return pointer
 
 
-@kernel(_nrt=False)
-def _most_reach(level):
-    """Return the most that the nets of a vertex cost together."""
-    most = 0
-    for vertex in range(level.weights.size):
-        reach = 0
-        for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-            reach += level.net_costs[level.nets[i]]
-        most = max(most, reach)
-    return most
-
-
 def name_type(n_parts: int) -> np.dtype:
-    """The narrowest unsigned type for the names of the parts and that of a vacant slot."""
-    return np.min_scalar_type(n_parts)
+    """The type of the names of the parts and that of a vacant slot: one for most numbers of parts.
+
+    Each further type would compile the search anew.
+    """
+    return np.dtype(np.uint16 if n_parts < 2**16 else np.uint32)
 
 
 def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
@@ -185,13 +176,9 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     n = level.weights.size
     pointer = _slot_pointer(level, n_parts)
     n_slots = int(pointer[-1])
-    widest = int(level.net_pointer[-1] - level.net_pointer[-2]) if pointer.size > 1 else 0
     names = name_type(n_parts)
     first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
-    ceiling = int(_most_reach(level))
-    costs: type = np.int64
-    if level.net_costs.itemsize == 4 and ceiling < 2**31:
-        costs = np.int16 if ceiling < 2**15 else np.int32
+    costs = level.net_costs.dtype
     parts = Parts(
         part=part.astype(names, copy=False),
         weight=np.zeros(n_parts, np.int64),
@@ -199,10 +186,10 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
         slot_part=np.full(n_slots, n_parts, names),
         first_long=first_long,
         few=np.zeros(first_long, np.uint8),
-        many=np.zeros(n_slots - first_long, np.uint16 if widest < 2**16 else np.uint32),
+        many=np.zeros(n_slots - first_long, np.uint32),
         several=np.zeros(n_slots - first_long, np.int32),
         vacant=n_parts,
-        ceiling=ceiling,
+        ceiling=int(reach(level).max(initial=0)),
         loss=np.zeros(n, costs),
         bond=np.zeros(0, costs),
         dense=True,
@@ -219,7 +206,7 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     return parts
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def leave(level, parts, net, vertex, here):
     """Take `vertex` out of its part `here` in one net; returns the pins left there."""
     cost = level.net_costs[net]
@@ -235,7 +222,7 @@ def leave(level, parts, net, vertex, here):
     return left
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def arrive(level, parts, net, vertex, there):
     """Put `vertex` into part `there` in one net; returns the pins that were there."""
     cost = level.net_costs[net]

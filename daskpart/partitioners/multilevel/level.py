@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from daskpart._floor.kernels import kernel
 
@@ -43,7 +44,7 @@ _NONE = np.zeros(0, np.int32)
 NO_LEVEL = Level(_NONE, np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
 
 
-@kernel
+@kernel(internal=True)
 def _mix(value):
     """Scramble a pin number so that a sum of them identifies a net (splitmix64's finaliser)."""
     x = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
@@ -52,7 +53,7 @@ def _mix(value):
     return x ^ (x >> np.uint64(31))
 
 
-@kernel
+@kernel(internal=True)
 def _is_twin(pointer, pins, target, mark, net, other):
     """Whether all mapped pins of the net `other` are marked as pins of `net`."""
     for i in range(pointer[other], pointer[other + 1]):
@@ -62,7 +63,7 @@ def _is_twin(pointer, pins, target, mark, net, other):
     return True
 
 
-@kernel
+@kernel(internal=True)
 def _map_net(pointer, pins, target, mark, net):
     """Mark the mapped pins of a net; returns (how many differ, their fingerprint)."""
     size, total = 0, np.uint64(0)
@@ -76,7 +77,33 @@ def _map_net(pointer, pins, target, mark, net):
 
 
 @kernel
-def squeeze(pointer, pins, net_costs, target, n_coarse):
+def _merge_identical(pointer, pins, net_costs, target, table, mark, fingerprint, costs, sizes):
+    """Fill costs and sizes as `squeeze` returns them; the table is a power of two long."""
+    last_slot = np.int64(table.size - 1)
+    for net in range(net_costs.size):
+        if net_costs[net] <= 0:
+            continue
+        size, total = _map_net(pointer, pins, target, mark, net)
+        if size < 2:
+            continue
+        slot = np.int64(total & np.uint64(last_slot))
+        upper = np.uint32(total >> np.uint64(32))
+        while table[slot] >= 0:
+            other = table[slot]
+            if fingerprint[other] == upper and sizes[other] == size:
+                if _is_twin(pointer, pins, target, mark, net, other):
+                    break
+            slot = (slot + 1) & last_slot
+        if table[slot] >= 0:
+            costs[table[slot]] += net_costs[net]
+        else:
+            table[slot] = net
+            fingerprint[net], sizes[net], costs[net] = upper, size, net_costs[net]
+
+
+def squeeze(
+    pointer: np.ndarray, pins: np.ndarray, net_costs: np.ndarray, target: np.ndarray, n_coarse: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Tell which nets to keep: all but those of one pin or cost 0, and one of identical ones.
 
     Returns each net's cost, 0 where it is not kept, and its size when mapped. The mapped pins are
@@ -86,71 +113,34 @@ def squeeze(pointer, pins, net_costs, target, n_coarse):
     n_slots = 4
     while 2 * n_slots < 3 * n_nets:
         n_slots *= 2
-    table = np.full(n_slots, -1, np.int32)
-    mark = np.full(n_coarse, -1, np.int32)
-    costs = np.zeros_like(net_costs)
-    sizes = np.empty(n_nets, np.int32)
+    table, mark = np.full(n_slots, -1, np.int32), np.full(n_coarse, -1, np.int32)
     fingerprint = np.empty(n_nets, np.uint32)
-    for net in range(n_nets):
-        if net_costs[net] <= 0:
-            continue
-        size, total = _map_net(pointer, pins, target, mark, net)
-        if size < 2:
-            continue
-        slot = np.int64(total & np.uint64(n_slots - 1))
-        upper = np.uint32(total >> np.uint64(32))
-        while table[slot] >= 0:
-            other = table[slot]
-            if fingerprint[other] == upper and sizes[other] == size:
-                if _is_twin(pointer, pins, target, mark, net, other):
-                    break
-            slot = (slot + 1) & (n_slots - 1)
-        if table[slot] >= 0:
-            costs[table[slot]] += net_costs[net]
-        else:
-            table[slot] = net
-            fingerprint[net], sizes[net], costs[net] = upper, size, net_costs[net]
+    costs, sizes = np.zeros_like(net_costs), np.empty(n_nets, np.int32)
+    _merge_identical(pointer, pins, net_costs, target, table, mark, fingerprint, costs, sizes)
     return costs, sizes
 
 
-@kernel
-def order_by_size(costs, sizes):
-    """Return the nets that cost anything by rising size (a stable counting sort)."""
-    n_kept, longest = 0, 0
-    for net in range(costs.size):
-        if costs[net] > 0:
-            n_kept += 1
-            longest = max(longest, sizes[net])
-    begin = np.zeros(longest + 2, np.int32)
-    for net in range(costs.size):
-        if costs[net] > 0:
-            begin[sizes[net] + 1] += 1
-    for size in range(longest + 1):
-        begin[size + 1] += begin[size]
-    order = np.empty(n_kept, np.int32)
-    for net in range(costs.size):
-        if costs[net] > 0:
-            order[begin[sizes[net]]] = net
-            begin[sizes[net]] += 1
-    return order
+def order_by_size(costs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the nets that cost anything by rising size, equal ones in order, as int32."""
+    kept = np.flatnonzero(costs > 0).astype(np.int32)
+    keys = sizes[kept]
+    if keys.max(initial=0) < 2**16:
+        keys = keys.astype(np.uint16)  # NumPy sorts these by counting
+    return kept[np.argsort(keys, kind="stable")]
 
 
-@kernel
-def in_order(costs, sizes, order):
+def in_order(
+    costs: np.ndarray, sizes: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return where each net begins when they stand in this order, and what it costs."""
     pointer = np.zeros(order.size + 1, np.int32)
-    ordered = np.empty(order.size, costs.dtype)
-    for rank in range(order.size):
-        pointer[rank + 1] = pointer[rank] + sizes[order[rank]]
-        ordered[rank] = costs[order[rank]]
-    return pointer, ordered
+    np.cumsum(sizes[order], out=pointer[1:])
+    return pointer, costs[order]
 
 
 @kernel
-def lay_out(pointer, pins, target, n_coarse, order, n_pins):
-    """Return the mapped pins of the nets in this order."""
-    coarse_pins = np.empty(n_pins, np.int32)
-    mark = np.full(n_coarse, -1, np.int32)
+def _map_pins(pointer, pins, target, order, mark, coarse_pins):
+    """Fill in the mapped pins of the nets in this order."""
     fill = 0
     for rank in range(order.size):
         net = order[rank]
@@ -160,34 +150,27 @@ def lay_out(pointer, pins, target, n_coarse, order, n_pins):
                 mark[vertex] = rank
                 coarse_pins[fill] = vertex
                 fill += 1
+
+
+def lay_out(
+    pointer: np.ndarray,
+    pins: np.ndarray,
+    target: np.ndarray,
+    n_coarse: int,
+    order: np.ndarray,
+    n_pins: int,
+) -> np.ndarray:
+    """Return the mapped pins of the nets in this order, int32[n_pins]."""
+    coarse_pins = np.empty(n_pins, np.int32)
+    _map_pins(pointer, pins, target, order, np.full(n_coarse, -1, np.int32), coarse_pins)
     return coarse_pins
 
 
-@kernel
-def _contract_weights(weights, target, n_coarse):
-    coarse_weights = np.zeros(n_coarse, weights.dtype)
-    for vertex in range(weights.size):
-        if target[vertex] >= 0:
-            coarse_weights[target[vertex]] += weights[vertex]
+def _contract_weights(weights: np.ndarray, target: np.ndarray, n_coarse: int) -> np.ndarray:
+    """Add up the weights of the vertices that share a target."""
+    coarse_weights, kept = np.zeros(n_coarse, weights.dtype), target >= 0
+    np.add.at(coarse_weights, target[kept], weights[kept])
     return coarse_weights
-
-
-@kernel
-def _transpose(net_pointer, pins, n_vertices):
-    """Return the nets of every vertex, in net order (so by rising size)."""
-    vertex_pointer = np.zeros(n_vertices + 1, np.int32)
-    for i in range(pins.size):
-        vertex_pointer[pins[i] + 1] += 1
-    for vertex in range(n_vertices):
-        vertex_pointer[vertex + 1] += vertex_pointer[vertex]
-    cursor = vertex_pointer[:n_vertices].copy()
-    nets = np.empty(pins.size, np.int32)
-    for net in range(net_pointer.size - 1):
-        for i in range(net_pointer[net], net_pointer[net + 1]):
-            vertex = pins[i]
-            nets[cursor[vertex]] = net
-            cursor[vertex] += 1
-    return vertex_pointer, nets
 
 
 def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
@@ -232,5 +215,44 @@ def turned(level: Level) -> Level:
     """The level with the nets of its vertices, found anew where they had been left out."""
     if level.vertex_pointer.size:
         return level
-    vertex_pointer, nets = _transpose(level.net_pointer, level.pins, level.weights.size)
-    return level._replace(vertex_pointer=vertex_pointer, nets=nets)
+    pins = np.ones(level.pins.size, np.bool_), level.pins, level.net_pointer
+    shape = level.net_costs.size, level.weights.size
+    by_vertex = csr_array(pins, shape=shape).tocsc()  # in net order, so by rising size
+    return level._replace(vertex_pointer=by_vertex.indptr, nets=by_vertex.indices)
+
+
+@kernel
+def _count_parts(net_pointer, pins, part, seen, found):
+    """Fill in how many parts each net touches; `seen` is -1 for every part before."""
+    for net in range(found.size):
+        for i in range(net_pointer[net], net_pointer[net + 1]):
+            here = part[pins[i]]
+            if seen[here] != net:
+                seen[here] = net
+                found[net] += 1
+
+
+def connectivities(
+    net_pointer: np.ndarray, pins: np.ndarray, part: np.ndarray, n_parts: int
+) -> np.ndarray:
+    """Return λ of every net, int64[n_nets]: how many of the parts it touches."""
+    found = np.zeros(net_pointer.size - 1, np.int64)
+    # one type each: the kernel is compiled once (and a read-only array is another type to numba)
+    pointer = np.require(net_pointer, np.int32, "W")
+    part = np.asarray(part, np.int32)
+    _count_parts(pointer, np.require(pins, np.int32, "W"), part, np.full(n_parts, -1), found)
+    return found
+
+
+@kernel
+def _add_costs(net_pointer, pins, net_costs, total):
+    for net in range(net_costs.size):
+        for i in range(net_pointer[net], net_pointer[net + 1]):
+            total[pins[i]] += net_costs[net]
+
+
+def reach(level: Level) -> np.ndarray:
+    """Return int64[n_vertices], the summed cost of the nets of every vertex."""
+    total = np.zeros(level.weights.size, np.int64)
+    _add_costs(level.net_pointer, level.pins, level.net_costs, total)
+    return total

@@ -18,12 +18,13 @@ from daskpart._floor.kernels import kernel
 
 from .bonds import best_move, entry, may_leave, move_part
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
-from .k_way import find, lone, pins_in
+from .k_way import Parts, find, lone, pins_in
+from .level import Level
 
-NONE = np.int64(-1)  # no vertex
+NOBODY = -1  # no vertex
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _is_lonely(level, parts, vertex):
     """Whether a vertex is its part's only pin in one of its nets: else it has nothing to gain."""
     reach = 0
@@ -33,25 +34,29 @@ def _is_lonely(level, parts, vertex):
 
 
 @kernel(_nrt=False)
-def propagate(level, parts, order, limits, max_rounds):
+def _propagate_once(level, parts, order, limits):
     """Move every border vertex to its best part, in the given order; returns the cost saved."""
-    total = 0
+    saved = 0
+    for i in range(order.size):
+        vertex = np.int64(order[i])
+        if _is_lonely(level, parts, vertex):
+            part, gain = best_move(level, parts, vertex, limits)
+            if part >= 0 and gain > 0:
+                move_part(level, parts, vertex, np.int64(part))
+                saved += gain
+    return saved
+
+
+def propagate(
+    level: Level, parts: Parts, order: np.ndarray, limits: np.ndarray, max_rounds: int
+) -> None:
+    """Rounds of label propagation, until one moves nothing."""
     for _ in range(max_rounds):
-        saved = 0
-        for i in range(order.size):
-            vertex = np.int64(order[i])
-            if _is_lonely(level, parts, vertex):
-                part, gain = best_move(level, parts, vertex, limits)
-                if part >= 0 and gain > 0:
-                    move_part(level, parts, vertex, np.int64(part))
-                    saved += gain
-        total += saved
-        if saved == 0:
+        if _propagate_once(level, parts, order, limits) == 0:
             break
-    return total
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _offer(level, parts, vertex, gain):
     """Tell the heap that `vertex` may now gain that much; keys are hints, checked when popped."""
     if parts.place[vertex] == ABSENT:
@@ -62,7 +67,7 @@ def _offer(level, parts, vertex, gain):
         update(parts.heap, parts.size, TOP, parts.place, parts.key, vertex)
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _invite(level, parts, vertex, there, limits):
     """Offer a vertex for what it may gain in a part; with a folded table only if it may go there.
 
@@ -76,7 +81,7 @@ def _invite(level, parts, vertex, there, limits):
             _offer(level, parts, vertex, gain)
 
 
-@kernel(_nrt=False)
+@kernel(internal=True, _nrt=False)
 def _invite_neighbours(level, parts, vertex, here, there, limits, widest):
     """Offer the pins that gain by the move of `vertex`: a net's new part, or a lone pin left."""
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
@@ -131,16 +136,23 @@ def _search(level, parts, limits, patience, widest):
 @kernel(_nrt=False)
 def _seed(level, parts, limits):
     """Offer every vertex that has a bond to another part: without, no net of it is cut."""
-    parts.place[:] = ABSENT
+    for vertex in range(parts.part.size):
+        parts.place[vertex] = ABSENT
     for vertex in range(parts.part.size):
         part, gain = best_move(level, parts, vertex, limits)
         if part >= 0 and gain > -parts.loss[vertex]:
             _offer(level, parts, vertex, gain)
 
 
-@kernel(_nrt=False)
-def search(level, parts, limits, patience, widest, max_rounds):
-    """Rounds of local search from the whole border; returns the cost saved.
+def search(
+    level: Level,
+    parts: Parts,
+    limits: np.ndarray,
+    patience: int,
+    widest: int,
+    max_rounds: int,
+) -> None:
+    """Rounds of local search from the whole border, until one saves nothing.
 
     Parameters
     ----------
@@ -155,24 +167,11 @@ def search(level, parts, limits, patience, widest, max_rounds):
     max_rounds : int
         At most; a vertex moves once a round.
     """
-    total = 0
     for _ in range(max_rounds):
         _seed(level, parts, limits)
-        saved = _search(level, parts, limits, patience, widest)
-        total += saved
-        if saved == 0:
+        if _search(level, parts, limits, patience, widest) == 0:
             break
     parts.place[:] = ABSENT
-    return total
-
-
-@kernel(_nrt=False)
-def _lightest(parts):
-    lightest = 0
-    for part in range(parts.weight.size):
-        if parts.weight[part] < parts.weight[lightest]:
-            lightest = part
-    return lightest
 
 
 @kernel(_nrt=False)
@@ -190,46 +189,40 @@ def _relieve(level, parts, heavy, limits, stays):
             _offer(level, parts, vertex, gain)
             continue
         if part < 0:
-            part = _lightest(parts)
+            part = np.int64(0)  # the lightest
+            for other in range(parts.weight.size):
+                if parts.weight[other] < parts.weight[part]:
+                    part = np.int64(other)
         if parts.weight[part] + level.weights[vertex] < parts.weight[heavy]:
             move_part(level, parts, vertex, np.int64(part))
     parts.size[0] = 0
-    parts.place[:] = ABSENT
+    for vertex in range(parts.place.size):
+        parts.place[vertex] = ABSENT
 
 
-@kernel(_nrt=False)
-def _make_room(level, parts, heavy, limits):
+def _make_room(level: Level, parts: Parts, heavy: int, limits: np.ndarray) -> None:
     """Move a vertex into the lightest part, beyond its limit, and others out of that part.
 
     For a part of a few heavy vertices, none of which finds room as the parts are.
     """
     excess = parts.weight[heavy] - limits[heavy]
-    there = np.int64(_lightest(parts))
-    chosen = NONE
-    for vertex in range(parts.part.size):
-        weight = level.weights[vertex]
-        movable = parts.part[vertex] == heavy and not parts.held[vertex]
-        if movable and excess <= weight <= limits[there]:
-            if chosen == NONE or weight < level.weights[chosen]:
-                chosen = np.int64(vertex)
-    if chosen == NONE:
+    there = int(np.argmin(parts.weight))
+    fits = (level.weights >= excess) & (level.weights <= limits[there])
+    movable = np.flatnonzero((parts.part == heavy) & ~parts.held & fits)
+    if not movable.size:
         return
+    chosen = int(movable[np.argmin(level.weights[movable])])
     move_part(level, parts, chosen, there)
     _relieve(level, parts, there, limits, chosen)
     if parts.weight[there] - limits[there] >= excess:
         move_part(level, parts, chosen, heavy)
 
 
-@kernel(_nrt=False)
-def rebalance(level, parts, limits):
-    """Move vertices out of parts over their limit, at the least cost; returns the excess left."""
-    excess = 0
+def rebalance(level: Level, parts: Parts, limits: np.ndarray) -> None:
+    """Move vertices out of parts over their limit, at the least cost."""
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:
-            _relieve(level, parts, np.int64(part), limits, NONE)
+            _relieve(level, parts, part, limits, NOBODY)
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:
-            _make_room(level, parts, np.int64(part), limits)
-    for part in range(parts.weight.size):
-        excess += max(parts.weight[part] - limits[part], 0)
-    return excess
+            _make_room(level, parts, part, limits)

@@ -21,8 +21,6 @@ from daskpart._floor.kernels import kernel
 from .heap import ABSENT, LOCKED, pop, push, update
 from .level import Level
 
-ZERO, ONE = np.int64(0), np.int64(1)  # the sides; numba compiles once more for plain 0 and 1
-
 
 class Sides(NamedTuple):
     """A bipartition under change, with all that is needed to move a vertex quickly."""
@@ -39,33 +37,26 @@ class Sides(NamedTuple):
 
 
 @kernel
-def _count_pins(level, sides):
-    """Fill weight, pins_in, lone, gain and reach from side."""
-    sides.weight[:] = 0
-    sides.pins_in[:] = 0
-    sides.lone[:] = 0
-    for vertex in range(sides.side.size):
-        sides.weight[sides.side[vertex]] += level.weights[vertex]
-    for net in range(level.net_costs.size):
-        for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-            pin = level.pins[i]
-            slot = 2 * net + sides.side[pin]
-            sides.pins_in[slot] += 1
-            sides.lone[slot] ^= pin
-    for vertex in range(sides.side.size):
-        gain = 0
-        reach = 0
-        here = np.int64(sides.side[vertex])
-        for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-            net = level.nets[i]
-            cost = level.net_costs[net]
-            reach += cost
-            if sides.pins_in[2 * net + here] == 1:
-                gain += cost
-            elif sides.pins_in[2 * net + 1 - here] == 0:
-                gain -= cost
-        sides.gain[vertex] = gain
-        sides.reach[vertex] = reach
+def _count_pins(
+    side, net_pointer, pins, net_costs, vertex_pointer, nets, pins_in, lone, gain, reach
+):
+    """Fill pins_in, lone, gain and reach, which are 0, from side."""
+    for net in range(net_costs.size):
+        for i in range(net_pointer[net], net_pointer[net + 1]):
+            pin = pins[i]
+            slot = 2 * net + side[pin]
+            pins_in[slot] += 1
+            lone[slot] ^= pin
+    for vertex in range(side.size):
+        here = np.int64(side[vertex])
+        for i in range(vertex_pointer[vertex], vertex_pointer[vertex + 1]):
+            net = nets[i]
+            cost = net_costs[net]
+            reach[vertex] += cost
+            if pins_in[2 * net + here] == 1:
+                gain[vertex] += cost
+            elif pins_in[2 * net + 1 - here] == 0:
+                gain[vertex] -= cost
 
 
 def sides_of(level: Level, side: np.ndarray) -> Sides:
@@ -82,131 +73,146 @@ def sides_of(level: Level, side: np.ndarray) -> Sides:
         np.zeros(2, np.int64),
         np.full(n, ABSENT, np.int32),
     )
-    _count_pins(level, sides)
+    sides.weight[1] = level.weights[side == 1].sum(dtype=np.int64)
+    sides.weight[0] = level.weights.sum(dtype=np.int64) - sides.weight[1]
+    _count_pins(side, *level[1:], sides.pins_in, sides.lone, sides.gain, sides.reach)
     return sides
 
 
-@kernel(_nrt=False)
-def _change(sides, vertex, delta):
+@kernel(internal=True, _nrt=False)
+def _change(vertex, delta, side, gain, heap, size, place):
     """Add to a gain and keep the heaps in order; an absent vertex enters where its gain rises."""
-    sides.gain[vertex] += delta
-    place = sides.place[vertex]
-    if place == LOCKED:
+    gain[vertex] += delta
+    if place[vertex] == LOCKED:
         return
-    which = np.int64(sides.side[vertex])
-    if place != ABSENT:
-        update(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
+    which = np.int64(side[vertex])
+    if place[vertex] != ABSENT:
+        update(heap, size, which, place, gain, vertex)
     elif delta > 0:
-        push(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
+        push(heap, size, which, place, gain, vertex)
 
 
-@kernel(_nrt=False)
-def move(level, sides, vertex):
+@kernel(internal=True, _nrt=False)
+def _move(
+    vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+    side, weight, pins_in, lone, gain, heap, size, place,
+):  # fmt: skip
     """Move a vertex, which must be in no heap, to the other side; neighbours' gains follow."""
-    here = np.int64(sides.side[vertex])
+    here = np.int64(side[vertex])
     there = 1 - here
-    for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
-        net = np.int64(level.nets[i])
-        cost = level.net_costs[net]
+    for i in range(vertex_pointer[vertex], vertex_pointer[vertex + 1]):
+        net = np.int64(nets[i])
+        cost = np.int64(net_costs[net])
         source, goal = 2 * net + here, 2 * net + there
-        left = sides.pins_in[source] - 1
-        arrived = sides.pins_in[goal]
+        left = pins_in[source] - 1
+        arrived = pins_in[goal]
+        first, last = np.int64(lone[goal]), np.int64(lone[source]) ^ vertex
+        pins_in[source] = left
+        lone[source] ^= vertex
+        pins_in[goal] = arrived + 1
+        lone[goal] ^= vertex
         if arrived == 1:
-            _change(sides, np.int64(sides.lone[goal]), -cost)
-        sides.pins_in[source] = left
-        sides.lone[source] ^= vertex
-        sides.pins_in[goal] = arrived + 1
-        sides.lone[goal] ^= vertex
+            _change(first, -cost, side, gain, heap, size, place)
         if left == 1:
-            _change(sides, np.int64(sides.lone[source]), cost)
+            _change(last, cost, side, gain, heap, size, place)
         if arrived == 0 or left == 0:
             delta = cost if arrived == 0 else -cost
-            for j in range(level.net_pointer[net], level.net_pointer[net + 1]):
-                pin = np.int64(level.pins[j])
+            for j in range(net_pointer[net], net_pointer[net + 1]):
+                pin = np.int64(pins[j])
                 if pin != vertex:
-                    _change(sides, pin, delta)
-    sides.gain[vertex] = -sides.gain[vertex]
-    sides.side[vertex] = there
-    sides.weight[here] -= level.weights[vertex]
-    sides.weight[there] += level.weights[vertex]
+                    _change(pin, delta, side, gain, heap, size, place)
+    gain[vertex] = -gain[vertex]
+    side[vertex] = there
+    weight[here] -= weights[vertex]
+    weight[there] += weights[vertex]
 
 
-@kernel(_nrt=False)
-def _fits(level, sides, which, limits):
+@kernel(internal=True, _nrt=False)
+def _fits(which, weights, limits, weight, gain, heap, size, place):
     """Drop vertices too heavy for the other side from the top of a heap; True if one is left."""
     other = 1 - which
-    base = which * sides.side.size
-    while sides.size[which] > 0:
-        weight = level.weights[sides.heap[base]]
-        excess = sides.weight[which] - limits[which]
-        allowed = sides.weight[other] + weight <= limits[other]
+    while size[which] > 0:
+        grown = weight[other] + weights[heap[which * place.size]]
         # a side that is too heavy may also hand over a weight that makes things better on the whole
-        if allowed or sides.weight[other] + weight - limits[other] < excess:
+        if grown <= limits[other] or grown - limits[other] < weight[which] - limits[which]:
             return True
-        pop(sides.heap, sides.size, which, sides.place, sides.gain)
+        pop(heap, size, which, place, gain)
     return False
 
 
-@kernel(_nrt=False)
-def _next(level, sides, limits):
+@kernel(internal=True, _nrt=False)
+def _next(weights, limits, weight, gain, heap, size, place):
     """Take the vertex to move next out of its heap, or return -1."""
-    zero = sides.weight[1] <= limits[1] and _fits(level, sides, ZERO, limits)
-    one = sides.weight[0] <= limits[0] and _fits(level, sides, ONE, limits)
-    if not zero and not one:
+    ready = np.int64(0)  # bit s: a vertex of side s may move
+    for which in range(2):
+        # while a side is too heavy only moves out of it are made
+        if weight[1 - which] <= limits[1 - which]:
+            if _fits(which, weights, limits, weight, gain, heap, size, place):
+                ready += 1 + which
+    if ready == 0:
         return np.int64(-1)
-    which = ZERO if zero else ONE
-    if zero and one:
-        ahead = sides.gain[sides.heap[0]] - sides.gain[sides.heap[sides.side.size]]
-        fuller = float(sides.weight[0]) * limits[1] >= float(sides.weight[1]) * limits[0]
-        which = ZERO if ahead > 0 or (ahead == 0 and fuller) else ONE
-    return pop(sides.heap, sides.size, which, sides.place, sides.gain)
+    which = ready - 1
+    if ready == 3:
+        ahead = gain[heap[0]] - gain[heap[place.size]]
+        fuller = float(weight[0]) * limits[1] >= float(weight[1]) * limits[0]
+        which = np.int64(0 if ahead > 0 or (ahead == 0 and fuller) else 1)
+    return pop(heap, size, which, place, gain)
 
 
 @kernel(_nrt=False)
-def _close(sides):
-    """Empty the heaps and let nothing enter them."""
-    sides.size[:] = 0
-    sides.place[:] = LOCKED
-
-
-@kernel(_nrt=False)
-def _excess(sides, limits):
-    return max(sides.weight[0] - limits[0], 0) + max(sides.weight[1] - limits[1], 0)
-
-
-@kernel(_nrt=False)
-def _pass(level, sides, fixed, limits, patience, moved):
+def _pass(
+    fixed, limits, patience, moved, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+    side, weight, pins_in, lone, gain, reach, heap, size, place,
+):  # fmt: skip
     """One pass of moves and the roll-back; returns (cut saved, weight of excess removed)."""
-    n = sides.side.size
-    start_excess = _excess(sides, limits)
-    for vertex in range(n):
-        sides.place[vertex] = LOCKED if fixed[vertex] >= 0 else ABSENT
-        border = sides.gain[vertex] != -sides.reach[vertex] or start_excess > 0
+    start_excess = max(weight[0] - limits[0], 0) + max(weight[1] - limits[1], 0)
+    for vertex in range(place.size):
+        place[vertex] = LOCKED if fixed[vertex] >= 0 else ABSENT
+        border = gain[vertex] != -reach[vertex] or start_excess > 0
         if border and fixed[vertex] < 0:
-            which = np.int64(sides.side[vertex])
-            push(sides.heap, sides.size, which, sides.place, sides.gain, vertex)
+            push(heap, size, np.int64(side[vertex]), place, gain, vertex)
     n_moved, n_best = 0, 0
     saved, best_saved, best_excess = 0, 0, start_excess
-    while n_moved - n_best < patience or best_excess > 0:
-        vertex = _next(level, sides, limits)
-        if vertex < 0:
-            break
-        sides.place[vertex] = LOCKED
-        saved += sides.gain[vertex]
-        move(level, sides, vertex)
-        moved[n_moved] = vertex
-        n_moved += 1
-        excess = _excess(sides, limits)
-        if excess < best_excess or (excess == best_excess and saved > best_saved):
-            best_excess, best_saved, n_best = excess, saved, n_moved
-    _close(sides)
-    for i in range(n_moved - 1, n_best - 1, -1):
-        move(level, sides, np.int64(moved[i]))
+    rolling_back = False
+    while True:
+        if not rolling_back:
+            vertex = np.int64(-1)
+            if n_moved - n_best < patience or best_excess > 0:
+                vertex = _next(weights, limits, weight, gain, heap, size, place)
+            if vertex < 0:
+                rolling_back = True
+                size[0] = size[1] = 0
+                for i in range(place.size):
+                    place[i] = LOCKED
+        if rolling_back:
+            if n_moved == n_best:
+                break
+            n_moved -= 1
+            vertex = np.int64(moved[n_moved])
+        else:
+            place[vertex] = LOCKED
+            saved += gain[vertex]
+            moved[n_moved] = vertex
+            n_moved += 1
+        _move(
+            vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+            side, weight, pins_in, lone, gain, heap, size, place,
+        )  # fmt: skip
+        if not rolling_back:
+            excess = max(weight[0] - limits[0], 0) + max(weight[1] - limits[1], 0)
+            if excess < best_excess or (excess == best_excess and saved > best_saved):
+                best_excess, best_saved, n_best = excess, saved, n_moved
     return best_saved, start_excess - best_excess
 
 
-@kernel
-def refine(level, sides, fixed, limits, patience, max_passes):
+def refine(
+    level: Level,
+    sides: Sides,
+    fixed: np.ndarray,
+    limits: np.ndarray,
+    patience: int,
+    max_passes: int,
+) -> tuple[int, int]:
     """Passes until one brings nothing; returns (cut saved, excess left).
 
     Parameters
@@ -225,46 +231,53 @@ def refine(level, sides, fixed, limits, patience, max_passes):
     moved = np.empty(sides.side.size, np.int32)
     total = 0
     for _ in range(max_passes):
-        saved, lighter = _pass(level, sides, fixed, limits, patience, moved)
+        saved, lighter = _pass(fixed, limits, patience, moved, *level, *sides)
         total += saved
         if saved <= 0 and lighter <= 0:
             break
-    return total, _excess(sides, limits)
+    return total, int(np.maximum(sides.weight - limits, 0).sum())
 
 
-@kernel
-def cut_cost(level, sides):
+def cut_cost(level: Level, sides: Sides) -> int:
     """Return the summed cost of the nets with pins on both sides."""
-    total = 0
-    for net in range(level.net_costs.size):
-        if sides.pins_in[2 * net] > 0 and sides.pins_in[2 * net + 1] > 0:
-            total += level.net_costs[net]
-    return total
+    cut = (sides.pins_in[::2] > 0) & (sides.pins_in[1::2] > 0)
+    return int(level.net_costs[cut].sum(dtype=np.int64))
 
 
 @kernel(_nrt=False)
-def grow(level, sides, fixed, order, target):
-    """Grow side 0 greedily, best gain first, until it weighs `target` (all free start on side 1).
-
-    `order` gives the seeds: its next vertex starts a new region whenever no neighbour is left.
-    Greedy hypergraph growing, Çatalyürek and Aykanat 1999.
-    """
-    n = sides.side.size
+def _grow(
+    fixed, order, target, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+    side, weight, pins_in, lone, gain, reach, heap, size, place,
+):  # fmt: skip
+    n = side.size
     for free in range(n):
-        sides.place[free] = LOCKED if fixed[free] >= 0 else ABSENT
-        if fixed[free] < 0 and sides.gain[free] != -sides.reach[free]:
-            push(sides.heap, sides.size, ONE, sides.place, sides.gain, free)
+        place[free] = LOCKED if fixed[free] >= 0 else ABSENT
+        if fixed[free] < 0 and gain[free] != -reach[free]:
+            push(heap, size, np.int64(1), place, gain, free)
     position = 0
-    while sides.weight[0] < target:
-        if sides.size[1] == 0:
-            while position < n and sides.place[order[position]] == LOCKED:
+    while weight[0] < target:
+        if size[1] == 0:
+            while position < n and place[order[position]] == LOCKED:
                 position += 1
             if position == n:
                 break
             vertex = np.int64(order[position])
         else:
-            vertex = pop(sides.heap, sides.size, ONE, sides.place, sides.gain)
-        sides.place[vertex] = LOCKED
-        if sides.weight[0] + level.weights[vertex] <= max(target, level.weights[vertex]):
-            move(level, sides, vertex)
-    _close(sides)
+            vertex = pop(heap, size, np.int64(1), place, gain)
+        place[vertex] = LOCKED
+        if weight[0] + weights[vertex] <= max(target, weights[vertex]):
+            _move(
+                vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+                side, weight, pins_in, lone, gain, heap, size, place,
+            )  # fmt: skip
+
+
+def grow(level: Level, sides: Sides, fixed: np.ndarray, order: np.ndarray, target: int) -> None:
+    """Grow side 0 greedily, best gain first, until it weighs `target` (all free start on side 1).
+
+    `order` gives the seeds: its next vertex starts a new region whenever no neighbour is left.
+    Greedy hypergraph growing, Çatalyürek and Aykanat 1999.
+    """
+    _grow(fixed, order, target, *level, *sides)
+    sides.size[:] = 0
+    sides.place[:] = LOCKED

@@ -18,31 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 
 from .aside import level_of
 from .improvement import Bounds, cycle
 from .k_way import parts_of
-from .level import turned
+from .level import connectivities, turned
 from .search import rebalance
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
-
-
-@kernel
-def _connectivities(net_pointer, pins, assignment, n_parts):
-    """Return int64[n_nets], the number of parts that each net touches."""
-    found = np.zeros(net_pointer.size - 1, np.int64)
-    seen = np.full(n_parts, -1, np.int64)
-    for net in range(found.size):
-        for i in range(net_pointer[net], net_pointer[net + 1]):
-            part = assignment[pins[i]]
-            if seen[part] != net:
-                seen[part] = net
-                found[net] += 1
-    return found
 
 
 def lightened(
@@ -136,8 +121,8 @@ def _one_cycle(
     rng: np.random.Generator,
 ) -> np.ndarray | None:
     """The partition after a V-cycle, or None where nothing was won."""
-    nets = (np.array(hypergraph.net_pointer, np.int64), np.array(hypergraph.pins, np.int32))
-    touched = _connectivities(*nets, part, n_parts)
+    nets = hypergraph.net_pointer, hypergraph.pins
+    touched = connectivities(*nets, part, n_parts)
     slopes = tolls[np.minimum(touched + 1, n_parts)] - tolls[np.maximum(touched - 1, 0)]
     level = level_of(replace(hypergraph, net_costs=hypergraph.net_costs * slopes))
     weights = np.zeros(n_parts, np.int64)
@@ -145,5 +130,5 @@ def _one_cycle(
     most = np.maximum(weights, bounds[1])
     better = cycle(level, part.copy(), Bounds(bounds[0], most), held, rng)
     before = int((hypergraph.net_costs * tolls[touched]).sum())
-    after = int((hypergraph.net_costs * tolls[_connectivities(*nets, better, n_parts)]).sum())
+    after = int((hypergraph.net_costs * tolls[connectivities(*nets, better, n_parts)]).sum())
     return better if after < before else None

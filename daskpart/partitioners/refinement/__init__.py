@@ -7,7 +7,7 @@ face ── goals ─┬─ polish, relief         tables of λ
 
 from __future__ import annotations
 
-from .face import refine
 from .goals import METRICS
+from .refine import refine
 
 __all__ = ["METRICS", "refine"]

@@ -243,7 +243,17 @@ def _move(rows, vertex_nets, vertex, own, part):
         alone, _ = _find_two(rows, net, own, part)
         if _leads(rows, net, vertex, own, alone):
             rows.owners[net] = part
-    move_vertex(vertex_nets, own, part, rows.pointer, rows.parts, rows.counts, rows.used)
+    move_vertex(
+        vertex_nets,
+        0,
+        len(vertex_nets),
+        own,
+        part,
+        rows.pointer,
+        rows.parts,
+        rows.counts,
+        rows.used,
+    )
 
 
 @kernel
@@ -266,8 +276,8 @@ def offer_round(
             continue
         mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
         _, n_seen = move_gains(
-            mine, own, rows.costs, tolls, no_steps, rows.pointer, rows.parts, rows.counts,
-            rows.used, bonus, seen,
+            mine, 0, len(mine), own, rows.costs, tolls, no_steps, rows.pointer, rows.parts,
+            rows.counts, rows.used, bonus, seen,
         )  # fmt: skip
         n_chosen = _choose(own, bonus, seen, n_seen, rows.form[0], len(room), chosen)
         for place in range(n_seen):

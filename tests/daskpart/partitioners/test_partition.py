@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import warnings
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners import METHODS, CutNet, partition
+from daskpart.partitioners import METHODS, CutNet, PowerConnectivity, partition
 from daskpart.partitioners.balance import fill_empty_parts
 from daskpart.readers import read
 
@@ -241,6 +243,20 @@ def test_bad_input_is_refused_with_its_value(matrix, arguments, options, message
     with pytest.raises(InputError) as caught:
         partition(matrix, *arguments, **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("objective", ["power", PowerConnectivity(3)])
+def test_metis_refuses_an_objective_that_it_does_not_know(matrix, objective):
+    with pytest.raises(InputError, match="method='metis' cannot minimise the objective 'power'"):
+        partition(matrix, 2, objective, method="metis")
+
+
+def test_seconds_leave_out_compiling(matrix, monkeypatch):
+    """As if each look at the clock of the compiler found a hundred seconds more."""
+    compiled = itertools.count(0, 100)
+    module = sys.modules[partition.__module__]
+    monkeypatch.setattr(module, "compile_seconds", lambda: next(compiled))
+    assert -100 < partition(matrix, 2, method="block").info["seconds"] < 0
 
 
 def test_the_graph_model_refuses_a_matrix_that_is_not_square(matrix):

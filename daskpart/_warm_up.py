@@ -1,0 +1,63 @@
+"""Compile what most users need, once, for a container's image or before a job.
+
+    partition, refine        MatrixFactorization, CPDecomposition
+    of 400 vertices, K = 4   of as few, in this process
+
+Machine code goes to the cache on disk (see `_floor.kernels`), from which every later process loads.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import scipy.sparse
+import sparse
+
+import daskpart
+
+from .hypergraph import Hypergraph
+
+
+def warm_up() -> float:
+    """Compile the kernels of partitioning and of both models into the cache on disk.
+
+    Returns
+    -------
+    float
+        Seconds that it took; about one where the cache is warm already.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of balance, of convergence: nobody uses the results
+        _cut()
+        _train()
+    return time.perf_counter() - started
+
+
+def _cut() -> None:
+    matrix = _matrix()
+    for objective in ("connectivity", "power"):
+        found = daskpart.partition(matrix, 4, objective)
+        daskpart.refine(matrix, found, objective)
+        daskpart.Connectivity.from_partition(Hypergraph.column_net(matrix), found).to_dict()
+
+
+def _train() -> None:
+    matrix = _matrix()
+    daskpart.MatrixFactorization(4).fit(matrix).score(matrix)
+    tensor = sparse.random((30, 20, 10), density=0.1, random_state=0)
+    daskpart.CPDecomposition(4).fit(tensor)
+
+
+def _matrix() -> scipy.sparse.coo_array:
+    """Ratings from 1 to 5 by 400 users of 300 items."""
+    rng = np.random.default_rng(0)
+    return scipy.sparse.random_array(
+        (400, 300),
+        density=0.05,
+        format="coo",
+        rng=rng,
+        data_sampler=lambda size: rng.integers(1, 6, size).astype(np.float64),
+    )

@@ -1,0 +1,226 @@
+"""The cache of machine code: who writes it, who only reads it, and what damage does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskpart._floor import kernels
+from daskpart._floor.kernels import kernel
+
+HELPER = """
+from daskpart._floor.kernels import kernel
+
+STEP = 1
+
+@kernel(internal=True)
+def raised(value):
+    return value + STEP
+"""
+KERNELS = """
+import os
+from pathlib import Path
+import numpy as np
+from daskpart._floor.kernels import compile_seconds, kernel
+from helper import raised
+
+@kernel
+def total(numbers):
+    found = 0
+    for number in numbers:
+        found += raised(number)
+    return found
+
+def used(dtype="int64"):
+    '''The sum, specialisations loaded and compiled, and whether this process wrote a file.'''
+    before = written()
+    result = int(total(np.arange(4, dtype=dtype)))
+    hits, misses = total.stats.cache_hits, total.stats.cache_misses
+    counts = sum(hits.values()), sum(misses.values())
+    assert (compile_seconds() > 0) == (counts[1] > 0)
+    return result, *counts, written() != before
+
+def written():
+    return sorted(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.*"))
+"""
+IN_A_CHILD = """
+import multiprocessing
+import kernels
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print([pool.apply(kernels.used, (dtype,)) for dtype in ("int64", "int32")])
+"""
+IN_A_WORKER = """
+import os
+os.environ["DASK_DISTRIBUTED__LOGGING__DISTRIBUTED"] = "error"
+import kernels
+if __name__ == "__main__":
+    from distributed import Client, LocalCluster
+    with LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            print([client.submit(kernels.used, dtype).result() for dtype in ("int64", "int32")])
+"""
+IN_A_JOB = """
+import kernels
+if __name__ == "__main__":
+    from joblib import Parallel, delayed
+    jobs = (delayed(kernels.used)(dtype) for dtype in ("int64", "int32", "int64", "int32"))
+    print(sorted(set(Parallel(n_jobs=2, backend="loky")(jobs)), key=lambda job: job[2])[:1])
+"""
+HERE = "import kernels; print(kernels.used())"
+COMPILED, LOADED = "(10, 0, 1, True)", "(10, 1, 0, False)"
+
+
+class Workplace:
+    """A folder with two modules of kernels, and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "helper.py").write_text(HELPER)
+        (folder / "kernels.py").write_text(KERNELS)
+
+    def run(self, code: str = HERE, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run code as a script in a process of its own."""
+        script = self.folder / "script.py"
+        script.write_text(code)
+        known = {k: v for k, v in os.environ.items() if k != "DASKPART_KERNEL_CACHE"}
+        known |= {"NUMBA_CACHE_DIR": str(self.folder / "cache"), **environment}
+        known["PYTHONPATH"] = os.pathsep.join([str(self.folder), *sys.path])
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, env=known, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def files(self) -> dict[Path, bytes]:
+        """The cache."""
+        return {path: path.read_bytes() for path in (self.folder / "cache").rglob("*.nbc")}
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Workplace:
+    return Workplace(tmp_path)
+
+
+def test_what_one_process_compiles_the_next_one_loads(workplace):
+    assert COMPILED in workplace.run().stdout
+    before = workplace.files()
+    assert len(before) == 2  # the kernel and its helper
+    assert LOADED in workplace.run().stdout
+    assert workplace.files() == before
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(IN_A_CHILD, id="spawn"),
+        pytest.param(IN_A_WORKER, id="dask", marks=pytest.mark.cluster),
+    ],
+)
+def test_children_load_what_is_there_and_write_nothing(workplace, code):
+    """What is there comes from the cache; another type is compiled, in memory only."""
+    workplace.run()
+    before = workplace.files()
+    assert "[(10, 1, 0, False), (10, 1, 1, False)]" in workplace.run(code).stdout
+    assert workplace.files() == before
+
+
+def test_jobs_of_joblib_load_what_is_there_and_write_nothing(workplace):
+    """As in ``GridSearchCV(n_jobs=2)``."""
+    workplace.run("import kernels; kernels.used(), kernels.used('int32')")
+    before = workplace.files()
+    assert ", 0, False)]" in workplace.run(IN_A_JOB).stdout
+    assert workplace.files() == before
+
+
+@pytest.mark.parametrize(("rank", "writes"), [("0", False), ("1", True), ("2", False)])
+def test_of_the_ranks_of_a_job_the_client_writes(monkeypatch, rank, writes):
+    """It is rank 1, as dask-mpi has it; who is told to keep the cache does so on any rank."""
+    monkeypatch.delenv("DASKPART_KERNEL_CACHE", raising=False)
+    monkeypatch.setenv("PMI_RANK", rank)
+    assert kernels.may_write() == writes
+    monkeypatch.setenv("DASKPART_KERNEL_CACHE", "1")
+    assert kernels.may_write()
+    monkeypatch.setenv("DASKPART_KERNEL_CACHE", "0")
+    assert not kernels.may_write()
+
+
+def test_without_a_cache_nothing_is_read_or_written(workplace):
+    workplace.run()
+    before = workplace.files()
+    assert "(10, 0, 1, False)" in workplace.run(DASKPART_KERNEL_CACHE="off").stdout
+    assert workplace.files() == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"not ours", None], ids=["empty", "foreign", "cut"])
+def test_a_damaged_file_is_compiled_anew(workplace, damage):
+    workplace.run()
+    for path, content in workplace.files().items():
+        path.write_bytes(content[: len(content) // 2] if damage is None else damage)
+    assert "(10, 0, 1, False)" in workplace.run().stdout  # the same names: no new file
+    assert LOADED in workplace.run().stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("STEP = 1", "STEP = 2"), ("value + STEP", "value + 2 * STEP")]
+)
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(workplace, before, after):
+    """Also where its own module did not: an upgrade of the package must not run old code."""
+    workplace.run()
+    helper = workplace.folder / "helper.py"
+    helper.write_text(helper.read_text().replace(before, after))
+    assert "(14, 0, 1, True)" in workplace.run().stdout
+
+
+def test_a_folder_that_cannot_be_written_to_is_passed_over(workplace):
+    """The user's own folder is next; without any, all compile in memory."""
+    (workplace.folder / "__pycache__").write_text("no folder")
+    (workplace.folder / "no_folder").write_text("")
+    environment = {
+        "NUMBA_CACHE_DIR": str(workplace.folder / "no_folder" / "x"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(workplace.folder / "no_folder"),
+    }
+    mine = {"XDG_CACHE_HOME": str(workplace.folder / "mine")}
+    workplace.run(**environment, **mine)
+    assert len(list((workplace.folder / "mine").rglob("*.nbc"))) == 2
+    assert LOADED in workplace.run(**environment, **mine).stdout
+    nowhere = {"XDG_CACHE_HOME": str(workplace.folder / "no_folder" / "y")}
+    assert "(10, 0, 1, False)" in workplace.run(**environment, **nowhere).stdout
+
+
+def test_compiling_is_told_once_and_by_the_client_only(workplace):
+    impatient = """
+from daskpart._floor import kernels
+kernels._SILENT_SECONDS = 0
+"""
+    code = impatient + "import kernels; kernels.used(); kernels.used('int32')"
+    assert workplace.run(code, PMI_RANK="0").stderr == ""
+    assert workplace.run(code).stderr.count("compiling kernels") == 1
+    assert workplace.run(code).stderr == ""
+
+
+@kernel(internal=True)
+def doubled(value):
+    return 2 * value
+
+
+@kernel
+def doubled_all(values):
+    for place in range(values.size):
+        values[place] = doubled(values[place])
+
+
+def test_an_internal_kernel_refuses_python():
+    """Before and after a kernel has called it; a crash would be the alternative."""
+    numbers = np.arange(3)
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"doubled\.py_func"):
+            doubled(np.int64(1))
+        doubled_all(numbers)
+    assert numbers.tolist() == [0, 4, 8] and doubled.py_func(4) == 8

@@ -1,0 +1,28 @@
+"""`warm_up`: the next process finds machine code for what most users need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WARM_UP = "from daskpart._warm_up import warm_up; assert warm_up() > 0"
+USE = """
+import warnings
+warnings.simplefilter("ignore")
+import daskpart
+from daskpart._floor.kernels import compile_seconds
+counts = daskpart.datasets.load_python_source()["counts"]
+for n_parts in (3, 70):
+    daskpart.partition(counts, n_parts)
+    daskpart.partition(counts, n_parts, "power")
+daskpart.MatrixFactorization(8, n_ranks=3).fit(counts)
+assert compile_seconds() == 0, compile_seconds()
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_left_to_compile():
+    for code in (WARM_UP, USE):
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
