@@ -101,7 +101,7 @@ class TimeToRmse:
 
 def _model(n_ranks: int, n_epochs: int) -> daskpart.MatrixFactorization:
     return daskpart.MatrixFactorization(
-        32, n_ranks=n_ranks, max_epochs=n_epochs, partitioner="block", transport="local"
+        32, n_ranks=n_ranks, max_iter=n_epochs, partitioner="block", transport="local"
     )
 
 
@@ -191,7 +191,7 @@ def _own(
 ) -> daskpart.MatrixFactorization:
     return daskpart.MatrixFactorization(
         n_components, n_ranks=RANKS, partitioner=partitioner, transport="local",
-        initial_learning_rate=rate, regularization=regularization, max_epochs=n_epochs,
+        initial_learning_rate=rate, regularization=regularization, max_iter=n_epochs,
     )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskpart.models.cp_serial import SerialCP
-from daskpart.models.tensor_layout import TensorLayout
+from benchmarks.serial_cp import SerialCP
+from daskpart.models.cp.layout.layout import TensorLayout
 
 from .data import tensor
 

@@ -6,8 +6,12 @@ from time import perf_counter
 
 import numpy as np
 
-from daskpart.models.kernels.sgd import padded_width, sgd_adagrad, sgd_fixed_rate
-from daskpart.models.rank_data import ITEM_BLOCK_BYTES, USER_BLOCK_BYTES
+from daskpart.models.matrix_factorization.kernels.sgd import (
+    padded_width,
+    sgd_adagrad,
+    sgd_fixed_rate,
+)
+from daskpart.models.matrix_factorization.rank_data import ITEM_BLOCK_BYTES, USER_BLOCK_BYTES
 
 from . import libmf_peer
 from .data import Triples, ratings

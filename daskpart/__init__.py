@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from . import containers, data_models, datasets, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
-    from .models.cp_decomposition import CPDecomposition
-    from .models.cp_forecast import cp_plan_report
-    from .models.matrix_factorization import MatrixFactorization, plan_report
+    from .models.cp.estimator import CPDecomposition
+    from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
     from .partitions import Partition
@@ -27,15 +26,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "CPDecomposition": ".models.cp_decomposition",
+    "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
-    "MatrixFactorization": ".models.matrix_factorization",
+    "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
-    "cp_plan_report": ".models.cp_forecast",
     "partition": ".partitioners",
-    "plan_report": ".models.matrix_factorization",
     "read": ".readers",
     "refine": ".partitioners",
     "shard": ".shards",
@@ -64,9 +61,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "Connectivity",
     "parsa",
     "shard",
-    "plan_report",
     "MatrixFactorization",
-    "cp_plan_report",
     "CPDecomposition",
     "plots",
 ]

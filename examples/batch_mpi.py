@@ -39,17 +39,18 @@ def main() -> None:
         ratings = daskpart.datasets.load_python_source()["counts"]
     else:
         ratings = daskpart.read(chosen.ratings)
-    print(daskpart.plan_report(ratings, n_ranks=N_WORKERS, eta=chosen.eta), flush=True)
 
     model = daskpart.MatrixFactorization(
         n_components=chosen.components,
         n_ranks=N_WORKERS,
         eta=chosen.eta,
-        max_epochs=chosen.epochs,
+        max_iter=chosen.epochs,
         validation_fraction=0.1,
         random_state=0,
     )
-    model.fit(ratings)
+    plan = model.plan(ratings)
+    print(plan.report(), flush=True)
+    model.fit(ratings, plan=plan)
 
     print(model.history_.to_string(index=False))
     print(model.comm_report_)

@@ -9,51 +9,70 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .callbacks import Checkpoint, EarlyStopping, TrainingProgress
-    from .checkpoints import CheckpointWriter
-    from .convergence import FitTolerance
-    from .cp_decomposition import CPDecomposition
-    from .cp_forecast import cp_plan_report
-    from .cp_reports import CPCommunicationReport, CPPlanReport
-    from .cp_state import CPState
-    from .matrix_factorization import MatrixFactorization, plan_report
-    from .reports import CommunicationReport, PlanReport
-    from .snapshot import Factors
+    from .base.callbacks import (
+        Checkpoint,
+        EarlyStopping,
+        EpochCallback,
+        Tolerance,
+        TrainingProgress,
+    )
+    from .base.checkpoints import CheckpointWriter
+    from .base.estimator import DistributedEstimator
+    from .base.plan import FitPlan
+    from .base.reports import CommunicationReport, PlanReport
+    from .base.state import State
+    from .base.text import Text
+    from .cp.estimator import CPDecomposition
+    from .cp.plan import CPPlan, CPPlanReport
+    from .cp.state import CPState
+    from .matrix_factorization.estimator import MatrixFactorization
+    from .matrix_factorization.plan import MFPlan, MFPlanReport
+    from .matrix_factorization.state import MFState
 
 _HOME_OF = {
-    "CPCommunicationReport": ".cp_reports",
-    "CPDecomposition": ".cp_decomposition",
-    "CPPlanReport": ".cp_reports",
-    "CPState": ".cp_state",
-    "Checkpoint": ".callbacks",
-    "CheckpointWriter": ".checkpoints",
-    "CommunicationReport": ".reports",
-    "EarlyStopping": ".callbacks",
-    "Factors": ".snapshot",
-    "FitTolerance": ".convergence",
-    "MatrixFactorization": ".matrix_factorization",
-    "PlanReport": ".reports",
-    "TrainingProgress": ".callbacks",
-    "cp_plan_report": ".cp_forecast",
-    "plan_report": ".matrix_factorization",
+    "CPDecomposition": ".cp.estimator",
+    "CPPlan": ".cp.plan",
+    "CPPlanReport": ".cp.plan",
+    "CPState": ".cp.state",
+    "Checkpoint": ".base.callbacks",
+    "CheckpointWriter": ".base.checkpoints",
+    "CommunicationReport": ".base.reports",
+    "DistributedEstimator": ".base.estimator",
+    "EarlyStopping": ".base.callbacks",
+    "EpochCallback": ".base.callbacks",
+    "FitPlan": ".base.plan",
+    "MFPlan": ".matrix_factorization.plan",
+    "MFPlanReport": ".matrix_factorization.plan",
+    "MFState": ".matrix_factorization.state",
+    "MatrixFactorization": ".matrix_factorization.estimator",
+    "PlanReport": ".base.reports",
+    "State": ".base.state",
+    "Text": ".base.text",
+    "Tolerance": ".base.callbacks",
+    "TrainingProgress": ".base.callbacks",
 }
 
 __all__ = [
-    "CPCommunicationReport",
     "CPDecomposition",
+    "CPPlan",
     "CPPlanReport",
     "CPState",
     "Checkpoint",
     "CheckpointWriter",
     "CommunicationReport",
+    "DistributedEstimator",
     "EarlyStopping",
-    "Factors",
-    "FitTolerance",
+    "EpochCallback",
+    "FitPlan",
+    "MFPlan",
+    "MFPlanReport",
+    "MFState",
     "MatrixFactorization",
     "PlanReport",
+    "State",
+    "Text",
+    "Tolerance",
     "TrainingProgress",
-    "cp_plan_report",
-    "plan_report",
 ]
 
 

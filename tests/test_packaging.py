@@ -178,8 +178,6 @@ CIRCLES: list[set[str]] = [
         "daskpart.partitioners.mtkahypar",
         "daskpart.partitioners.multilevel",
     },
-    {"daskpart.collectives.sparse_allreduce", "daskpart.collectives.sparse_arrays"},
-    {"daskpart.readers.frames", "daskpart.readers.ratings"},
 ]
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daskpart.models.pasgd import RowLayout
-from daskpart.models.planning import FitPlan
+from daskpart.models.matrix_factorization.pasgd import RowLayout
+from daskpart.models.matrix_factorization.plan import MFPlan
 
 SECONDS_A_BYTE = 1e-10  # 10 GB/s
 
@@ -32,13 +32,13 @@ class EpochSeconds:
 
 
 def epoch_seconds(
-    plan: FitPlan, n_components: int, updates_per_second: float, alpha: float
+    plan: MFPlan, n_components: int, updates_per_second: float, alpha: float
 ) -> EpochSeconds:
     """The model above for one epoch of a planned fit.
 
     Parameters
     ----------
-    plan : FitPlan
+    plan : MFPlan
     n_components : int
         A row travels with its bias and its gradient sum.
     updates_per_second : float

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks import data
 from benchmarks.measuring import begin_peak, peak_since
 from daskpart._floor.kernels import kernel
-from daskpart.models.tensor_layout import LONG_FIBRE, TensorLayout
-from daskpart.models.tensor_sorting import Nonzeros
-from daskpart.models.tensor_structures import Fibres
+from daskpart.models.cp.layout.layout import LONG_FIBRE, TensorLayout
+from daskpart.models.cp.layout.sorting import Nonzeros
+from daskpart.models.cp.layout.structures import Fibres
 
 from .cp_switch import SWITCH_COLUMNS, switch_point
 from .cp_threads import ThreadedCP

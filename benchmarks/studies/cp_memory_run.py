@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ import numpy as np
 from benchmarks.measuring import begin_peak, peak_since
 from daskpart.collectives import LocalCommunicator
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.models.cp_als import Update
-from daskpart.models.cp_fitting import CPTrainer, TrainingSettings
-from daskpart.models.cp_planning import MethodPlan, PlanSettings, plan_fit
-from daskpart.models.cp_ranks import RankNonzeros, RankRows, arrange, rows_of_ranks, split_nonzeros
-from daskpart.models.cp_state import CPState
-from daskpart.models.tensor_layout import MEMORY
+from daskpart.models.cp.als import Update
+from daskpart.models.cp.layout.layout import MEMORY
+from daskpart.models.cp.plan import CPPlan, PlanSettings, plan_fit
+from daskpart.models.cp.ranks import RankNonzeros, RankRows, arrange, rows_of_ranks, split_nonzeros
+from daskpart.models.cp.state import CPState
+from daskpart.models.cp.text import CPText
 
 TURNS = 5
 FEW = 2000
@@ -44,11 +45,11 @@ def saved(tensor: LabelledTensor, path: Path) -> Path:
     return path
 
 
-def planned(tensor: LabelledTensor, n_ranks: int, cut: str, n_components: int) -> MethodPlan:
+def planned(tensor: LabelledTensor, n_ranks: int, cut: str, n_components: int) -> CPPlan:
     """Algorithm 2 on nonzeros dealt out by a partitioner."""
     settings = PlanSettings(
-        n_ranks=n_ranks, method="emb", partitioner=cut, owners="packed", epsilon=0.03,
-        engine="multilevel", random_state=0, n_components=n_components,
+        n_ranks=n_ranks, method="emb", partitioner=cut, owners="packed",
+        random_state=0, n_components=n_components,
         itemsize=tensor.values.itemsize,
     )  # fmt: skip
     return plan_fit(tensor, settings)[0]
@@ -62,7 +63,7 @@ def held_by(
     own = piece.coordinates.nbytes + piece.values.nbytes
     tracemalloc.start()
     given = RankNonzeros(piece.rank, piece.coordinates.copy(), piece.values.copy())
-    tensor = arrange(given, rows, dtype=str(dtype), n_components=n_components, memory=memory)
+    tensor = arrange(given, rows, dtype=str(dtype), memory=memory)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     factors = [np.ones((len(held), n_components), dtype) for held in rows.rows]
@@ -76,31 +77,30 @@ def held_by(
 
 
 def fitted(
-    tensor: LabelledTensor, plan: MethodPlan, memory: str, n_components: int
+    tensor: LabelledTensor, plan: CPPlan, memory: str, n_components: int
 ) -> tuple[float, float]:
     """Bytes that all ranks together held at most, and least seconds of an iteration."""
-    n_ranks, dtype = plan.settings.n_ranks, str(tensor.values.dtype)
+    n_ranks, dtype = plan.n_ranks, str(tensor.values.dtype)
     generator = np.random.default_rng(0)
     start = [generator.random((extent, n_components)).astype(dtype) for extent in tensor.shape]
-    trainer = CPTrainer(
-        [plan],
-        lambda plan: split_nonzeros(tensor, plan.parts, n_ranks),
-        TrainingSettings(Update(), dtype, memory),
-        lambda after_loss: LocalCommunicator(n_ranks),
-        CPState(np.ones(n_components), start, tensor.dims),
-    )
+    plan = replace(plan, choice=replace(plan.choice, memory=memory))
+    assert plan.parts is not None
     before = begin_peak()
-    rows = [trainer.run(turn) for turn in range(1, TURNS + 1)]
-    trainer.close()
-    return peak_since(before), min(row["seconds"] for row in rows[1:])
+    with LocalCommunicator(n_ranks) as comm:
+        pieces = split_nonzeros(tensor, plan.parts, n_ranks)
+        options: dict[str, Any] = {"update": Update(), "dtype": dtype, "tolerance": 0.0}
+        text = CPText(comm, plan, pieces, tensor.shape, **options)
+        text.begin_from(CPState(np.ones(n_components), start, tensor.dims))
+        steps = text.run(1, TURNS)
+    return peak_since(before), min(step.seconds for step in steps[1:])
 
 
 def measured(
-    tensor: LabelledTensor, plan: MethodPlan, memory: str, n_components: int
+    tensor: LabelledTensor, plan: CPPlan, memory: str, n_components: int
 ) -> dict[str, Any]:
     """Ratios of the worst rank, and of the whole process while it fits."""
-    pieces = split_nonzeros(tensor, plan.parts, plan.settings.n_ranks)
-    rows = rows_of_ranks(plan.numberings(), tensor.shape)
+    pieces = split_nonzeros(tensor, plan.parts, plan.n_ranks)
+    rows = rows_of_ranks(plan.numberings, tensor.shape)
     ranks = [held_by(*pair, memory, n_components) for pair in zip(pieces, rows, strict=True)]
     del pieces
     process, seconds = fitted(tensor, plan, memory, n_components)

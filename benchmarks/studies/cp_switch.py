@@ -6,8 +6,8 @@ from time import process_time
 
 import numpy as np
 
-from daskpart.models.tensor_sorting import Nonzeros
-from daskpart.models.tensor_structures import Fibres, SortedNonzeros
+from daskpart.models.cp.layout.sorting import Nonzeros
+from daskpart.models.cp.layout.structures import Fibres, SortedNonzeros
 
 SWITCH_COLUMNS = (
     "mean length", "type", "R", "sorted nonzeros, ms", "fibres, ms", "sorted / fibres",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -22,11 +22,12 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import BalanceWarning
-from daskpart.models.fitting import Trainer, TrainingSettings
-from daskpart.models.learning_rates import learning_rate
-from daskpart.models.pasgd import RowLayout
-from daskpart.models.planning import FitPlan, PlanSettings, plan_fit
-from daskpart.models.ratings import Validation, blank_factors
+from daskpart.models.base.trainer import Trainer
+from daskpart.models.matrix_factorization.pasgd import RowLayout
+from daskpart.models.matrix_factorization.plan import MFPlan, plan_fit
+from daskpart.models.matrix_factorization.problem import Ratings, Validation
+from daskpart.models.matrix_factorization.text import MFText
+from daskpart.models.optimisation.learning_rates import learning_rate
 from daskpart.partitions import Partition
 
 # name in the tables → arguments of `daskpart.partition`
@@ -104,16 +105,36 @@ def connectivity_of(
     return partition, Connectivity.from_partition(hypergraph, partition)
 
 
-def plan(name: str, partition: Partition, eta: int) -> FitPlan:
+def plan(name: str, partition: Partition, eta: int, n_components: int = 32) -> MFPlan:
     """What a fit of the training part would do."""
-    settings = PlanSettings(
-        n_ranks=partition.n_parts, eta=eta, partitioner=partition, rho=2, epsilon=0.03,
-        engine="multilevel", axis="rows", averaging="mean", random_state=0,
-    )  # fmt: skip
-    return plan_fit(problem(name).train, settings)
+    return plan_fit(
+        problem(name).train,
+        partition.n_parts,
+        eta=eta,
+        partitioner=partition,
+        axis="rows",
+        averaging="mean",
+        layout=RowLayout(n_components, biases=True, gradients=True),
+        random_state=0,
+    )
 
 
-def simulate(name: str, fit_plan: FitPlan, n_epochs: int, n_components: int) -> Iterator[dict]:
+class Sequential:
+    """Connects to ranks of this process that take turns on one core."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+
+    def open(self, after_loss: bool) -> LocalCommunicator:
+        """A communicator."""
+        return LocalCommunicator(self.n_ranks, sequential=True)
+
+    def can_go_back(self) -> bool:
+        """There is nowhere to go back to."""
+        return False
+
+
+def simulate(name: str, fit_plan: MFPlan, n_epochs: int, n_components: int) -> Iterator[dict]:
     """Train as `MatrixFactorization` does by default; yields the history's row of each epoch.
 
     Raises
@@ -121,26 +142,27 @@ def simulate(name: str, fit_plan: FitPlan, n_epochs: int, n_components: int) -> 
     RuntimeError
         When what was sent differs from what was planned.
     """
-    chosen, n_ranks = problem(name), fit_plan.settings.n_ranks
+    chosen = problem(name)
+    layout = RowLayout(n_components, biases=True, gradients=True)
+    fit_plan = replace(fit_plan, layout=layout)
+    blank = Ratings.of(chosen.train).blank(n_components)
+    validation = Validation(chosen.test, blank)
     trainer = Trainer(
-        fit_plan,
-        TrainingSettings(
-            layout=RowLayout(n_components, biases=True, gradients=True),
-            learning_rate=learning_rate("adagrad", None),
-            regularization=0.05,
-            init_scale=0.1,
-            random_state=0,
-        ),
-        lambda after_loss: LocalCommunicator(n_ranks, sequential=True),
-        None,
-        blank_factors(chosen.train, n_components, {}),
-        Validation(chosen.test, chosen.train).rmse,
+        Sequential(fit_plan.n_ranks),
+        lambda comm: MFText(comm, fit_plan, learning_rate("adagrad", None), 0.05, 0.1),
+        blank,
+        fit_plan.n_ranks,
+        fit_plan.expected(),
+        lambda state: {"validation_rmse": validation.rmse(state)},
     )
     try:
         for epoch in range(1, n_epochs + 1):
-            yield trainer.run(epoch)
-        if not trainer.communication().matches:
-            raise RuntimeError(f"sent other than planned:\n{trainer.communication()}")
+            yield from trainer.run(epoch)
+        report = trainer.traffic.report(
+            unit="epoch", how="", transport="local", memory=[], memory_expected=[]
+        )
+        if not report.matches:
+            raise RuntimeError(f"sent other than planned:\n{report}")
     finally:
         trainer.close()
 

@@ -19,7 +19,7 @@ def measure(name: str, n_ranks: int, n_components: int, n_epochs: int) -> list:
     """One line: a fit by `MatrixFactorization` with all else at its default."""
     chosen = problem(name)
     model = daskpart.MatrixFactorization(
-        n_components, n_ranks=n_ranks, max_epochs=n_epochs, transport="local"
+        n_components, n_ranks=n_ranks, max_iter=n_epochs, transport="local"
     ).fit(chosen.train, validation=chosen.test)
     history = model.history_
     last = history.iloc[-1]

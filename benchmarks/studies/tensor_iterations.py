@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import data
 from daskpart.errors import BalanceWarning
 from daskpart.models import CPDecomposition
-from daskpart.models.cp_parts import nonzero_parts
+from daskpart.models.cp.cut import nonzero_parts
 
 from .clusters import has_mpiexec, in_mpi_job, on_dask_workers
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
@@ -38,8 +38,7 @@ def parts(name: str, n_ranks: int, cut: str) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BalanceWarning)  # some slices weigh more than a part
         return nonzero_parts(
-            data.tensor(name), n_ranks, cut, epsilon=0.03, engine="multilevel",
-            n_components=COMPONENTS, random_state=0,
+            data.tensor(name), n_ranks, cut, n_components=COMPONENTS, random_state=0,
         )  # fmt: skip
 
 
@@ -55,7 +54,7 @@ def lines_of(client: Any, transports: list[str], ranks: list[int], names: list[s
 def line(name: str, n_ranks: int, transport: str, method: str) -> list:
     """Of the iterations after the first the least seconds."""
     model = CPDecomposition(
-        COMPONENTS, n_ranks=n_ranks, method=method, transport=transport, n_iter=ITERATIONS, tol=0,
+        COMPONENTS, n_ranks=n_ranks, method=method, transport=transport, max_iter=ITERATIONS, tol=0,
         partitioner=parts(name, n_ranks, METHODS[method]),
     )  # fmt: skip
     model.fit(data.tensor(name))

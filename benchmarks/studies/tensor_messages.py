@@ -24,9 +24,9 @@ from benchmarks import data
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning
-from daskpart.models.cp_forecast import cp_plan_report
-from daskpart.models.cp_parts import nonzero_parts
-from daskpart.models.cp_reports import CPPlanReport
+from daskpart.models import CPDecomposition
+from daskpart.models.cp.cut import nonzero_parts
+from daskpart.models.cp.report import CPPlanReport
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 from .tensor_messages_plot import draw
@@ -66,14 +66,13 @@ def reports(name: str, n_ranks: int, what: str) -> dict[tuple[str, str, str], CP
         for cut in dict.fromkeys(case[0] for case in CASES):
             chosen = FINER.get(cut, cut) if what == SINGLE else cut
             parts[cut] = nonzero_parts(
-                tensor, n_ranks, chosen, epsilon=0.03, engine="multilevel",
-                n_components=COMPONENTS, random_state=0,
+                tensor, n_ranks, chosen, n_components=COMPONENTS, random_state=0,
             )  # fmt: skip
     return {
-        (cut, method, owners): cp_plan_report(
-            given, n_ranks, method, parts[cut], rank=COMPONENTS, owners=owners,
+        (cut, method, owners): CPDecomposition(
+            COMPONENTS, n_ranks=n_ranks, method=method, partitioner=parts[cut], owners=owners,
             alpha_beta=ALPHA_BETA,
-        )
+        ).plan(given).report()
         for cut, method, owners in CASES
     }  # fmt: skip
 

@@ -92,9 +92,7 @@ def run(settings: FitSettings, place: MpiPlace) -> int:
 
 
 def _prepare(settings: FitSettings) -> tuple[LabelledTensor, Any, Any]:
-    """Read and cut, and say each: the tensor, the estimator and the report of the plan."""
-    from daskpart.models.cp_forecast import planned
-
+    """Read and cut, and say each: the tensor, the estimator and the plan."""
     tensor = load_tensor(settings.tensor, settings.format, settings.names, settings.labels)
     say(tensor_in_words(tensor, settings.tensor))
     n_ranks = settings.n_ranks
@@ -104,10 +102,9 @@ def _prepare(settings: FitSettings) -> tuple[LabelledTensor, Any, Any]:
     if transport == "auto":
         transport = _TRANSPORT_OF[settings.cluster]
     with explained_if_slow(COMPILING):
-        plan, report = planned(model, tensor, transport)
-    say(f"\n{report}\n")
-    model.set_params(method=plan.method, partitioner=plan.parts)  # cut once
-    return tensor, model, report
+        plan = model.plan(tensor, transport=transport)
+    say(f"\n{plan.report()}\n")
+    return tensor, model, plan
 
 
 def _estimator(settings: FitSettings) -> Any:
@@ -117,14 +114,12 @@ def _estimator(settings: FitSettings) -> Any:
         transport = "graph"
     return daskpart.CPDecomposition(
         settings.rank,
-        n_iter=settings.iterations,
+        max_iter=settings.iterations,
         tol=settings.tolerance,
         method=settings.method,
         n_ranks=settings.n_ranks,
-        partitioner=settings.partitioner,
+        partitioner=_partitioner(settings),
         owners=settings.owners,
-        epsilon=settings.epsilon,
-        engine=settings.engine,
         nonnegative=settings.nonnegative,
         ridge=settings.ridge,
         init=settings.init,
@@ -139,15 +134,27 @@ def _estimator(settings: FitSettings) -> Any:
     )
 
 
+def _partitioner(settings: FitSettings) -> Any:
+    """The name, or with other than the default imbalance or engine what it stands for."""
+    from daskpart.models.cp.cut import PARTITIONERS
+
+    name = settings.partitioner
+    changes: dict[str, Any] = {}
+    if settings.epsilon != 0.03:
+        changes["epsilon"] = settings.epsilon
+    if settings.engine != "multilevel":
+        changes["engine"] = settings.engine
+    return {**PARTITIONERS.get(name, {}), **changes} if changes and name != "random" else name
+
+
 def _fit_and_write(settings: FitSettings, tensor: LabelledTensor, model: Any, plan: Any) -> int:
     """Fit, write, say where; returns the exit code."""
     started = time.perf_counter()
-    ended, exit_code, timeline = _fit(model, tensor, settings)
+    ended, exit_code, timeline = _fit(model, tensor, plan, settings)
     seconds = time.perf_counter() - started
     if getattr(model, "state_", None) is None:
         raise OneLineError(f"{ended} before an iteration was kept: nothing written", exit_code)
-    model.set_params(partitioner=settings.partitioner)  # not an array as long as the tensor
-    outcome = CPOutcome(model, tensor, plan, ended, seconds, timeline)
+    outcome = CPOutcome(model, tensor, plan.report(), ended, seconds, timeline)
     say(f"\n{ended} after {model.n_iter_} iterations, {seconds:.1f} s: fit {model.fit_:.6f}")
     for line in outcome.components_in_words():
         say(line)
@@ -159,25 +166,27 @@ def _fit_and_write(settings: FitSettings, tensor: LabelledTensor, model: Any, pl
     return exit_code
 
 
-def _fit(model: Any, tensor: LabelledTensor, settings: FitSettings) -> tuple[str, int, Any]:
+def _fit(
+    model: Any, tensor: LabelledTensor, plan: Any, settings: FitSettings
+) -> tuple[str, int, Any]:
     """Decompose; returns how it ended, the exit code, and the timeline of the last iterations.
 
     A whole iteration is kept in any case.
     """
-    from daskpart.models.callbacks import TrainingProgress
+    from daskpart.models.base.callbacks import TrainingProgress
 
     from .last_steps import last_steps
 
     with last_steps(settings.plots) as steps:
         model.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
-        ended, exit_code = _ended(model, tensor, settings.iterations)
+        ended, exit_code = _ended(model, tensor, plan, settings.iterations)
     return ended, exit_code, steps.whole()
 
 
-def _ended(model: Any, tensor: LabelledTensor, n_iterations: int) -> tuple[str, int]:
+def _ended(model: Any, tensor: LabelledTensor, plan: Any, n_iterations: int) -> tuple[str, int]:
     """Decompose; returns how it ended and the exit code."""
     try:
-        model.fit(tensor)
+        model.fit(tensor, plan=plan)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last kept iteration …")
         return "interrupted", INTERRUPTED

@@ -86,7 +86,9 @@ class Prepared:
 
     split: Split
     deal: Deal
+    model: Any
     plan: Any
+    report: Any
 
 
 def run(settings: FitSettings, place: MpiPlace) -> int:
@@ -121,40 +123,31 @@ def _prepare(settings: FitSettings) -> Prepared:
         dealt = deal(settings, split.train)
     for sentence in sentences(dealt.cut)[:2]:  # what travels is the plan's to say
         say(sentence)
-    plan = daskpart.plan_report(
-        split.train,
-        n_ranks,
-        dealt.eta,
-        partitioner=dealt.cut.partition,
-        random_state=settings.seed,
-        axis=dealt.axis,
-        n_components=settings.components,
-        biases=settings.biases,
-        learning_rate=settings.learning_rate,
-    )
+    model = _estimator(settings, dealt)
+    plan = model.plan(split.train)
     seconds = dealt.cut.partition.info.get("seconds", 0.0)
-    plan = replace(plan, partitioner=settings.partitioner, seconds=seconds)
-    say(f"\n{plan}\n")
-    return Prepared(split, dealt, plan)
+    report = replace(plan.report(), partitioner=settings.partitioner, seconds=seconds)
+    say(f"\n{report}\n")
+    return Prepared(split, dealt, model, plan, report)
 
 
-def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
+def _estimator(settings: FitSettings, dealt: Deal) -> Any:
     """The estimator that these options describe."""
     transport = settings.transport
     if settings.cluster == "threads" and transport == "auto":
         transport = "graph"
     return daskpart.MatrixFactorization(
         settings.components,
-        n_ranks=prepared.deal.n_ranks,
-        eta=prepared.deal.eta,
-        partitioner=prepared.deal.cut.partition,
-        axis=prepared.deal.axis,
+        n_ranks=dealt.n_ranks,
+        eta=dealt.eta,
+        partitioner=dealt.cut.partition,
+        axis=dealt.axis,
         transport=transport,
         learning_rate=settings.learning_rate,
         initial_learning_rate=settings.initial_learning_rate,
         regularization=settings.regularization,
         biases=settings.biases,
-        max_epochs=settings.epochs,
+        max_iter=settings.epochs,
         averaging=settings.averaging,
         patience=settings.patience,
         random_state=settings.seed,
@@ -166,17 +159,17 @@ def _estimator(settings: FitSettings, prepared: Prepared) -> Any:
 
 def _train_and_write(settings: FitSettings, prepared: Prepared) -> int:
     """Fit, judge, write, say where; returns the exit code."""
-    model = _estimator(settings, prepared)
+    model = prepared.model
     started = time.perf_counter()
-    ended, exit_code, timeline = _fit(model, prepared.split, settings)
+    ended, exit_code, timeline = _fit(prepared, settings)
     seconds = time.perf_counter() - started
-    if getattr(model, "factors_", None) is None:
+    if getattr(model, "state_", None) is None:
         raise OneLineError(f"{ended} before the first epoch was whole: nothing written", exit_code)
     outcome = Outcome(
         model,
         prepared.split,
         replace(prepared.deal.cut, connectivity=model.connectivity_),  # it knows the owners
-        prepared.plan,
+        prepared.report,
         judge(model, prepared.split),
         ended,
         seconds,
@@ -186,25 +179,26 @@ def _train_and_write(settings: FitSettings, prepared: Prepared) -> int:
     return exit_code
 
 
-def _fit(model: Any, split: Split, settings: FitSettings) -> tuple[str, int, Any]:
+def _fit(prepared: Prepared, settings: FitSettings) -> tuple[str, int, Any]:
     """Train; returns how it ended, the exit code, and the timeline of the last epochs.
 
     The last whole epoch is kept in any case.
     """
-    from daskpart.models.callbacks import TrainingProgress
+    from daskpart.models.base.callbacks import TrainingProgress
 
     from .last_steps import last_steps
 
     with last_steps(settings.plots) as steps:
-        model.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
-        ended, exit_code = _ended(model, split, settings.epochs)
+        prepared.model.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
+        ended, exit_code = _ended(prepared, settings.epochs)
     return ended, exit_code, steps.whole()
 
 
-def _ended(model: Any, split: Split, n_epochs: int) -> tuple[str, int]:
+def _ended(prepared: Prepared, n_epochs: int) -> tuple[str, int]:
     """Train; returns how it ended and the exit code."""
+    model, split = prepared.model, prepared.split
     try:
-        model.fit(split.train, validation=split.validation)
+        model.fit(split.train, validation=split.validation, plan=prepared.plan)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last whole epoch …")
         return "interrupted", INTERRUPTED

@@ -16,7 +16,7 @@ from typing import Any
 
 from daskpart import plots
 from daskpart.collectives.timeline import KINDS, Timeline, record_timelines
-from daskpart.models.callbacks import EpochCallback
+from daskpart.models.base.callbacks import EpochCallback
 
 from .album import Album
 

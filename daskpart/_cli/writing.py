@@ -81,7 +81,7 @@ def write_model(model: Any, out: Path, model_format: str) -> list[tuple[Path, st
     files = [(folder, "the model: daskpart.MatrixFactorization.load")]
     if model_format == "zarr":
         factors = out / "factors.zarr"
-        model.factors_.save(factors)
+        model.state_.save(factors)
         files.append((factors, "its factors, for zarr tools"))
     return files
 
@@ -163,14 +163,18 @@ def _describe_communication(page: Report, album: Album, outcome: Outcome) -> Non
     page.grid(
         ["an epoch", "measured", "expected"],
         [
-            ["rows moved (eq. 8)", measured.measured_volume, measured.expected_volume],
-            ["stale rows (eq. 9)", measured.measured_staleness, measured.expected_staleness],
-            ["messages", measured.measured_messages, measured.expected_messages],
-            ["words of 4 bytes", measured.measured_words, measured.expected_words],
+            ["rows moved (eq. 8)", measured.measured_rows.sum(), measured.expected_rows.sum()],
+            [
+                "stale rows (eq. 9)",
+                measured.measured_counts["staleness"],
+                measured.expected_counts["staleness"],
+            ],
+            ["messages", measured.measured_messages.sum(), measured.expected_messages.sum()],
+            ["bytes", measured.measured_bytes, measured.expected_bytes],
         ],
     )
     page.text("All as expected." if measured.matches else "What was measured differs.")
-    describe_traffic(album, measured, measured.row_words, "epoch")
+    describe_traffic(album, measured, outcome.plan.row_words, "epoch")
     describe_steps(album, outcome.timeline, "epoch")
     page.subheading("The plan")
     page.table(outcome.plan.rows())
@@ -181,7 +185,7 @@ def _describe_communication(page: Report, album: Album, outcome: Outcome) -> Non
 
 def _describe_use(page: Report, outcome: Outcome, settings: dict[str, Any], out: Path) -> None:
     page.section("Use the model")
-    model, factors = (out / "model").resolve(), outcome.model.factors_
+    model, factors = (out / "model").resolve(), outcome.model.state_
     user, item = (_first(labels) for labels in (factors.user_labels, factors.item_labels))
     page.code(
         "from daskpart import MatrixFactorization\n\n"

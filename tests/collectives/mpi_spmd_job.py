@@ -123,13 +123,13 @@ def two_fits_at_once(ratings, expected):
 
 def two_epochs(transport, n_ranks):
     return daskpart.MatrixFactorization(
-        4, n_ranks=n_ranks, transport=transport, eta=2, max_epochs=2, partitioner="random"
+        4, n_ranks=n_ranks, transport=transport, eta=2, max_iter=2, partitioner="random"
     )
 
 
 def assert_same_factors(one, other):
     for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-        assert getattr(one.factors_, name).tobytes() == getattr(other.factors_, name).tobytes()
+        assert getattr(one.state_, name).tobytes() == getattr(other.state_, name).tobytes()
 
 
 def factorization():

@@ -30,7 +30,7 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
     assert metrics["ended"] == "done" and metrics["epochs"] == 3
     assert metrics["test_rmse"] < metrics["mean_rmse"]
     assert metrics["communication"]["matches"] is True
-    assert metrics["plan"]["volume"] == metrics["communication"]["expected_volume"]
+    assert metrics["plan"]["volume"] == sum(metrics["communication"]["expected_rows"])
     assert f"test RMSE {metrics['test_rmse']:.4f}" in told
 
     model = daskpart.MatrixFactorization.load(out / "model")
@@ -66,7 +66,7 @@ def test_recording_shows_who_did_what_and_changes_no_bit(
     assert run_cli(*given, *arguments, "--out", drawn) == 0
     fits = [daskpart.MatrixFactorization.load(folder / "model") for folder in (plain, drawn)]
     for name in ("user_factors", "item_factors", "item_bias"):
-        one, other = (getattr(fit.factors_, name) for fit in fits)
+        one, other = (getattr(fit.state_, name) for fit in fits)
         assert one.tobytes() == other.tobytes(), name
     communication = metrics_of(drawn)["communication"]
     assert communication["transport"] == transport and communication["matches"]

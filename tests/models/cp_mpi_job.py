@@ -24,7 +24,7 @@ def main() -> None:
         client.wait_for_workers(2, timeout=60)
         for n_ranks in RANK_COUNTS:
             for method in METHODS:
-                options = {"n_ranks": n_ranks, "method": method, "n_iter": 2, "tol": 0,
+                options = {"n_ranks": n_ranks, "method": method, "max_iter": 2, "tol": 0,
                            "partitioner": "random"}  # fmt: skip
                 local, found = (
                     daskpart.CPDecomposition(3, transport=transport, **options).fit(tensor)

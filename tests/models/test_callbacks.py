@@ -12,8 +12,8 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from daskpart.errors import InputError
-from daskpart.models import callbacks, progress
-from daskpart.models.callbacks import (
+from daskpart.models.base import callbacks, progress
+from daskpart.models.base.callbacks import (
     CallbackSupportMixin,
     Checkpoint,
     EarlyStopping,
@@ -22,15 +22,17 @@ from daskpart.models.callbacks import (
     epoch_contexts,
     with_callbacks,
 )
-from daskpart.models.checkpoints import CheckpointWriter
-from daskpart.models.snapshot import Factors, same_bits
+from daskpart.models.base.checkpoints import CheckpointWriter
+from daskpart.models.base.progress import Measure
+from daskpart.models.base.state import same_bits
+from daskpart.models.matrix_factorization.state import MFState
 
 
 class Toy(CallbackSupportMixin, BaseEstimator):
     """Halves its factors each epoch; validation RMSE falls, then stays at `floor`."""
 
-    def __init__(self, max_epochs=6, floor=0.0, own=(), seconds=0.0, fail_at=None):
-        self.max_epochs = max_epochs
+    def __init__(self, max_iter=6, floor=0.0, own=(), seconds=0.0, fail_at=None):
+        self.max_iter = max_iter
         self.floor = floor
         self.own = own
         self.seconds = seconds
@@ -38,41 +40,48 @@ class Toy(CallbackSupportMixin, BaseEstimator):
 
     @with_callbacks
     def fit(self, X=None, y=None, start=None):
-        self.snapshots = 0
-        self.factors_ = start.copy() if start is not None else self._first()
+        self.snapshots = self.runs = 0
+        self.state_ = start.copy() if start is not None else self._first()
         with epoch_contexts(
             self,
-            self.factors_.epoch,
-            self.max_epochs,
+            self.state_.epoch,
+            self.max_iter,
             X=X,
             own=self.own,
-            history=self.factors_.history,
+            history=self.state_.history,
         ) as epochs:
-            for epoch in epochs:
-                row = self._train(epoch.number)
-                epoch.done(row, self._snapshot)
+            while epochs.go_on():
+                last = epochs.begin()
+                rows = [self._train(n) for n in range(self.state_.epoch + 1, last + 1)]
+                self.runs += 1
+                epochs.done(rows, self._snapshot)
         self.stopped_by_ = epochs.stopped_by
         return self
 
+    _measures = (
+        Measure("train_rmse", "train", "RMSE"),
+        Measure("validation_rmse", "validation", "RMSE"),
+    )
+
     def _first(self):
         ones = np.ones((2, 2), np.float32)
-        return Factors(ones, ones.copy(), ones[0].copy(), ones[1].copy())
+        return MFState(ones, ones.copy(), ones[0].copy(), ones[1].copy())
 
     def _train(self, number):
         time.sleep(self.seconds)
         if number == self.fail_at:
             raise KeyboardInterrupt
-        self.factors_.user_factors *= np.float32(0.5)
-        self.factors_.epoch = number
+        self.state_.user_factors *= np.float32(0.5)
+        self.state_.epoch = number
         loss = max(0.5**number, self.floor)
         row = {"epoch": number, "train_rmse": loss, "validation_rmse": loss}
         row |= {"seconds": 1.25, "seconds_computing": 1.0, "seconds_communicating": 0.2}
-        self.factors_.history.append(row)
+        self.state_.history.append(row)
         return row
 
     def _snapshot(self):
         self.snapshots += 1
-        return self.factors_.copy()
+        return self.state_.copy()
 
 
 class Witness:
@@ -92,7 +101,7 @@ class Witness:
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None, metadata=None):
         self.calls.append(("end", context.task_name))
         if context.task_name == "epoch":
-            self.epochs.append((metadata["history"], fitted_estimator.factors_))
+            self.epochs.append((metadata["history"], fitted_estimator.state_))
             return len(self.epochs) == self.stop_after
         return False
 
@@ -102,7 +111,7 @@ class Witness:
 
 def test_a_users_callback_is_called_every_epoch():
     witness = Witness()
-    Toy(max_epochs=3).set_callbacks(witness).fit("ratings")
+    Toy(max_iter=3).set_callbacks(witness).fit("ratings")
     inside = [("begin", "epoch", "ratings"), ("end", "epoch")] * 3
     assert witness.calls == [
         ("setup", 3), ("begin", "fit", "ratings"), *inside, ("end", "fit"), ("teardown",)
@@ -111,14 +120,14 @@ def test_a_users_callback_is_called_every_epoch():
 
 def test_a_users_callback_reads_the_state_of_its_epoch():
     witness = Witness()
-    Toy(max_epochs=3).set_callbacks(witness).fit()
+    Toy(max_iter=3).set_callbacks(witness).fit()
     assert [factors.user_factors[0, 0] for _, factors in witness.epochs] == [0.5, 0.25, 0.125]
     assert [row["train_rmse"] for row, _ in witness.epochs] == [0.5, 0.25, 0.125]
 
 
 def test_a_users_callback_stops_the_fit():
     toy = Toy().set_callbacks(Witness(stop_after=2)).fit()
-    assert toy.factors_.epoch == 2 and toy.stopped_by_ == "callback"
+    assert toy.state_.epoch == 2 and toy.stopped_by_ == "callback"
 
 
 def test_the_state_is_gathered_once_an_epoch_and_only_when_asked_for(tmp_path):
@@ -128,48 +137,59 @@ def test_the_state_is_gathered_once_an_epoch_and_only_when_asked_for(tmp_path):
     assert both.set_callbacks(Witness(), Witness()).fit().snapshots == 6
 
 
+def test_epochs_run_together_until_somebody_must_look(tmp_path):
+    """Progress only listens, a checkpoint looks when it is due, all else at every epoch."""
+    listening = TrainingProgress()
+    assert Toy(own=[listening]).fit().runs == 1
+    assert Toy(own=[listening, Checkpoint(tmp_path / "a.npz", every=4)]).fit().runs == 2
+    assert Toy(own=[listening]).set_callbacks(Witness()).fit().runs == 6
+    witness = Witness()
+    Toy(own=[EarlyStopping(2)]).set_callbacks(witness).fit()
+    assert [row["epoch"] for row, _ in witness.epochs] == [1, 2, 3, 4, 5, 6]
+
+
 def test_own_callbacks_also_work_through_set_callbacks(tmp_path):
     stopping = EarlyStopping(2)
-    toy = Toy(max_epochs=20, floor=0.2)
+    toy = Toy(max_iter=20, floor=0.2)
     toy.set_callbacks(stopping, Checkpoint(tmp_path / "run.npz"), TrainingProgress()).fit()
-    assert (stopping.best_epoch, toy.factors_.epoch) == (3, 5)
-    assert CheckpointWriter(tmp_path / "run.npz").epochs() == [4, 5]
+    assert (stopping.best_epoch, toy.state_.epoch) == (3, 5)
+    assert CheckpointWriter(tmp_path / "run.npz", MFState).epochs() == [4, 5]
 
 
 def test_early_stopping_bears_patience_epochs_without_improvement():
-    toy = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit()
-    assert toy.factors_.epoch == 3 + 4 and toy.stopped_by_ == "EarlyStopping"
-    assert Toy(max_epochs=20, own=[EarlyStopping(4)]).fit().stopped_by_ is None
+    toy = Toy(max_iter=20, floor=0.2, own=[EarlyStopping(4)]).fit()
+    assert toy.state_.epoch == 3 + 4 and toy.stopped_by_ == "EarlyStopping"
+    assert Toy(max_iter=20, own=[EarlyStopping(4)]).fit().stopped_by_ is None
 
 
 def test_early_stopping_min_delta():
     stopping = EarlyStopping(1, min_delta=0.1)
-    toy = Toy(max_epochs=20, own=[stopping]).fit()  # 0.5, 0.25, 0.125, 0.0625: fell by 0.0625
-    assert toy.factors_.epoch == 4 and stopping.best == 0.125
+    toy = Toy(max_iter=20, own=[stopping]).fit()  # 0.5, 0.25, 0.125, 0.0625: fell by 0.0625
+    assert toy.state_.epoch == 4 and stopping.best == 0.125
 
 
 @pytest.mark.parametrize("split", range(8))
 def test_early_stopping_resumes_where_it_would_have_stopped(split):
-    whole = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit()
-    half = Toy(max_epochs=split, floor=0.2, own=[EarlyStopping(4)]).fit()
-    rest = Toy(max_epochs=20, floor=0.2, own=[EarlyStopping(4)]).fit(start=half.factors_)
-    assert same_bits(rest.factors_, whole.factors_) and rest.stopped_by_ == "EarlyStopping"
+    whole = Toy(max_iter=20, floor=0.2, own=[EarlyStopping(4)]).fit()
+    half = Toy(max_iter=split, floor=0.2, own=[EarlyStopping(4)]).fit()
+    rest = Toy(max_iter=20, floor=0.2, own=[EarlyStopping(4)]).fit(start=half.state_)
+    assert same_bits(rest.state_, whole.state_) and rest.stopped_by_ == "EarlyStopping"
 
 
 def test_checkpoint_resumes_to_the_same_bits(tmp_path):
-    whole = Toy(max_epochs=9).fit()
-    Toy(max_epochs=5, own=[Checkpoint(tmp_path / "run.npz", every=2)]).fit()
-    state = CheckpointWriter(tmp_path / "run.npz").latest()
+    whole = Toy(max_iter=9).fit()
+    Toy(max_iter=5, own=[Checkpoint(tmp_path / "run.npz", every=2)]).fit()
+    state = CheckpointWriter(tmp_path / "run.npz", MFState).latest()
     assert state.epoch == 4
-    assert same_bits(Toy(max_epochs=9).fit(start=state).factors_, whole.factors_)
+    assert same_bits(Toy(max_iter=9).fit(start=state).state_, whole.state_)
 
 
 def test_checkpoints_of_another_fit_are_refused_before_training(tmp_path):
     toy = Toy(own=[Checkpoint(tmp_path / "run.npz", every=4)]).fit()
-    assert toy.factors_.epoch == 6
+    assert toy.state_.epoch == 6
     with pytest.raises(InputError, match=r"epoch-000004.npz is of a later epoch than 0.*resume"):
         toy.fit()
-    assert toy.factors_.epoch == 0  # nothing was trained
+    assert toy.state_.epoch == 0  # nothing was trained
 
 
 def test_wrong_settings_and_missing_measures_are_refused():
@@ -202,15 +222,15 @@ def test_scikit_learns_own_progress_bar_runs(capsys):
     pytest.importorskip("rich")
     from sklearn.callback import ProgressBar
 
-    Toy(max_epochs=4).set_callbacks(ProgressBar()).fit()
+    Toy(max_iter=4).set_callbacks(ProgressBar()).fit()
     assert "Toy - fit" in capsys.readouterr().out
 
 
 def test_callbacks_can_be_pickled_and_cloned():
     toy = Toy(own=[EarlyStopping(2)]).set_callbacks(TrainingProgress(file=io.StringIO()))
     again = pickle.loads(pickle.dumps(toy))
-    assert again.fit().factors_.epoch == 6
-    assert clone(toy).fit().factors_.epoch == 6
+    assert again.fit().state_.epoch == 6
+    assert clone(toy).fit().state_.epoch == 6
 
 
 def test_progress_is_silent_where_nobody_looks(capfd):
@@ -220,7 +240,7 @@ def test_progress_is_silent_where_nobody_looks(capfd):
 
 def test_progress_prints_lines_when_forced():
     file = io.StringIO()
-    Toy(max_epochs=2, own=[TrainingProgress(force=True, delay=0, file=file)]).fit()
+    Toy(max_iter=2, own=[TrainingProgress(force=True, delay=0, file=file)]).fit()
     assert file.getvalue().splitlines() == [
         "epoch 1/2  train RMSE 0.5000  validation RMSE 0.5000  1.2 s",
         "epoch 2/2  train RMSE 0.2500  validation RMSE 0.2500  1.2 s",
@@ -240,7 +260,7 @@ def test_a_bar_on_a_terminal(monkeypatch, rich_installed):
         monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
     file = Terminal()
     shown = TrainingProgress(delay=0.02, file=file)
-    Toy(max_epochs=3, seconds=0.05, own=[shown]).fit()
+    Toy(max_iter=3, seconds=0.05, own=[shown]).fit()
     assert "3/3" in file.getvalue() and "0.1250" in file.getvalue()
     assert "fit" in file.getvalue()
 
@@ -260,7 +280,7 @@ def test_a_bar_leaves_no_thread_behind():
 
     before = threading.active_count()
     for delay in (0.0, 60.0):
-        Toy(max_epochs=2, own=[TrainingProgress(delay=delay, file=Terminal())]).fit()
+        Toy(max_iter=2, own=[TrainingProgress(delay=delay, file=Terminal())]).fit()
     deadline = time.monotonic() + 5
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)

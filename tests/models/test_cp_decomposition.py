@@ -15,16 +15,16 @@ from sklearn.base import clone
 
 import daskpart
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError, ReadError
-from daskpart.models.callbacks import EpochCallback
-from daskpart.models.checkpoints import CheckpointWriter
-from daskpart.models.cp_state import CPState
+from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.checkpoints import CheckpointWriter
+from daskpart.models.cp.state import CPState
 
-FAST = {"n_ranks": 3, "n_iter": 4, "tol": 0, "partitioner": "random", "transport": "local"}
+FAST = {"n_ranks": 3, "max_iter": 4, "tol": 0, "partitioner": "random", "transport": "local"}
 WORDS = np.array([f"word{i}" for i in range(10)])
 
 
-def model(rank=3, **changes):
-    return daskpart.CPDecomposition(rank, **(FAST | changes))
+def model(n_components=3, **changes):
+    return daskpart.CPDecomposition(n_components, **(FAST | changes))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_every_container_gives_the_same_factors(tensor, fitted, tmp_path):
         lazy = da.from_array(tensor, chunks=chunks)
         for X in (lazy, xr.DataArray(lazy, dims=("user", "place", "word"))):
             np.testing.assert_allclose(model().fit(X).fit_, fitted.fit_, atol=1e-12)
-    grain = {"partitioner": "fine-grain", "epsilon": 0.3}
+    grain = {"partitioner": {"model": "fine-grain", "epsilon": 0.3}}
     assert_same(model(**grain).fit(tensor), model(**grain).fit(lazy))
 
 
@@ -76,7 +76,7 @@ def test_a_matrix_has_two_modes(tensor):
     result = model().fit(matrix.to_scipy_sparse())
     singular = np.linalg.svd(matrix.todense(), compute_uv=False)
     best = 1 - np.sqrt((singular[3:] ** 2).sum() / (singular**2).sum())
-    longer = model(n_iter=100).fit(matrix)
+    longer = model(max_iter=100).fit(matrix)
     assert result.fit_ < longer.fit_ <= best + 1e-12
     assert longer.fit_ == pytest.approx(best, abs=1e-3)
 
@@ -118,26 +118,27 @@ def test_history_and_reports(tensor, fitted):
 
 
 def test_report_with_no_run(tensor):
-    report = daskpart.cp_plan_report(tensor, 64, "emb", "random", rank=8)
+    wide = model(8, n_ranks=64, method="emb")
+    report = wide.plan(tensor).report()
     assert report.messages_max == report.messages_mean == 2 * 3 * 6
     assert report.concurrent_volume < report.volume
-    direct = daskpart.cp_plan_report(tensor, 64, "p2p", "random", rank=8)
+    direct = wide.set_params(method="p2p").plan(tensor).report()
     assert direct.allreduce_messages == 36 and direct.volume < report.volume
     assert "64 ranks" in repr(report)
 
 
 def test_an_exact_decomposition_is_found(exact):
     tensor, _ = exact
-    result = model(n_iter=200, tol=1e-12, n_init=4, random_state=1).fit(tensor)
+    result = model(max_iter=200, tol=1e-12, n_init=4, random_state=1).fit(tensor)
     assert result.fit_ > 1 - 1e-6
     found = whole(result.state_.factors, result.state_.weights)
     np.testing.assert_allclose(found, tensor.todense(), atol=1e-4)
 
 
 def test_the_best_of_several_starts_is_kept(tensor):
-    fits = [model(n_init=n, n_iter=6).fit(tensor).fit_ for n in (1, 4)]
+    fits = [model(n_init=n, max_iter=6).fit(tensor).fit_ for n in (1, 4)]
     assert fits[1] >= fits[0]
-    assert model(n_init=4, n_iter=6).fit(tensor).fit_ == fits[1]
+    assert model(n_init=4, max_iter=6).fit(tensor).fit_ == fits[1]
 
 
 def test_given_factors_and_singular_vectors(tensor):
@@ -146,8 +147,8 @@ def test_given_factors_and_singular_vectors(tensor):
     _, weights, fits = dense_cp(tensor.todense(), start, 4)
     assert result.history_["fit"].tolist() == pytest.approx(fits, abs=1e-12)
     np.testing.assert_allclose(result.weights_, weights)
-    vectors = model(init="nvecs", n_iter=1).fit(tensor)
-    assert vectors.fit_ > model(n_iter=1).fit(tensor).fit_
+    vectors = model(init="nvecs", max_iter=1).fit(tensor)
+    assert vectors.fit_ > model(max_iter=1).fit(tensor).fit_
 
 
 def test_more_components_than_a_mode_is_long(tensor):
@@ -156,13 +157,13 @@ def test_more_components_than_a_mode_is_long(tensor):
 
 
 def test_early_stop(tensor):
-    stopped = model(n_iter=500, tol=1e-4).fit(tensor)
+    stopped = model(max_iter=500, tol=1e-4).fit(tensor)
     changes = stopped.history_["fit_change"].abs()
     assert changes.iloc[-1] < 1e-4 <= changes.iloc[1:-1].min()
 
 
 def test_warm_start_goes_on(tensor):
-    whole_fit = model(n_iter=8).fit(tensor)
+    whole_fit = model(max_iter=8).fit(tensor)
     warm = model(warm_start=True).fit(tensor).fit(tensor)
     assert_same(whole_fit, warm)
     with pytest.raises(InputError, match="give a tensor of the same modes"):
@@ -174,14 +175,14 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor, tmp_path, suffix):
     if suffix == ".zarr":
         pytest.importorskip("zarr")
     options = {"checkpoint_path": tmp_path / f"run{suffix}", "method": "auto"}
-    expected = model(n_iter=6).fit(tensor)
-    model(n_iter=3, **options).fit(tensor)
-    resumed = model(n_iter=6, resume=True, **options).fit(tensor)
+    expected = model(max_iter=6).fit(tensor)
+    model(max_iter=3, **options).fit(tensor)
+    resumed = model(max_iter=6, resume=True, **options).fit(tensor)
     assert_same(expected, resumed)
     assert resumed.method_ == expected.method_
     with pytest.raises(InputError, match="belongs to another fit"):
         model(ridge=0.1, resume=True, **options).fit(tensor)
-    again = model(n_iter=6, resume=True, **options).fit(tensor)  # nothing is left to do
+    again = model(max_iter=6, resume=True, **options).fit(tensor)  # nothing is left to do
     np.testing.assert_array_equal(again.weights_, expected.weights_)
 
 
@@ -199,7 +200,7 @@ class InterruptAfter(EpochCallback):
 
 
 def test_ctrl_c_keeps_a_whole_iteration(tensor, fitted):
-    interrupted = model(n_iter=50).set_callbacks(InterruptAfter(4))
+    interrupted = model(max_iter=50).set_callbacks(InterruptAfter(4))
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(tensor)
     assert_same(fitted, interrupted)
@@ -212,16 +213,52 @@ def test_divergence_keeps_the_last_good_state(tensor):
     assert not hasattr(wild, "state_")
 
 
+def test_score_aligns_by_name(tensor):
+    """Modes and labels in another order are the same tensor; unknown ones are refused."""
+    coords = {"user": [f"u{i}" for i in range(30)], "word": WORDS}
+    named = xr.DataArray(tensor, dims=("user", "place", "word"), coords=coords)
+    result = model().fit(named)
+    random = np.random.default_rng(0)
+    turned = named.isel(user=random.permutation(30), word=random.permutation(10))
+    turned = turned.transpose("word", "user", "place")
+    assert result.score(named) == pytest.approx(result.fit_, abs=1e-12)
+    assert result.score(turned) == pytest.approx(result.fit_, abs=1e-12)
+    few = named.isel(user=slice(3, 9))
+    dense = whole(result.state_.factors, result.state_.weights)[3:9]
+    there = few.data.todense()
+    expected = 1 - np.linalg.norm(there - dense) / np.linalg.norm(there)
+    assert result.score(few) == pytest.approx(expected, abs=1e-12)
+    rows = result.transform(turned, mode="word").sel(word=WORDS)
+    np.testing.assert_allclose(rows, result.transform(named, mode="word"), atol=1e-12)
+    for wrong, words in (
+        (named.assign_coords(word=[f"other{i}" for i in range(10)]), "unknown to the model"),
+        (named.rename(place="town"), "modes .*town"),
+        (tensor[:7], "7 indices along user, the model 30"),
+        (tensor[:, :, 0], "2 modes"),
+    ):
+        with pytest.raises(InputError, match=words):
+            result.score(wrong)
+
+
+def test_reconstruct_one_index(tensor, fitted):
+    dense = whole(fitted.state_.factors, fitted.state_.weights)
+    assert fitted.reconstruct((3, 4, 6)) == pytest.approx(dense[3, 4, 6])
+    with pytest.raises(InputError, match="does not name 3 indices"):
+        fitted.reconstruct([3, 4, 6])
+    with pytest.raises(InputError, match="does not name 3 indices"):
+        fitted.reconstruct((3, 4))
+
+
 def test_progress_is_shown(tensor, capsys):
     from daskpart.models import TrainingProgress
 
-    model(n_iter=2).set_callbacks(TrainingProgress(force=True, delay=0)).fit(tensor)
+    model(max_iter=2).set_callbacks(TrainingProgress(force=True, delay=0)).fit(tensor)
     assert "2/2  fit 0.0" in capsys.readouterr().err
 
 
 def test_transform_new_slices(exact):
     tensor, _ = exact
-    options = {"n_iter": 100, "n_init": 4, "n_ranks": 1, "random_state": 1, "tol": 1e-9}
+    options = {"max_iter": 100, "n_init": 4, "n_ranks": 1, "random_state": 1, "tol": 1e-9}
     result = model(**options).fit(tensor)
     new = sparse.COO.from_numpy(2 * tensor.todense()[:, :4])
     rows = result.transform(new, mode="mode_1")
@@ -237,7 +274,7 @@ def test_dataset_round_trip(tensor, fitted):
     dataset = fitted.to_dataset()
     assert set(dataset) == {"weights", "factor_mode_0", "factor_mode_1", "factor_mode_2"}
     again = daskpart.CPDecomposition.from_dataset(dataset)
-    assert again.rank == 3 and again.fit_ == fitted.fit_
+    assert again.n_components == 3 and again.fit_ == fitted.fit_
     assert again.score(tensor) == fitted.score(tensor)
     with pytest.raises(InputError, match="needs weights"):
         daskpart.CPDecomposition.from_dataset(dataset.drop_vars("weights"))
@@ -258,13 +295,13 @@ def test_sklearn_contract(fitted, tensor):
     copy = clone(fitted)
     assert not hasattr(copy, "state_") and copy.get_params() == fitted.get_params()
     assert_same(pickle.loads(pickle.dumps(fitted)), fitted)
-    assert copy.set_params(rank=2).fit(tensor).weights_.shape == (2,)
+    assert copy.set_params(n_components=2).fit(tensor).weights_.shape == (2,)
 
 
 def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
     path = tmp_path / "run.npz"
     model(checkpoint_path=path).fit(tensor)
-    writer = CheckpointWriter(path, state=CPState)
+    writer = CheckpointWriter(path, CPState)
     writer.path_of(4).write_bytes(b"nonsense")
     with pytest.warns(DaskpartWarning, match="passed over"):
         assert writer.latest().epoch == 3
@@ -273,19 +310,19 @@ def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rank": 0}, "rank=0 must be a whole number of at least 1"),
-        ({"n_iter": 0}, "n_iter=0"),
-        ({"tol": -1}, "tol=-1 must be a finite number"),
-        ({"ridge": np.nan}, "ridge=nan"),
-        ({"method": "mail"}, "method='mail' is unknown"),
-        ({"n_ranks": 0}, "n_ranks=0"),
-        ({"transport": "mail"}, "transport='mail' is unknown"),
-        ({"owners": "mine"}, "owners='mine' is unknown"),
+        ({"n_components": 0}, "'n_components'.* Got 0"),
+        ({"max_iter": 0}, "'max_iter'.* Got 0"),
+        ({"tol": -1}, "'tol'.* Got -1"),
+        ({"ridge": np.nan}, "'ridge'.* Got nan"),
+        ({"method": "mail"}, "'method'.* Got 'mail'"),
+        ({"n_ranks": 0}, "'n_ranks'.* Got 0"),
+        ({"transport": "mail"}, "'transport'.* Got 'mail'"),
+        ({"owners": "mine"}, "'owners'.* Got 'mine'"),
         ({"partitioner": "medium-grain", "n_ranks": 91}, "39 groups .* use 'fine-grain'"),
         ({"partitioner": "mine"}, "partitioner='mine' is unknown"),
-        ({"dtype": "int8"}, "dtype='int8' is unknown"),
-        ({"memory": "none"}, "memory='none' is unknown"),
-        ({"init": "zero"}, "init='zero' is unknown"),
+        ({"dtype": "int8"}, "'dtype'.* Got 'int8'"),
+        ({"memory": "none"}, "'memory'.* Got 'none'"),
+        ({"init": "zero"}, "'init'.* Got 'zero'"),
         ({"init": [np.zeros((30, 2))]}, r"init\[0\] has shape \(30, 2\)"),
         ({"init": [np.zeros((3, 3))] * 3}, "need"),
         ({"init": "nvecs", "n_init": 2}, "n_init=2 needs init='random'"),

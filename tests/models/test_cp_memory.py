@@ -7,11 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from daskpart.models.cp_ranks import RankNonzeros, RankRows, arrange, squared_norm
-from daskpart.models.cp_shuffle import collect_rank
-from daskpart.models.tensor_layout import TensorLayout
-from daskpart.models.tensor_sorting import CHUNK
-from daskpart.models.tensor_structures import Fibres, SortedNonzeros
+from daskpart.models.cp.layout.layout import TensorLayout
+from daskpart.models.cp.layout.sorting import CHUNK
+from daskpart.models.cp.layout.structures import Fibres, SortedNonzeros
+from daskpart.models.cp.ranks import RankNonzeros, RankRows, arrange, squared_norm
+from daskpart.models.cp.shuffle import collect_rank
 
 N_NONZEROS = 100_000
 RANK = 2  # so that factors leave little room for anything else
@@ -77,7 +77,7 @@ def arranged(case, dtype, memory, coordinates):
     rows = rows_of(case)
     given = RankNonzeros(0, coordinates.copy(), np.ones(coordinates.shape[1], dtype))
     held = given.coordinates.nbytes + given.values.nbytes
-    return arrange(given, rows, dtype=dtype, n_components=RANK, memory=memory), held
+    return arrange(given, rows, dtype=dtype, memory=memory), held
 
 
 @pytest.mark.parametrize("memory", ["fast", "small"])
@@ -107,13 +107,13 @@ def test_nonzeros_given_away_make_the_same_layout(case):
     all_rows = tuple(np.arange(extent, dtype=np.int32) for extent in SHAPES[case])
     rows = RankRows(0, all_rows, SHAPES[case], SHAPES[case])
     given = RankNonzeros(0, frozen, values[order])
-    tensor = arrange(given, rows, dtype="float64", n_components=2, memory="fast")
+    tensor = arrange(given, rows, dtype="float64", memory="fast")
     for one, other in zip(plain.structures, tensor.layout.structures, strict=True):
         np.testing.assert_array_equal(one.coordinates, other.coordinates)
         np.testing.assert_array_equal(one.values, other.values)
     assert squared_norm(tensor) == pytest.approx((values**2).sum(), rel=1e-12)
     with pytest.raises(RuntimeError, match="laid out before"):
-        arrange(given, rows, dtype="float64", n_components=2, memory="fast")
+        arrange(given, rows, dtype="float64", memory="fast")
 
 
 def test_pieces_of_blocks_are_copied_once():

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart.models.cp_serial import SerialCP
-from daskpart.models.tensor_layout import TensorLayout
+from benchmarks.serial_cp import SerialCP
+from daskpart.models.cp.layout.layout import TensorLayout
 
 
 def start_of(shape: tuple[int, ...], rank: int, seed: int = 0) -> list[np.ndarray]:

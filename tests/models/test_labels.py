@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daskpart.errors import InputError
-from daskpart.models.labels import LabelIndex
+from daskpart.models.base.labels import LabelIndex
 
 
 def test_labels_are_looked_up():

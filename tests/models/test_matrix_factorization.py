@@ -14,11 +14,12 @@ from sklearn.base import clone
 import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
-from daskpart.models.callbacks import EpochCallback
-from daskpart.models.checkpoints import CheckpointWriter
-from daskpart.models.snapshot import same_bits
+from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.checkpoints import CheckpointWriter
+from daskpart.models.base.state import same_bits
+from daskpart.models.matrix_factorization.state import MFState
 
-FAST = {"n_ranks": 3, "max_epochs": 3, "partitioner": "random", "transport": "local"}
+FAST = {"n_ranks": 3, "max_iter": 3, "partitioner": "random", "transport": "local"}
 
 
 def model(n_components=4, **changes):
@@ -36,7 +37,7 @@ def triples(ratings):
 
 
 def factors_of(fitted):
-    return fitted.factors_.user_factors, fitted.factors_.item_factors
+    return fitted.state_.user_factors, fitted.state_.item_factors
 
 
 def assert_same(one, other):
@@ -67,7 +68,7 @@ def test_explicit_zeros_are_ratings_and_absent_entries_are_not():
     X = scipy.sparse.coo_array(
         (np.array([0.0, 4.0, 4.0]), (np.array([0, 1, 2]), np.array([0, 1, 1]))), shape=(3, 2)
     )
-    fitted = model(n_ranks=1, max_epochs=1).fit(X)
+    fitted = model(n_ranks=1, max_iter=1).fit(X)
     assert fitted.global_mean_ == pytest.approx(8 / 3)
 
 
@@ -83,12 +84,12 @@ def test_history_and_reports(ratings):
     assert fitted.comm_report_.transport == "local"
     assert fitted.comm_report_.traffic.sum() == fitted.plan_report_.volume
     assert fitted.n_iter_ == 3
-    report = daskpart.plan_report(ratings, 3, 2, partitioner="random")
+    report = model(eta=2).plan(ratings).report()
     assert report.lambda_max <= 3
 
 
 def test_validation_rmse_is_the_score(ratings, triples):
-    fitted = model(max_epochs=2).fit(ratings, validation=ratings)
+    fitted = model(max_iter=2).fit(ratings, validation=ratings)
     expected = fitted.history_["validation_rmse"].iloc[-1]
     assert fitted.score(ratings) == pytest.approx(-expected, rel=1e-6)
 
@@ -96,15 +97,15 @@ def test_validation_rmse_is_the_score(ratings, triples):
 def test_columns_are_the_dual_of_rows(ratings, triples):
     by_columns = model(axis="columns").fit(ratings)
     by_rows = model(axis="rows").fit(triples.transposed().to_scipy())
-    np.testing.assert_array_equal(by_columns.factors_.user_factors, by_rows.factors_.item_factors)
-    np.testing.assert_array_equal(by_columns.factors_.item_factors, by_rows.factors_.user_factors)
-    np.testing.assert_array_equal(by_columns.factors_.user_bias, by_rows.factors_.item_bias)
+    np.testing.assert_array_equal(by_columns.state_.user_factors, by_rows.state_.item_factors)
+    np.testing.assert_array_equal(by_columns.state_.item_factors, by_rows.state_.user_factors)
+    np.testing.assert_array_equal(by_columns.state_.user_bias, by_rows.state_.item_bias)
     assert by_columns.plan_report_.axis == "columns"
 
 
 def test_auto_axis_moves_fewer_rows(ratings):
     volume = {
-        axis: daskpart.plan_report(ratings, 3, 2, partitioner="random", axis=axis).volume
+        axis: model(eta=2, axis=axis).plan(ratings).report().volume
         for axis in ("rows", "columns", "auto")
     }
     assert volume["auto"] == min(volume["rows"], volume["columns"])
@@ -113,7 +114,7 @@ def test_auto_axis_moves_fewer_rows(ratings):
 @pytest.mark.parametrize("rate", ["adagrad", "constant", "decay", "bold-driver"])
 @pytest.mark.parametrize("biases", [True, False])
 def test_every_learning_rate_learns(ratings, rate, biases):
-    history = model(learning_rate=rate, biases=biases, max_epochs=8).fit(ratings).history_
+    history = model(learning_rate=rate, biases=biases, max_iter=8).fit(ratings).history_
     assert history["train_rmse"].iloc[-1] < 0.97 * history["train_rmse"].iloc[0]
     rates = history["learning_rate"]
     assert (rates.nunique() == 1) == (rate in ("adagrad", "constant"))
@@ -121,7 +122,7 @@ def test_every_learning_rate_learns(ratings, rate, biases):
 
 def test_averaging_by_ratings_differs_where_copies_are_stale(ratings):
     mean, weighted = (model(eta=1, averaging=kind).fit(ratings) for kind in ("mean", "ratings"))
-    assert (mean.factors_.item_factors != weighted.factors_.item_factors).any()
+    assert (mean.state_.item_factors != weighted.state_.item_factors).any()
 
 
 def test_a_given_partition_is_used(ratings):
@@ -140,12 +141,27 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(ratings, tmp_path, suffix):
         "learning_rate": "bold-driver",
         "checkpoint_path": tmp_path / f"r.{suffix}",
     }
-    unbroken = model(eta=2, learning_rate="bold-driver", max_epochs=6).fit(ratings)
-    model(max_epochs=4, **options).fit(ratings)
-    resumed = model(max_epochs=6, resume=True, **options).fit(ratings)
+    unbroken = model(eta=2, learning_rate="bold-driver", max_iter=6).fit(ratings)
+    model(max_iter=4, **options).fit(ratings)
+    resumed = model(max_iter=6, resume=True, **options).fit(ratings)
     assert_same(unbroken, resumed)
     assert resumed.history_["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     np.testing.assert_array_equal(unbroken.history_["train_rmse"], resumed.history_["train_rmse"])
+
+
+def test_a_part_for_each_row_is_a_partition(ratings):
+    parts = daskpart.partition(ratings, 3, method="block")
+    assert_same(
+        model(partitioner=parts).fit(ratings), model(partitioner=parts.assignment).fit(ratings)
+    )
+
+
+def test_the_arguments_of_partition_are_a_partitioner(ratings):
+    named = model(partitioner="power").fit(ratings)
+    given = model(partitioner={"objective": "power", "rho": 2, "epsilon": 0.03}).fit(ratings)
+    assert_same(named, given)
+    other = model(partitioner={"objective": "power", "rho": 2, "epsilon": 0.5}).fit(ratings)
+    assert other.partition_ != named.partition_
 
 
 def test_resume_refuses_another_fit(ratings, tmp_path):
@@ -165,7 +181,7 @@ def test_partial_fit_goes_on(ratings):
 
 
 def test_early_stopping(ratings):
-    fitted = model(max_epochs=60, validation_fraction=0.3, patience=2, regularization=0.0).fit(
+    fitted = model(max_iter=60, validation_fraction=0.3, patience=2, regularization=0.0).fit(
         ratings
     )
     rmse = fitted.history_["validation_rmse"]
@@ -184,20 +200,20 @@ class InterruptAt(EpochCallback):
 
 
 def test_interruption_keeps_the_last_whole_epoch(ratings, tmp_path):
-    interrupted = model(max_epochs=9, checkpoint_path=tmp_path / "run.npz")
+    interrupted = model(max_iter=9, checkpoint_path=tmp_path / "run.npz")
     interrupted.set_callbacks(InterruptAt(2))
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(ratings)
     assert interrupted.n_iter_ == 2
-    assert_same(interrupted, model(max_epochs=2).fit(ratings))
-    saved = CheckpointWriter(tmp_path / "run.npz").latest()
+    assert_same(interrupted, model(max_iter=2).fit(ratings))
+    saved = CheckpointWriter(tmp_path / "run.npz", MFState).latest()
     assert saved is not None
     assert saved.epoch in (1, 2)
 
 
 def test_interruption_in_the_middle_of_an_epoch(ratings, monkeypatch):
     """Rows half updated in place are not what is kept."""
-    from daskpart.models import pasgd
+    from daskpart.models.matrix_factorization import pasgd
 
     calls = {"n": 0}
     original = pasgd.apply_ratings
@@ -210,30 +226,30 @@ def test_interruption_in_the_middle_of_an_epoch(ratings, monkeypatch):
 
     monkeypatch.setattr(pasgd, "apply_ratings", interrupt)
     monkeypatch.setattr("daskpart.collectives.transports.local._available_cores", lambda: 1)
-    broken = model(max_epochs=5)
+    broken = model(max_iter=5)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(ratings)
     monkeypatch.undo()
-    assert_same(broken, model(max_epochs=1).fit(ratings))
+    assert_same(broken, model(max_iter=1).fit(ratings))
 
 
 def test_divergence_names_epoch_and_rate(ratings):
     diverging = model(learning_rate="constant", initial_learning_rate=20.0)
     with pytest.raises(DivergenceError, match=r"diverged in epoch \d+.*learning rate 20"):
         diverging.fit(ratings)
-    if hasattr(diverging, "factors_"):
-        assert diverging.factors_.is_finite()
+    if hasattr(diverging, "state_"):
+        assert diverging.state_.is_finite()
 
 
 def test_divergence_keeps_the_last_finite_factors(ratings):
-    going = model(max_epochs=2).fit(ratings)
-    kept = going.factors_
+    going = model(max_iter=2).fit(ratings)
+    kept = going.state_
     going.set_params(learning_rate="constant", initial_learning_rate=50.0)
     with pytest.raises(DivergenceError):
         for _ in range(20):
-            kept = going.factors_
+            kept = going.state_
             going.partial_fit(ratings)
-    assert same_bits(going.factors_, kept)
+    assert same_bits(going.state_, kept)
     assert kept.is_finite()
 
 
@@ -251,7 +267,7 @@ def test_clone_pickle_and_parameters(ratings):
 def test_a_seed_fixes_everything(ratings):
     assert_same(model().fit(ratings), model().fit(ratings))
     other = model(random_state=1).fit(ratings)
-    assert (other.factors_.user_factors != model().fit(ratings).factors_.user_factors).any()
+    assert (other.state_.user_factors != model().fit(ratings).state_.user_factors).any()
 
 
 def test_users_and_items_without_ratings_stay_at_the_mean():
@@ -260,8 +276,8 @@ def test_users_and_items_without_ratings_stay_at_the_mean():
     )
     fitted = model(n_ranks=2).fit(X)
     assert fitted.predict([(4, 3)])[0] == pytest.approx(fitted.global_mean_)
-    assert not fitted.factors_.user_factors[[2, 4]].any()
-    assert not fitted.factors_.item_factors[[1, 3]].any()
+    assert not fitted.state_.user_factors[[2, 4]].any()
+    assert not fitted.state_.item_factors[[1, 3]].any()
 
 
 def test_eta_beyond_k_is_clipped_with_a_warning(ratings):
@@ -273,20 +289,24 @@ def test_eta_beyond_k_is_clipped_with_a_warning(ratings):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_components": 0}, "n_components=0 must be a whole number of at least 1"),
-        ({"n_components": 2.5}, "n_components=2.5"),
-        ({"n_ranks": 0}, "n_ranks=0"),
-        ({"eta": 0}, "eta=0 must be a whole number of at least 1"),
-        ({"max_epochs": 0}, "max_epochs=0"),
-        ({"learning_rate": "fast"}, "learning_rate='fast' is unknown; choose one of 'adagrad'"),
-        ({"initial_learning_rate": -1.0}, "initial_learning_rate=-1.0 must be"),
-        ({"initial_learning_rate": float("nan")}, "initial_learning_rate=nan"),
-        ({"regularization": -0.1}, "regularization=-0.1"),
+        ({"n_components": 0}, "'n_components'.* Got 0"),
+        ({"n_components": 2.5}, "'n_components'.* Got 2.5"),
+        ({"n_ranks": 0}, "'n_ranks'.* Got 0"),
+        ({"eta": 0}, "'eta'.* Got 0"),
+        ({"max_iter": 0}, "'max_iter'.* Got 0"),
+        ({"learning_rate": "fast"}, "'learning_rate'.* among .*'adagrad'.* Got 'fast'"),
+        ({"initial_learning_rate": -1.0}, "'initial_learning_rate'.* Got -1.0"),
+        ({"initial_learning_rate": float("nan")}, "'initial_learning_rate'.* Got nan"),
+        ({"regularization": -0.1}, "'regularization'.* Got -0.1"),
         ({"partitioner": "best"}, "partitioner='best' is unknown; choose one of 'power'"),
-        ({"axis": "both"}, "axis='both' is unknown; choose one of 'rows'"),
-        ({"averaging": "max"}, "averaging='max' is unknown"),
-        ({"transport": "carrier pigeon"}, "transport='carrier pigeon' is unknown"),
-        ({"validation_fraction": 1.0}, "validation_fraction=1.0"),
+        ({"partitioner": np.ones(80)}, "neither a name nor a dict"),
+        ({"partitioner": np.arange(80)}, "names ranks 0 to 79; there are 0 to 2"),
+        ({"partitioner": np.arange(7) % 3}, "shape .7,.; there are 80 rows"),
+        ({"axis": "both"}, "'axis'.* Got 'both'"),
+        ({"averaging": "max"}, "'averaging'.* Got 'max'"),
+        ({"transport": "carrier pigeon"}, "'transport'.* Got 'carrier pigeon'"),
+        ({"validation_fraction": 1.0}, "'validation_fraction'.* Got 1.0"),
+        ({"random_state": "drawn"}, "'random_state'.* Got 'drawn'"),
         ({"patience": 3}, "patience needs validation"),
         ({"resume": True}, "resume=True needs checkpoint_path"),
         ({"n_ranks": 81}, "81 ranks need as many rows"),

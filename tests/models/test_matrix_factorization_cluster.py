@@ -12,9 +12,9 @@ import pytest
 import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, WorkerLostError
-from daskpart.models.callbacks import EpochCallback
+from daskpart.models.base.callbacks import EpochCallback
 
-OPTIONS = {"eta": 2, "max_epochs": 3, "partitioner": "random"}
+OPTIONS = {"eta": 2, "max_iter": 3, "partitioner": "random"}
 
 
 def model(transport="auto", n_ranks=3, **changes):
@@ -30,7 +30,7 @@ def ratings():
 
 def assert_same(one, other):
     for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-        np.testing.assert_array_equal(getattr(one.factors_, name), getattr(other.factors_, name))
+        np.testing.assert_array_equal(getattr(one.state_, name), getattr(other.state_, name))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ class KillWorkerAfter(EpochCallback):
 def test_a_killed_worker_does_not_change_the_result(ratings, delay):
     from distributed import Client, LocalCluster
 
-    expected = model("local", max_epochs=12).fit(ratings)
+    expected = model("local", max_iter=12).fit(ratings)
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
@@ -108,7 +108,7 @@ def test_a_killed_worker_does_not_change_the_result(ratings, delay):
         ) as own_cluster,
         Client(own_cluster) as own_client,
     ):  # fmt: skip
-        survivor = model(max_epochs=12)
+        survivor = model(max_iter=12)
         survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
         with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
             survivor.fit(ratings)

@@ -12,10 +12,10 @@ import pytest
 import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
-from daskpart.models.callbacks import EpochCallback
+from daskpart.models.base.callbacks import EpochCallback
 
 pytestmark = pytest.mark.cluster
-OPTIONS = {"eta": 2, "max_epochs": 3, "partitioner": "random"}
+OPTIONS = {"eta": 2, "max_iter": 3, "partitioner": "random"}
 
 
 def model(transport="dask", n_ranks=4, **changes):
@@ -31,7 +31,7 @@ def ratings():
 
 def assert_same(one, other):
     for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-        np.testing.assert_array_equal(getattr(one.factors_, name), getattr(other.factors_, name))
+        np.testing.assert_array_equal(getattr(one.state_, name), getattr(other.state_, name))
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3, 8])
@@ -58,10 +58,10 @@ def test_auto_and_lazy_ratings(ratings, client):
 
 def test_resumed_fits(ratings, client, tmp_path):
     """A fit that stopped on one transport goes on, on another, to the same bits."""
-    whole = model("local", max_epochs=4).fit(ratings)
+    whole = model("local", max_iter=4).fit(ratings)
     options = {"checkpoint_path": tmp_path / "run.npz"}
-    model("dask", max_epochs=2, **options).fit(ratings)
-    assert_same(whole, model("dask", max_epochs=4, resume=True, **options).fit(ratings))
+    model("dask", max_iter=2, **options).fit(ratings)
+    assert_same(whole, model("dask", max_iter=4, resume=True, **options).fit(ratings))
 
 
 def test_two_fits_at_once(ratings, client):
@@ -94,12 +94,12 @@ class Interrupt(EpochCallback):
 
 
 def test_ctrl_c_keeps_whole_epochs(ratings, client):
-    interrupted = model(max_epochs=10_000)
+    interrupted = model(max_iter=10_000)
     interrupted.set_callbacks(Interrupt())
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(ratings)
     assert 1 <= interrupted.n_iter_ < 10_000
-    assert_same(model("local", max_epochs=interrupted.n_iter_).fit(ratings), interrupted)
+    assert_same(model("local", max_iter=interrupted.n_iter_).fit(ratings), interrupted)
     assert_same(model("local").fit(ratings), model().fit(ratings))  # the cluster is usable
 
 
@@ -120,7 +120,7 @@ def test_a_killed_worker_does_not_change_the_result(ratings):
     """The fit goes on as a graph on the workers that are left."""
     from distributed import Client, LocalCluster
 
-    expected = model("local", max_epochs=30).fit(ratings)
+    expected = model("local", max_iter=30).fit(ratings)
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
@@ -128,10 +128,11 @@ def test_a_killed_worker_does_not_change_the_result(ratings):
         ) as own_cluster,
         Client(own_cluster) as own_client,
     ):  # fmt: skip
-        survivor = model("auto", max_epochs=30)
+        survivor = model("auto", max_iter=30)
         survivor.set_callbacks(KillWorkerAfter(own_client, 4, 0.02))
         with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
             survivor.fit(ratings)
     assert_same(expected, survivor)
-    assert survivor.comm_report_.transport == "graph"
+    # on the workers that are left as a graph; back on all of them once there are enough
+    assert survivor.comm_report_.transport in ("graph", "dask")
     assert survivor.history_["epoch"].tolist() == list(range(1, 31))

@@ -8,19 +8,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.base import BaseEstimator
 
-from daskpart.errors import DaskpartWarning, InputError, ReadError
-from daskpart.models.recommending import FactorModel
-from daskpart.models.reports import PlanReport
-from daskpart.models.snapshot import Factors, same_bits
+from daskpart.errors import InputError, ReadError
+from daskpart.models.base import saving
+from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.base.state import same_bits
+from daskpart.models.matrix_factorization.plan import MFPlanReport
+from daskpart.models.matrix_factorization.recommending import FactorModel
+from daskpart.models.matrix_factorization.state import MFState
 from daskpart.partitions import Partition
 
 USERS = np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object)
 
 
-class Model(FactorModel, BaseEstimator):
+class Model(FactorModel, DistributedEstimator):
     """As much of an estimator as saving needs."""
+
+    _state_class = MFState
 
     def __init__(self, regularization=0.1, biases=True, partitioner="power", random_state=0):
         self.regularization = regularization
@@ -32,7 +36,7 @@ class Model(FactorModel, BaseEstimator):
         generator = np.random.default_rng(0)
         shapes = ((5, 3), (7, 3), (5,), (7,))
         arrays = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
-        self.factors_ = Factors(*arrays, 3.5, user_labels=USERS, item_labels=np.arange(7) * 10)
+        self.state_ = MFState(*arrays, 3.5, user_labels=USERS, item_labels=np.arange(7) * 10)
         self.seen_ = scipy.sparse.csr_array(generator.random((5, 7)) < 0.5)
         self.n_features_in_ = np.int64(7)
         return self
@@ -47,12 +51,23 @@ def test_save_and_load_give_the_same_model(model, tmp_path):
     partition = Partition(np.array([0, 1, 0, 1, 0], np.int32), 2, np.ones(5, np.int64), {})
     model.partitioner = partition
     model.partition_ = partition
-    model.plan_report_ = PlanReport(2, 1, "rows", "given", [0, 7], 0, 0, 0, 0, 0.1, 0.1, 5, 0.0)
+    model.plan_report_ = MFPlanReport(
+        n_ranks=2, unit="epoch", partitioner="given", memory={"ratings": [3, 4]}, eta=1,
+        axis="rows", lambda_histogram=[0, 7], volume=0, staleness=0, messages=0,
+        messages_max_rank=0, imbalance=0.1, cell_imbalance=0.1, row_words=5,
+    )  # fmt: skip
+    model.classes_ = np.array(["no", "yes"], dtype=object)
+    model.coef_ = np.arange(6.0).reshape(2, 3)
+    model.learnt_ = {"means": [np.float32(1.5), np.zeros(2)], "names": ("a", None)}
     model.save(tmp_path / "model")
     again = Model.load(tmp_path / "model")
-    assert same_bits(again.factors_, model.factors_)
+    assert same_bits(again.state_, model.state_)
     assert again.partitioner == partition and again.partition_ == partition
     assert repr(again.plan_report_) == repr(model.plan_report_)
+    np.testing.assert_array_equal(again.classes_, model.classes_)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert again.learnt_["names"] == ("a", None) and again.learnt_["means"][0] == 1.5
+    assert (again.seen_ != model.seen_).nnz == 0
     assert again.n_features_in_ == 7 and again.regularization == 0.1
     pd.testing.assert_frame_equal(again.recommend(USERS), model.recommend(USERS))
     assert not any(file.suffix == ".pkl" for file in (tmp_path / "model").iterdir())
@@ -62,10 +77,10 @@ def test_save_and_load_give_the_same_model(model, tmp_path):
 
 def test_save_keeps_the_old_model_when_it_fails(model, tmp_path, monkeypatch):
     model.save(tmp_path / "model")
-    monkeypatch.setattr(scipy.sparse, "save_npz", _full_disk)
+    monkeypatch.setattr(saving, "write_arrays", _full_disk)
     with pytest.raises(OSError, match=r"was not written.*untouched"):
         model.save(tmp_path / "model")
-    assert same_bits(Model.load(tmp_path / "model").factors_, model.factors_)
+    assert same_bits(Model.load(tmp_path / "model").state_, model.state_)
 
 
 def _full_disk(*_):
@@ -78,11 +93,33 @@ def test_save_does_not_replace_what_is_no_model(model, tmp_path):
         model.save(tmp_path / "papers")
 
 
-def test_a_parameter_without_json_form_is_left_out(model, tmp_path):
-    model.random_state = np.random.RandomState(0)
-    with pytest.warns(DaskpartWarning, match=r"parameter random_state=.* is not saved"):
+def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_path):
+    model.save(tmp_path / "model")
+    model.regularization = object()
+    with pytest.raises(InputError, match=r"the parameter regularization=.* cannot be saved"):
         model.save(tmp_path / "model")
-    assert Model.load(tmp_path / "model").random_state == 0
+    model.regularization = 0.1
+    model.strange_ = {"inside": [object()]}
+    with pytest.raises(InputError, match=r"the result strange_: inside\[0\]=.* cannot be saved"):
+        model.save(tmp_path / "model")
+    assert not hasattr(Model.load(tmp_path / "model"), "strange_")
+    assert [found.name for found in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_generator_is_kept_where_it_stands(model, tmp_path):
+    model.random_state = np.random.RandomState(5)
+    model.random_state.random(10)
+    model.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    assert again.random_state.random() == model.random_state.random()
+
+
+def test_saved_models_name_no_module(model, tmp_path):
+    """So that a file may move, and old models stay readable."""
+    model.partition_ = Partition(np.array([0, 1], np.int32), 2, np.ones(2, np.int64), {})
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model" / "model.json").read_text()
+    assert "daskpart." not in text and '"Partition"' in text and '"format": 1' in text
 
 
 def test_load_refuses_what_it_cannot_trust(model, tmp_path):
@@ -98,8 +135,9 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     with pytest.raises(ReadError, match=r"holds a Model, not a Other: load it with Model\.load"):
         Other.load(tmp_path / "model")
     for change, message in (
-        ({"parts": {"x_": "os:system"}}, "not of daskpart"),
+        ({"results": {"x_": {"form": "part", "class": "os:system", "file": "a"}}}, "does not know"),
         ({"parameters": {"depth": 3}}, "does not have: depth"),
+        ({"format": 2}, "of format 2"),
     ):
         file.write_text(json.dumps({**header, **change}))
         with pytest.raises(ReadError, match=message):
@@ -108,6 +146,6 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     with pytest.raises(ReadError, match="holds no saved model"):
         Model.load(tmp_path / "model")
     file.write_text(json.dumps(header))
-    (tmp_path / "model" / "seen.npz").write_bytes(b"x")
-    with pytest.raises(ReadError, match=r"seen\.npz cannot be read"):
+    (tmp_path / "model" / "arrays.npz").write_bytes(b"x")
+    with pytest.raises(ReadError, match=r"arrays\.npz cannot be read"):
         Model.load(tmp_path / "model")

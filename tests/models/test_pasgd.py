@@ -10,10 +10,16 @@ import pytest
 import daskpart
 from daskpart.collectives import LocalCommunicator
 from daskpart.containers.matrix import as_matrix
-from daskpart.models.fitting import Attempt, TrainingSettings
-from daskpart.models.learning_rates import learning_rate
-from daskpart.models.pasgd import RankModel, RankRatings, RowLayout, apply_ratings
-from daskpart.models.planning import PlanSettings, check_plan_settings, plan_fit
+from daskpart.models.matrix_factorization.pasgd import (
+    RankModel,
+    RankRatings,
+    RowLayout,
+    apply_ratings,
+)
+from daskpart.models.matrix_factorization.plan import plan_fit
+from daskpart.models.matrix_factorization.problem import Ratings
+from daskpart.models.matrix_factorization.text import MFText
+from daskpart.models.optimisation.learning_rates import learning_rate
 
 N_USERS, N_ITEMS = 60, 40
 
@@ -22,38 +28,46 @@ def _ratings(seed: int = 0):
     return as_matrix(daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 900, random_state=seed))
 
 
-def _plan(ratings, n_ranks, eta, **changes):
+def _plan(ratings, n_ranks, eta, rate="adagrad", biases=True, **changes):
+    layout = RowLayout(5, biases, learning_rate(rate, None).per_row)
     settings = {
-        "partitioner": "random", "rho": 2, "epsilon": 0.1, "engine": "multilevel",
-        "axis": "rows", "averaging": "mean", "random_state": 0,
+        "partitioner": "random", "axis": "rows", "averaging": "mean", "random_state": 0,
     } | changes  # fmt: skip
-    return plan_fit(ratings, check_plan_settings(PlanSettings(n_ranks, eta, **settings)))
+    return plan_fit(ratings, n_ranks, eta=eta, layout=layout, **settings)
 
 
-def _settings(biases=True, rate="adagrad", n_components=5):
-    chosen = learning_rate(rate, None)
-    layout = RowLayout(n_components, biases, chosen.per_row)
-    return TrainingSettings(layout, chosen, 0.05, 0.1, 0)
+def _text(comm, plan, ratings, initial=0.05):
+    """Ready for the first epoch, at a rate that stays."""
+    name = "adagrad" if plan.layout.gradients else "constant"
+    text = MFText(comm, plan, learning_rate(name, initial), 0.05, 0.1)
+    text.begin_from(_blank(ratings))
+    return text
 
 
-def _train(plan, settings, n_epochs=3):
-    """The factors after some epochs, as whole arrays, and the attempt that made them."""
-    with LocalCommunicator(plan.settings.n_ranks) as comm:
-        attempt = Attempt(comm, plan, settings, None)
-        totals = [attempt.run(0.05) for _ in range(n_epochs)]
-        return attempt, attempt.rows(), totals
+def _blank(ratings):
+    return Ratings.of(ratings).blank(5)
 
 
-def _replay(plan, settings, n_epochs=3) -> RankModel:
+def _train(plan, ratings, n_epochs=3):
+    """The state after some epochs, what was sent, and the epochs."""
+    with LocalCommunicator(plan.n_ranks) as comm:
+        text = _text(comm, plan, ratings)
+        comm.counters.reset()
+        steps = text.run(1, n_epochs)
+        counters = comm.counters
+        return text.gather(_blank(ratings)), counters, steps
+
+
+def _replay(plan, ratings, n_epochs=3) -> RankModel:
     """One sequential SGD over global factors, in the order that the sub-epochs define."""
-    with LocalCommunicator(plan.settings.n_ranks, sequential=True) as comm:
-        attempt = Attempt(comm, plan, settings, None)
-        cells: list[RankRatings] = attempt._ratings.content
-        first: list[RankModel] = attempt._model.content
+    with LocalCommunicator(plan.n_ranks, sequential=True) as comm:
+        text = _text(comm, plan, ratings)
+        cells: list[RankRatings] = text._ratings.content
+        first: list[RankModel] = text._model.content
         shards = plan.shards.compute()
     n_users = plan.shards.partition.n_vertices
     model = RankModel(
-        settings.layout,
+        plan.layout,
         np.zeros((n_users, first[0].user.shape[1]), np.float32),
         np.zeros((N_ITEMS, first[0].item.shape[1]), np.float32),
         np.zeros(n_users, np.float32),
@@ -65,7 +79,7 @@ def _replay(plan, settings, n_epochs=3) -> RankModel:
     for shard, own in zip(shards, first, strict=True):
         model.user[shard.rows], model.item[shard.items] = own.user, own.item
     for _ in range(n_epochs):
-        for t in range(plan.settings.eta):
+        for t in range(plan.eta):
             for shard, cell in zip(shards, cells, strict=True):
                 in_global_ids = replace(
                     cell,
@@ -80,39 +94,35 @@ def _replay(plan, settings, n_epochs=3) -> RankModel:
 @pytest.mark.parametrize(("biases", "rate"), [(True, "adagrad"), (False, "constant")])
 def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate):
     """Free of staleness: the parallel run gives the bits of its sequential replay."""
-    settings = _settings(biases, rate)
-    plan = _plan(_ratings(), n_ranks, n_ranks)
-    _, parts, totals = _train(plan, settings)
-    replayed = _replay(plan, settings)
-    assert all(total.stale_rows == 0 for total in totals)
-    seen = np.zeros(N_ITEMS, bool)
-    for part in parts:
-        n_components = settings.layout.n_components
-        np.testing.assert_array_equal(part.user, replayed.user[part.users, :n_components])
-        np.testing.assert_array_equal(part.item, replayed.item[part.items, :n_components])
-        np.testing.assert_array_equal(part.user_bias, replayed.user_bias[part.users])
-        np.testing.assert_array_equal(part.item_gradient, replayed.item_gradient[part.items])
-        seen[part.items] = True
-    assert seen.all()
+    ratings = _ratings()
+    plan = _plan(ratings, n_ranks, n_ranks, rate, biases)
+    state, _, steps = _train(plan, ratings)
+    replayed = _replay(plan, ratings)
+    assert all(step.counted["staleness"] == 0 for step in steps)
+    np.testing.assert_array_equal(state.user_factors, replayed.user[:, :5])
+    np.testing.assert_array_equal(state.item_factors, replayed.item[:, :5])
+    np.testing.assert_array_equal(state.user_bias, replayed.user_bias)
+    np.testing.assert_array_equal(state.item_gradient, replayed.item_gradient)
+    assert state.item_factors.any(axis=1).all()
 
 
 def test_one_rank_is_algorithm_1_rating_by_rating():
     """K = 1 equals a loop that hands the kernel one rating at a time, in the same order."""
-    settings = _settings()
-    plan = _plan(_ratings(), 1, 1)
-    _, (part,), totals = _train(plan, settings, n_epochs=1)
+    ratings = _ratings()
+    plan = _plan(ratings, 1, 1)
+    state, _, steps = _train(plan, ratings, n_epochs=1)
     with LocalCommunicator(1, sequential=True) as comm:
-        attempt = Attempt(comm, plan, settings, None)
-        (cell,), (model,) = attempt._ratings.content, attempt._model.content
+        text = _text(comm, plan, ratings)
+        (cell,), (model,) = text._ratings.content, text._model.content
     error = 0.0
     for n in range(cell.rows.size):
         model.squared_error = 0.0
         one = replace(cell, cell_pointer=np.array([n, n + 1]))
         apply_ratings(model, one, sub_epoch=0, rate=0.05, regularization=0.05)
         error += model.squared_error
-    np.testing.assert_array_equal(part.user, model.user[:, :5])
-    np.testing.assert_array_equal(part.item_bias, model.item_bias[cell.home])
-    assert totals[0].squared_error == error
+    np.testing.assert_array_equal(state.user_factors[cell.users], model.user[:, :5])
+    np.testing.assert_array_equal(state.item_bias[cell.items], model.item_bias)
+    assert steps[0].measured["train_rmse"] == np.sqrt(error / cell.rows.size)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
@@ -121,34 +131,37 @@ def test_one_rank_is_algorithm_1_rating_by_rating():
 def test_measured_traffic_equals_the_formulas(n_ranks, eta, partitioner):
     """Rows, words, messages and staleness of a real run, against eq. 8, eq. 9 and the plans."""
     eta = min(eta, n_ranks)
-    settings = _settings()
-    plan = _plan(_ratings(1), n_ranks, eta, partitioner=partitioner)
-    attempt, _, totals = _train(plan, settings, n_epochs=2)
-    counters = attempt.comm.counters
+    ratings = _ratings(1)
+    plan = _plan(ratings, n_ranks, eta, partitioner=partitioner)
+    _, counters, steps = _train(plan, ratings, n_epochs=2)
     sent = {
         name: sum(int(counters.of(label)[name].sum()) for label in ("reduce", "expand"))
         for name in ("rows_sent", "bytes_sent", "messages_sent")
     }
     volume = plan.connectivity.pasgd_volume(eta)
+    staleness = plan.connectivity.pasgd_staleness(eta)
     assert sent["rows_sent"] == 2 * volume
-    assert sent["bytes_sent"] == 2 * volume * 4 * settings.layout.words
-    assert sent["messages_sent"] == 2 * plan.n_messages
-    assert [total.stale_rows for total in totals] == [plan.connectivity.pasgd_staleness(eta)] * 2
+    assert sent["bytes_sent"] == 2 * volume * 4 * plan.layout.words
+    messages = sum(each.total_messages for of in plan.plans().values() for each in of)
+    assert sent["messages_sent"] == 2 * messages
+    assert [step.counted["staleness"] for step in steps] == [staleness] * 2
+    expected = plan.expected()
+    assert (expected.rows.sum(), expected.messages.sum()) == (volume, messages)
+    assert expected.nbytes == volume * 4 * plan.layout.words
 
 
 @pytest.mark.parametrize("averaging", ["mean", "ratings"])
 def test_stale_copies_are_averaged(averaging):
     """η = 1 with no learning: averages of equal copies change nothing but rounding."""
-    settings = _settings()
-    plan = _plan(_ratings(2), 4, 1, averaging=averaging)
+    ratings = _ratings(2)
+    plan = _plan(ratings, 4, 1, averaging=averaging)
     with LocalCommunicator(4) as comm:
-        attempt = Attempt(comm, plan, settings, None)
-        before = attempt.rows()
-        attempt.run(0.0)
-        after = attempt.rows()
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one.user, other.user)
-        np.testing.assert_allclose(one.item, other.item, rtol=1e-6)
+        text = _text(comm, plan, ratings, initial=1e-30)
+        before = text.gather(_blank(ratings))
+        text.run(1, 1)
+        after = text.gather(_blank(ratings))
+    np.testing.assert_array_equal(before.user_factors, after.user_factors)
+    np.testing.assert_allclose(before.item_factors, after.item_factors, rtol=1e-6)
 
 
 def test_weights_of_an_average_sum_to_one_and_follow_the_ratings():
@@ -181,14 +194,21 @@ def test_weights_of_an_average_sum_to_one_and_follow_the_ratings():
 
 
 def test_seed_decides_and_partition_does_not_move_the_first_factors():
-    settings, ratings = _settings(), _ratings(4)
-    whole = {}
+    ratings, found = _ratings(4), []
     for n_ranks in (1, 4):
         plan = _plan(ratings, n_ranks, n_ranks)
         with LocalCommunicator(n_ranks) as comm:
-            parts = Attempt(comm, plan, settings, None).rows()
-        factors = np.zeros((N_USERS, 5), np.float32)
-        for part in parts:
-            factors[part.users] = part.user
-        whole[n_ranks] = factors
-    np.testing.assert_array_equal(whole[1], whole[4])
+            found.append(_text(comm, plan, ratings).gather(_blank(ratings)))
+    np.testing.assert_array_equal(found[0].user_factors, found[1].user_factors)
+    np.testing.assert_array_equal(found[0].item_factors, found[1].item_factors)
+
+
+def test_the_forecast_of_memory_is_what_ranks_hold():
+    """To the averages that owners keep, which the forecast leaves out."""
+    ratings = _ratings(5)
+    plan = _plan(ratings, 4, 2)
+    with LocalCommunicator(4) as comm:
+        measured = np.array(_text(comm, plan, ratings).memory)
+    forecast = plan.memory()
+    held = forecast["ratings"] + forecast["factors"]
+    assert (np.abs(measured / held - 1) < 0.2).all(), (measured, held)

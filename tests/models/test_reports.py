@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.models.reports import CommunicationReport, PlanReport
+from daskpart.models.base.reports import CommunicationReport
+from daskpart.models.matrix_factorization.plan import MFPlanReport
 
 
-def plan(**changes) -> PlanReport:
-    return PlanReport(
+def plan(**changes) -> MFPlanReport:
+    return MFPlanReport(
         **{
             "n_ranks": 8,
+            "unit": "epoch",
+            "memory": {"ratings": np.full(8, 5_000_000), "factors": np.arange(8)},
             "eta": 4,
             "axis": "rows",
             "partitioner": "power",
@@ -36,22 +39,24 @@ def plan(**changes) -> PlanReport:
 def communication(**changes) -> CommunicationReport:
     return CommunicationReport(
         **{
-            "n_ranks": 2,
-            "eta": 2,
-            "n_epochs": 3,
+            "unit": "epoch",
+            "how": "rows by 'power', η = 2,",
             "transport": "local",
-            "row_words": 10,
-            "measured_volume": 1000.0,
-            "expected_volume": 1000,
-            "measured_words": 10_000.0,
-            "measured_staleness": 0.0,
-            "expected_staleness": 0,
-            "measured_messages": 4.0,
-            "expected_messages": 4,
+            "n_ranks": 2,
+            "n_steps": 3,
+            "measured_messages": [2.0, 2.0],
+            "expected_messages": [2, 2],
+            "measured_rows": [600.0, 400.0],
+            "expected_rows": [600, 400],
             "measured_bytes": 40_000.0,
+            "expected_bytes": 40_000,
+            "measured_counts": {"staleness": 0.0},
+            "expected_counts": {"staleness": 0},
             "seconds_computing": [1.0, 2.0],
             "seconds_blocked": [1.0, 0.0],
             "traffic": [[0, 600], [400, 0]],
+            "memory": [3_000_000, 2_000_000],
+            "expected_memory": [3_100_000, 2_100_000],
             **changes,
         }
     )
@@ -93,20 +98,22 @@ def test_a_bin_of_one_connectivity_is_named_by_it():
 
 def test_communication_says_whether_it_went_as_planned():
     text = repr(communication())
-    assert text.startswith("Communication: 2 ranks, η = 2, 3 epoch(s) over the 'local' transport")
-    assert "1,000 measured, 1,000 expected" in text and "differs" not in text
+    assert "2 ranks, 3 epoch(s) over the 'local' transport" in text
+    assert "1,000 measured, 1,000 planned" in text and "differs" not in text
     assert "40.0 kB" in text and "rank 0 → 1: 600 rows an epoch" in text
     assert "0.50 s a rank on average, 1.00 s at most, 25% of the time" in text
+    assert "3.0 MB at most, 3.1 MB planned" in text
     assert communication().matches
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"measured_volume": 999.5},
-        {"measured_words": 9_000.0},
-        {"measured_staleness": 1.0},
-        {"measured_messages": 5.0},
+        {"measured_rows": [400.0, 600.0]},
+        {"measured_rows": [599.5, 400.0]},
+        {"measured_bytes": 36_000.0},
+        {"measured_counts": {"staleness": 1.0}},
+        {"measured_messages": [2.0, 3.0]},
     ],
 )
 def test_one_difference_is_seen(change):
@@ -115,25 +122,38 @@ def test_one_difference_is_seen(change):
     assert repr(report).count("← differs") == 1 and "NO" in repr(report)
 
 
+def test_where_data_decide_nothing_was_planned():
+    report = communication(
+        expected_messages=[], expected_rows=[], expected_bytes=None, expected_counts={}
+    )
+    assert report.matches and "planned" not in repr(report).replace("MB planned", "")
+
+
 def test_a_fit_with_nothing_left_to_train_is_no_difference():
-    report = communication(n_epochs=0, measured_volume=0.0, measured_words=0.0)
-    assert report.matches and "no epoch was trained" in repr(report)
+    report = communication(n_steps=0, measured_rows=[0, 0])
+    assert report.matches and "no epoch was done" in repr(report)
 
 
 def test_one_rank_alone_sends_nothing():
     report = communication(
         n_ranks=1,
-        measured_volume=0,
-        expected_volume=0,
-        measured_words=0,
-        measured_messages=0,
-        expected_messages=0,
-        measured_bytes=0,
+        measured_rows=[0],
+        expected_rows=[0],
+        measured_messages=[0],
+        expected_messages=[0],
+        measured_bytes=0.0,
+        expected_bytes=0,
         seconds_computing=[0.0],
         seconds_blocked=[0.0],
         traffic=[[0]],
     )
     assert report.matches and "nothing travelled" in repr(report)
+
+
+def test_memory_is_of_the_fullest_rank():
+    report = plan()
+    assert report.memory_of_ranks.tolist() == [5_000_000 + rank for rank in range(8)]
+    assert "5.0 MB at most (ratings 5.0 MB, factors 7 B)" in repr(report)
 
 
 @pytest.mark.parametrize("report", [plan(), communication()])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.errors import InputError
-from daskpart.models.kernels.row_products import gram_of_rows, multiply_rows
+from daskpart.models.cp.kernels.row_products import gram_of_rows, multiply_rows
 
 rows_and_components = {"n": st.integers(0, 300), "rank": st.integers(1, 70)}
 

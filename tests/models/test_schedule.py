@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.connectivity import Connectivity
-from daskpart.models.schedule import make_schedule
+from daskpart.models.matrix_factorization.schedule import make_schedule
 
 
 @st.composite

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.models.kernels.sgd import (
+from daskpart.models.matrix_factorization.kernels.sgd import (
     add_weighted,
     counting_sort,
     pack_rows,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskpart.models.tensor_blocks import block_keys, popularity_keys, popularity_pays
-from daskpart.models.tensor_layout import TensorLayout
-from daskpart.models.tensor_sorting import Nonzeros
+from daskpart.models.cp.layout.blocks import block_keys, popularity_keys, popularity_pays
+from daskpart.models.cp.layout.layout import TensorLayout
+from daskpart.models.cp.layout.sorting import Nonzeros
 
 SHAPE = (4, 300, 90)  # fibres along mode 1 in pieces, along mode 2 by blocks
 

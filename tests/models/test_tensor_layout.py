@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.errors import InputError
-from daskpart.models.kernels.lanes import aligned_rows, is_spread
-from daskpart.models.tensor_layout import TensorLayout
-from daskpart.models.tensor_sorting import fibre_length
-from daskpart.models.tensor_structures import Fibres, SortedNonzeros, fingerprint_of
+from daskpart.models.cp.kernels.lanes import aligned_rows, is_spread
+from daskpart.models.cp.layout.layout import TensorLayout
+from daskpart.models.cp.layout.sorting import fibre_length
+from daskpart.models.cp.layout.structures import Fibres, SortedNonzeros, fingerprint_of
 
 
 def dense_mttkrp(dense: np.ndarray, mode: int, factors: list[np.ndarray]) -> np.ndarray:
@@ -43,7 +43,7 @@ def test_every_mode_equals_a_dense_einsum(shape, density, rank, memory, seed) ->
     dense = random_tensor(shape, density, seed)
     coordinates = np.array(np.nonzero(dense)).astype(np.int32)
     factors = [np.random.default_rng(seed + m).normal(size=(n, rank)) for m, n in enumerate(shape)]
-    layout = TensorLayout.build(coordinates, dense[dense != 0], shape, memory=memory, rank=rank)
+    layout = TensorLayout.build(coordinates, dense[dense != 0], shape, memory=memory)
     for mode in range(len(shape)):
         out = np.full((shape[mode], rank), np.nan)
         assert layout.mttkrp(mode, factors, out) is out

@@ -1,0 +1,421 @@
+"""The estimator that every model is: parameters checked, planned, trained, kept, saved.
+
+    fit ─► check ─► _problem ─► plan ─► where to begin ─► Trainer ─► state_, history_, reports
+                                         (first state, last fit, checkpoint)
+
+A subclass says what its problem, plan, first state and text are; what is below reads top down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from daskpart.collectives.transports import TRANSPORTS
+from daskpart.errors import InputError
+
+from .callbacks import (
+    CallbackSupportMixin,
+    Checkpoint,
+    EarlyStopping,
+    EpochCallback,
+    Tolerance,
+    TrainingProgress,
+    epoch_contexts,
+)
+from .checkpoints import CheckpointWriter
+from .plan import FitPlan, described
+from .problem import Problem
+from .progress import Measure
+from .reports import CommunicationReport, PlanReport
+from .saving import load_model, save_model
+from .session import Connection, default_ranks, expected_transport
+from .state import State
+from .text import Text
+from .trainer import Trainer
+
+COUNT = Interval(Integral, 1, None, closed="left")
+
+
+class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
+    """The base of every model.
+
+    A subclass has the parameters below in its ``__init__``, those that mean something to it, and
+    gives `_problem`, `_make_plan`, `_first_state` and `_text`. Its ``fit`` is a signature with a
+    docstring, decorated by `with_callbacks`, that calls `_fit`; so is its ``partial_fit``.
+
+    Parameters
+    ----------
+    n_ranks : int or None
+    transport : {"auto", "local", "graph", "dask", "mpi"}
+    max_iter : int
+    tol : float, optional
+    patience : int or None, optional
+    warm_start : bool, optional
+    checkpoint_path : path or None
+    checkpoint_every : int
+    resume : bool
+    random_state : int, RandomState or None
+    verbose : int
+
+    Attributes
+    ----------
+    state_ : State
+    history_ : pandas.DataFrame
+        One row a step.
+    n_iter_ : int
+        Whole steps done.
+    plan_report_ : PlanReport
+        What a step was planned to send, and each rank to hold.
+    comm_report_ : CommunicationReport
+        What it sent, beside that.
+    n_features_in_ : int
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_ranks": [COUNT, None],
+        "transport": [StrOptions(set(TRANSPORTS))],
+        "max_iter": [COUNT],
+        "checkpoint_path": [str, os.PathLike, None],
+        "checkpoint_every": [COUNT],
+        "resume": ["boolean"],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _decide_plan: ClassVar[tuple[str, ...]] = ()  # a plan made with others is refused
+    _decide_bits: ClassVar[tuple[str, ...]] = ()  # a checkpoint of others is refused
+    _measures: ClassVar[tuple[Measure, ...]] = ()
+    _state_class: ClassVar[type[State]] = State
+    _tolerance_column: ClassVar[str | None] = None  # of the history, that `tol` is compared with
+
+    state_: State
+    n_ranks: int | None
+    transport: str
+    max_iter: int
+    checkpoint_path: str | os.PathLike | None
+    checkpoint_every: int
+    resume: bool
+    random_state: Any
+    verbose: int
+
+    # -- what a model says ---
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Any:
+        """The data, checked; `data` are the further arguments of the model's ``fit``."""
+        raise NotImplementedError
+
+    def _make_plan(
+        self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
+    ) -> Any:
+        """The plan of a fit.
+
+        Parameters
+        ----------
+        problem : Problem
+        n_ranks : int
+        transport : str
+            The one that is expected, never "auto".
+        random_state : int
+        kept : State or None
+            The checkpoint that the fit resumes from: what it has chosen stays chosen.
+        """
+        raise NotImplementedError
+
+    def _first_state(self, problem: Any, plan: Any) -> Any:
+        """Where a fit begins; epoch 0. Its rows may be left blank for the text to fill."""
+        raise NotImplementedError
+
+    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> Text:
+        """One attempt on a session; `state` is of the fit, for shapes and names."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Refuse parameters that contradict each other (InputError)."""
+
+    def _going_on(self, state: Any, problem: Any) -> Any:
+        """The state of the last fit as the start of the next; InputError for other data."""
+        return state
+
+    def _chosen(self, plan: Any) -> dict[str, Any]:
+        """What a plan decided that a resumed fit must share, as JSON."""
+        return {}
+
+    def _rounded_ranks(self, n_ranks: int) -> int:
+        """The default number of ranks from the number of threads or cores."""
+        return n_ranks
+
+    def _evaluation(self, problem: Any) -> Any:
+        """``evaluate(state)``, columns of the history that need the state; None: there are none."""
+        return None
+
+    def _train(self, trainer: Trainer, problem: Any, plan: Any, start: Any, last: int) -> State:
+        """Steps from `start` to `last`, with all callbacks; gives the state to keep."""
+        self._run_steps(trainer, problem, start, last)
+        return trainer.state()
+
+    def _keep_more(self, problem: Any, plan: Any) -> None:
+        """Set further results once ``state_`` is there."""
+
+    # -- what the base gives ---
+
+    def plan(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        transport: str | None = None,
+        client: Any = None,
+        **data: Any,
+    ) -> Any:
+        """What a fit will do, without training: who has what, who sends what to whom.
+
+        Parameters
+        ----------
+        X, y, **data
+            As for ``fit``.
+        transport : str, optional
+            That the plan is made for; default: the one that the fit would have now.
+        client : distributed.Client, optional
+            As for ``fit``.
+
+        Returns
+        -------
+        FitPlan
+            Print its ``report()``; hand it to ``fit(X, plan=…)``, and nothing is cut twice.
+        """
+        self._check_parameters()
+        seed = self._seed(None)
+        problem = self._problem(X, y, data, seed)
+        return self._planned(problem, seed, transport, client, None)
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """One row a step: what was measured, seconds, rows and messages sent."""
+        unit = self._state_class._unit
+        return pd.DataFrame(self._fitted().history).rename(columns={"epoch": unit})
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model to the folder `path`, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            A folder; replaced if it holds a model.
+
+        Raises
+        ------
+        InputError
+            When `path` is there and is no model, or a parameter or result cannot be saved.
+        OSError
+            When the disk refuses; names the space needed.
+        """
+        self._fitted()
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Read what `save` wrote: the same parameters, state and reports.
+
+        Raises
+        ------
+        ReadError
+            When `path` is absent, damaged, or holds another class of model.
+        """
+        return load_model(cls, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False  # dense: absent cannot be told from zero
+        tags.target_tags.required = False
+        return tags
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "state_")
+        return self.state_
+
+    # -- a fit, top down ---
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        plan: FitPlan | None = None,
+        client: Any = None,
+        one_step: bool = False,
+        **data: Any,
+    ) -> Self:
+        """Check, plan, train, keep; `one_step` goes on from the last fit, as ``partial_fit``."""
+        self._check_parameters()
+        if plan is not None and not isinstance(plan, FitPlan):
+            raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
+        kept = self._newest_checkpoint() if self.resume and not one_step else None
+        seed = self._seed(kept) if plan is None else plan.random_state
+        problem = self._problem(X, y, data, seed)
+        if plan is None:
+            plan = self._planned(problem, seed, None, client, kept)
+        else:
+            self._check_plan(plan, problem)
+        settings = self._identity(problem, plan)
+        go_on = one_step or getattr(self, "warm_start", False)
+        n_steps = 1 if one_step else self.max_iter
+        if kept is not None:
+            assert self.checkpoint_path is not None  # checked
+            kept.check_resumes(settings, self.checkpoint_path)
+            start, last = kept, max(n_steps, kept.epoch)
+        else:
+            if go_on and hasattr(self, "state_"):
+                start = replace(self._going_on(self.state_, problem), settings=settings)
+            else:
+                start = replace(self._first_state(problem, plan), settings=settings)
+            last = start.epoch + n_steps
+        trainer = Trainer(
+            self._connection(plan, client),
+            partial(self._text, plan=plan, problem=problem, state=start),
+            start,
+            plan.n_ranks,
+            plan.expected(),
+            self._evaluation(problem),
+        )
+        state: State | None = None
+        try:
+            state = self._train(trainer, problem, plan, start, last)
+        except KeyboardInterrupt:
+            trainer.rescue()
+            raise
+        finally:
+            trainer.close()
+            state = state or self._best_kept(trainer)
+            if state is not start or kept is not None:  # else nothing new came of it
+                self._keep(trainer, state, problem, plan)
+        return self
+
+    def _best_kept(self, trainer: Trainer) -> State:
+        """What is kept of a fit that did not end well."""
+        return trainer.kept
+
+    def _connection(self, plan: FitPlan, client: Any) -> Any:
+        """What opens the session of a fit, and opens it anew after a loss."""
+        return Connection(self.transport, plan.n_ranks, client)
+
+    def _run_steps(self, trainer: Trainer, problem: Any, start: State, last: int) -> None:
+        with epoch_contexts(
+            self,
+            start.epoch,
+            last,
+            X=problem,
+            own=self._own_callbacks(),
+            history=start.history,
+        ) as epochs:
+            while epochs.go_on():
+                rows = trainer.run(epochs.begin())
+                epochs.done(rows, snapshot=trainer.state)
+
+    def _keep(self, trainer: Trainer, state: State, problem: Problem, plan: FitPlan) -> None:
+        """Make a whole step the fitted state, also after an error or Ctrl-C."""
+        if not state.epoch:
+            return
+        self.state_, self.n_iter_ = state, state.epoch
+        report = plan.report()
+        self.plan_report_: PlanReport = report
+        self.comm_report_: CommunicationReport = trainer.traffic.report(
+            unit=state._unit,
+            how=report.how,
+            transport=trainer.transport,
+            memory=trainer.memory,
+            memory_expected=report.memory_of_ranks.tolist() if report.memory else [],
+        )
+        if problem.n_features is not None:
+            self.n_features_in_ = problem.n_features
+        self._keep_more(problem, plan)
+
+    # -- parameters, plans, checkpoints ---
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot be used, before anything is read or computed."""
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
+        if self.resume and self.checkpoint_path is None:
+            raise InputError("resume=True needs checkpoint_path, to know where to begin")
+        self._check()
+
+    def _planned(
+        self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any
+    ) -> Any:
+        n_ranks = self.n_ranks
+        if n_ranks is None:
+            n_ranks = self._rounded_ranks(default_ranks(self.transport, client))
+        plan = self._make_plan(
+            problem,
+            int(n_ranks),
+            transport=expected_transport(transport or self.transport, int(n_ranks), client),
+            random_state=seed,
+            kept=kept,
+        )
+        return replace(
+            plan,
+            random_state=seed,
+            settings=self._settings_of(self._decide_plan),
+            fingerprint=problem.fingerprint(),
+        )
+
+    def _seed(self, kept: State | None) -> int:
+        """The seed as a number; a drawn one stays that of its checkpoints."""
+        given = self.random_state
+        if isinstance(given, Integral):
+            return int(given)
+        if kept is not None:
+            return int(kept.settings["random_state"])
+        return int(check_random_state(given).randint(np.iinfo(np.int32).max))
+
+    def _check_plan(self, plan: FitPlan, problem: Problem) -> None:
+        plan.check_fits(problem.fingerprint(), self._settings_of(self._decide_plan))
+        for name, made in (("n_ranks", plan.n_ranks), ("random_state", plan.random_state)):
+            given = getattr(self, name)
+            if isinstance(given, Integral) and given != made:
+                raise InputError(f"the plan was made with {name}={made}, the model has {given}")
+
+    def _settings_of(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: described(getattr(self, name)) for name in names}
+
+    def _identity(self, problem: Problem, plan: FitPlan) -> dict[str, Any]:
+        """What must be equal for a resumed fit to be the same fit."""
+        return {
+            **self._settings_of(self._decide_bits),
+            "n_ranks": plan.n_ranks,
+            "random_state": plan.random_state,
+            **self._chosen(plan),
+            **problem.identity(),
+        }
+
+    def _newest_checkpoint(self) -> Any:
+        assert self.checkpoint_path is not None  # checked
+        writer = CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
+        return writer.latest()
+
+    def _own_callbacks(self) -> list[EpochCallback]:
+        own: list[EpochCallback] = []
+        if self.verbose:
+            own.append(TrainingProgress())
+        if self._tolerance_column is not None:
+            own.append(Tolerance(getattr(self, "tol"), self._tolerance_column))  # noqa: B009
+        if getattr(self, "patience", None) is not None:
+            own.append(EarlyStopping(getattr(self, "patience")))  # noqa: B009
+        if self.checkpoint_path is not None:
+            own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
+        return own

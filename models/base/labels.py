@@ -1,0 +1,167 @@
+"""Labels of users and items: how they are looked up, and how they are kept on disk without pickle.
+
+label 'alice' ──lookup──► position 17          (no labels: the position is the label)
+text   → UTF-8 bytes + where each label ends   dates → int64 + dtype   numbers → as they are
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from daskpart.errors import InputError
+
+_SHOWN = 5
+
+
+class LabelIndex:
+    """Positions of labels along one axis of the model.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,) or None
+        None: positions 0 … n−1 are the labels.
+    n : int
+        Length of the axis.
+    name : str
+        What the axis holds, for messages ("user").
+
+    Raises
+    ------
+    InputError
+        When a label occurs twice.
+    """
+
+    def __init__(self, labels: np.ndarray | None, n: int, name: str) -> None:
+        self.labels, self.n, self.name = labels, n, name
+        self._index = None if labels is None else pd.Index(labels)
+        if self._index is not None and not self._index.is_unique:
+            twice = self._index[self._index.duplicated()].unique()
+            raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
+
+    def positions(self, labels: Any) -> np.ndarray:
+        """Positions of `labels`, int32 of the same length.
+
+        Raises
+        ------
+        InputError
+            When labels are unknown; names the first ones and how many there are.
+        """
+        wanted = _as_vector(labels)
+        found = self._in_range(wanted) if self._index is None else self._in_index(wanted)
+        unknown = pd.unique(pd.Series(wanted[found < 0]))
+        if len(unknown):
+            raise InputError(self._refusal(np.asarray(unknown)))
+        return found
+
+    def take(self, positions: np.ndarray) -> np.ndarray:
+        """Labels at `positions` (the positions themselves where there are no labels)."""
+        return positions.astype(np.int64) if self.labels is None else self.labels[positions]
+
+    def _in_range(self, wanted: np.ndarray) -> np.ndarray:
+        try:
+            numbers = wanted.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"this model has no {self.name} labels: give positions 0 … {self.n - 1}, "
+                f"got {_some(wanted)}."
+            ) from None
+        inside = (numbers >= 0) & (numbers < self.n) & (numbers == np.floor(numbers))
+        return np.where(inside, numbers, -1).astype(np.int32)
+
+    def _in_index(self, wanted: np.ndarray) -> np.ndarray:
+        assert self._index is not None
+        if self._index.dtype.kind == "M" and wanted.dtype.kind in "OUT":
+            wanted = pd.to_datetime(wanted, errors="coerce").to_numpy()
+        return self._index.get_indexer(pd.Index(wanted)).astype(np.int32)
+
+    def _refusal(self, unknown: np.ndarray) -> str:
+        if self.labels is None:
+            known = f"the model's {self.name}s are 0 … {self.n - 1}"
+        else:
+            known = f"the model knows {self.n} {self.name}s, such as {_some(self.labels[:3])}"
+        verb = "is" if len(unknown) == 1 else "are"
+        return (
+            f"{len(unknown)} {self.name}(s) {verb} unknown to the model: {_some(unknown)}; "
+            f"{known}. Leave them out, or fit with data of them."
+        )
+
+
+def _as_vector(labels: Any) -> np.ndarray:
+    vector = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    if isinstance(vector, np.ndarray):
+        return vector.reshape(-1)
+    kinds = {type(label) for label in vector}
+    if len(kinds) > 1 and str in kinds:  # numpy would turn the numbers of a mixed list into text
+        return np.array([*vector, None], dtype=object)[:-1]
+    return np.asarray(vector).reshape(-1)
+
+
+def _some(labels: np.ndarray) -> str:
+    shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
+    return shown + (", …" if len(labels) > _SHOWN else "")
+
+
+def pack_labels(
+    labels: np.ndarray | None, name: str, what: str = ""
+) -> tuple[dict[str, np.ndarray], dict | None]:
+    """`labels` as number arrays and a JSON description; `unpack_labels` gives them back exactly.
+
+    Arrays are called after `name`; `what` is said in errors.
+
+    Raises
+    ------
+    InputError
+        For labels that are neither text, numbers nor dates.
+    """
+    if labels is None:
+        return {}, None
+    kind = labels.dtype.kind
+    if kind in "iufb":
+        return {name: labels}, {"kind": "numbers"}
+    if kind in "mM":
+        return {name: labels.view(np.int64)}, {"kind": "dates", "dtype": labels.dtype.str}
+    objects = labels.astype(object)
+    if all(type(label) is str for label in objects):
+        pieces = [label.encode("utf-8", "surrogatepass") for label in objects]
+        dtype = labels.dtype.str if kind == "U" else "O"
+        description = {"kind": "text", "dtype": dtype}
+    elif all(type(label) in (str, int, float, bool) for label in objects):
+        pieces = [json.dumps(label).encode() for label in objects]
+        description = {"kind": "mixed"}
+    else:
+        strange = next(x for x in objects if type(x) not in (str, int, float, bool))
+        raise InputError(
+            f"labels can be saved when they are text, numbers or dates (datetime64); "
+            f"{what or name} hold {strange!r} of type {type(strange).__name__}."
+        )
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    text = np.frombuffer(b"".join(pieces), dtype=np.uint8)
+    return {f"{name}_text": text, f"{name}_ends": ends}, description
+
+
+def unpack_labels(
+    arrays: dict[str, np.ndarray], name: str, description: dict | None
+) -> np.ndarray | None:
+    """The labels that `pack_labels` took."""
+    if description is None:
+        return None
+    if description["kind"] == "numbers":
+        return arrays[name]
+    if description["kind"] == "dates":
+        return arrays[name].view(description["dtype"])
+    text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"].tolist()
+    pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    if description["kind"] == "mixed":
+        return _object_array([json.loads(piece) for piece in pieces])
+    labels = _object_array([piece.decode("utf-8", "surrogatepass") for piece in pieces])
+    return labels if description["dtype"] == "O" else labels.astype(description["dtype"])
+
+
+def _object_array(values: list) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

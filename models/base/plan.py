@@ -1,0 +1,148 @@
+"""A planned fit as plain data: who has what, who sends what to whom, and what that costs.
+
+    plan = model.plan(X)         nothing is trained, nothing is sent
+    plan.report()                rows, messages, bytes, memory a rank
+    model.fit(X, plan=plan)      cut once
+
+How the data are cut is said by one parameter, `partitioner`: a name out of the model's table, the
+arguments of `daskpart.partition` as a dict, a `Partition`, or the part of each vertex as an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+from daskpart.partitions import Partition
+
+from .reports import Expected, PlanReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FitPlan:
+    """The base of every model's plan.
+
+    Attributes
+    ----------
+    n_ranks : int
+    random_state : int
+        The seed that it was made with; the fit goes on with it.
+    settings : dict
+        The parameters that decided it; a fit with others refuses it.
+    fingerprint : str
+        Of the data that it was made for.
+    partition : Partition or None
+    partitioner : str
+        In a word how the data were cut.
+    seconds : float
+        Time the partitioner took.
+    """
+
+    n_ranks: int
+    random_state: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    fingerprint: str = field(default="", repr=False)
+    partition: Partition | None = field(default=None, repr=False)
+    partitioner: str = "none"
+    seconds: float = 0.0
+
+    def plans(self) -> dict[str, Sequence[Any]]:
+        """The plans of one step, by the label of their rounds; none where data decide."""
+        return {}
+
+    def expected(self) -> Expected | None:
+        """What one step will send; None where data decide."""
+        return None
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """Bytes that each rank will hold, by what they are for."""
+        return {}
+
+    def report(self) -> PlanReport:
+        """What one step costs."""
+        raise NotImplementedError
+
+    def check_fits(self, fingerprint: str, settings: Mapping[str, Any]) -> None:
+        """Refuse a plan of other data or other parameters (InputError)."""
+        if fingerprint != self.fingerprint:
+            raise InputError(
+                f"the plan was made for other data ({self.fingerprint}) than these "
+                f"({fingerprint}); call plan(X) on what is fitted"
+            )
+        for name, value in self.settings.items():
+            if settings[name] != value:
+                raise InputError(
+                    f"the plan was made with {name}={value!r}, the model has {settings[name]!r}; "
+                    "make the plan anew, or set the parameter back"
+                )
+
+
+def described(value: Any) -> Any:
+    """A parameter as JSON that is equal only for equal parameters."""
+    if isinstance(value, Partition):
+        return f"partition {tokenize(value.assignment)}"
+    if isinstance(value, Mapping):
+        return {str(name): described(each) for name, each in value.items()}
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return value.item() if isinstance(value, np.generic) else tokenize(value)
+
+
+def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | None) -> None:
+    """Refuse an unknown partitioner, or a partition of another number of parts (InputError)."""
+    if isinstance(partitioner, Partition):
+        if n_ranks is not None and partitioner.n_parts != n_ranks:
+            raise InputError(
+                f"the partition has {partitioner.n_parts} parts, n_ranks is {n_ranks}: give a "
+                "partition with one part a rank"
+            )
+    elif isinstance(partitioner, str):
+        if partitioner not in known:
+            raise InputError(
+                f"partitioner={partitioner!r} is unknown; choose one of "
+                f"{', '.join(map(repr, known))}, or give a dict of the arguments of "
+                "daskpart.partition, a Partition, or an array with the part of each vertex"
+            )
+    elif not isinstance(partitioner, Mapping):
+        array = np.asarray(partitioner)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise InputError(
+                f"partitioner={partitioner!r} is neither a name nor a dict nor a Partition nor an "
+                "array with the part of each vertex"
+            )
+
+
+def partitioner_name(partitioner: Any) -> str:
+    """A partitioner in some words."""
+    if isinstance(partitioner, str):
+        return partitioner
+    if isinstance(partitioner, Mapping):
+        return ", ".join(f"{name}={value}" for name, value in partitioner.items()) or "default"
+    return "given partition"
+
+
+def given_assignment(partitioner: Any, n_vertices: int, n_ranks: int, what: str) -> NDArray[Any]:
+    """The part of each vertex from an array, checked.
+
+    Raises
+    ------
+    InputError
+        For another length, or parts outside 0 … n_ranks − 1.
+    """
+    given = np.asarray(partitioner)
+    if given.shape != (n_vertices,):
+        raise InputError(
+            f"partitioner is an array of shape {given.shape}; there are {n_vertices} {what}: give "
+            "the part of each"
+        )
+    if given.size and not 0 <= given.min() <= given.max() < n_ranks:
+        raise InputError(
+            f"partitioner names ranks {given.min()} to {given.max()}; there are 0 to {n_ranks - 1}"
+        )
+    return given.astype(np.int32)

@@ -1,0 +1,32 @@
+"""The data of a fit, checked: in this process, or as a Dask collection whose blocks stay away."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class Problem(ABC):
+    """What a model is fitted to.
+
+    Attributes
+    ----------
+    n_features : int or None
+        For `n_features_in_`.
+    """
+
+    n_features: int | None = None
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short text that differs for other data, as far as can be known without computing."""
+
+    def identity(self) -> dict[str, Any]:
+        """What of the data must be equal for a resumed fit to be the same fit, as JSON."""
+        return {"data": self.fingerprint()}
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are."""
+    inner = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
+    return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None

@@ -1,0 +1,214 @@
+"""How training shows itself: a bar where somebody looks, lines in a log, or nothing.
+
+    terminal or notebook, rich there    fit ━━━━━━━━━━╸      12/20  train 0.8312  validation 0.8904
+    terminal, no rich                   fit  [######----]    12/20  train 0.8312  …
+    forced, not a terminal              epoch 12/20  train RMSE 0.8312  validation RMSE 0.8904
+    otherwise                           (nothing)
+
+All wait `delay` seconds before the first sign, so that short fits stay quiet.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of `history_` that is shown.
+
+    Attributes
+    ----------
+    column : str
+    words : str
+        What a bar calls it.
+    unit : str
+        What a line adds to the words.
+    digits : str
+        A format.
+    step : str
+        What a step is called.
+    """
+
+    column: str
+    words: str
+    unit: str = ""
+    digits: str = ".4f"
+    step: str = "epoch"
+
+
+def describe(row: dict[str, Any], last_epoch: int, measures: Sequence[Measure]) -> str:
+    """One line of words for a row of `history_`."""
+    name = measures[0].step if measures else "epoch"
+    return "  ".join([f"{name} {row['epoch']}/{last_epoch}", *_values(row, measures, True)])
+
+
+def _values(row: dict[str, Any], measures: Sequence[Measure], units: bool) -> list[str]:
+    words = []
+    for measure in measures:
+        value = row.get(measure.column)
+        if value is not None and value == value:
+            unit = f" {measure.unit}" if units and measure.unit else ""
+            words.append(f"{measure.words}{unit} {value:{measure.digits}}")
+    if row.get("seconds") is not None:
+        words.append(f"{row['seconds']:.1f} s")
+    return words
+
+
+class Display:
+    """Shows nothing; the base of those that do.
+
+    Calls come from one thread, `_show` also from the timer that ends the delay.
+    """
+
+    def __init__(self, file: TextIO, delay: float, measures: Sequence[Measure]) -> None:
+        self.file, self.delay, self.measures = file, delay, measures
+        self.first_epoch = self.last_epoch = 0
+        self.epoch = 0
+        self.words = ""
+
+    def open(self, first_epoch: int, last_epoch: int) -> None:
+        """Training is about to begin."""
+        self.first_epoch, self.epoch, self.last_epoch = first_epoch, first_epoch, last_epoch
+
+    def update(self, row: dict[str, Any]) -> None:
+        """An epoch is done."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+class Lines(Display):
+    """One line an epoch, for logs."""
+
+    def open(self, first_epoch: int, last_epoch: int) -> None:
+        """Start the clock of the delay."""
+        super().open(first_epoch, last_epoch)
+        self._visible_from = time.monotonic() + self.delay
+
+    def update(self, row: dict[str, Any]) -> None:
+        """Print the line."""
+        if time.monotonic() >= self._visible_from:
+            print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
+
+
+class Bar(Display):
+    """A bar that appears after the delay, even in the middle of a long first epoch."""
+
+    def open(self, first_epoch: int, last_epoch: int) -> None:
+        """Start the timer that shows the bar."""
+        super().open(first_epoch, last_epoch)
+        self._lock = threading.Lock()
+        self._shown = False
+        self._timer = threading.Timer(self.delay, self._appear)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def update(self, row: dict[str, Any]) -> None:
+        """Move the bar."""
+        with self._lock:
+            self.epoch, self.words = (
+                int(row["epoch"]),
+                "  ".join(_values(row, self.measures, False)),
+            )
+            if self._shown:
+                self._move()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._timer.cancel()
+        with self._lock:
+            if self._shown:
+                self._leave()
+            self._shown = False
+
+    def _appear(self) -> None:
+        with self._lock:
+            if self._timer.finished.is_set():
+                return  # closed while this thread waited for the lock
+            self._show()
+            self._move()
+            self._shown = True
+
+    def _show(self) -> None:
+        raise NotImplementedError
+
+    def _move(self) -> None:
+        raise NotImplementedError
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+
+class RichBar(Bar):
+    """The bar by rich, in terminals and notebooks."""
+
+    def __init__(self, console: Any, delay: float, measures: Sequence[Measure]) -> None:
+        super().__init__(console.file, delay, measures)
+        self._console = console
+
+    def _show(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeElapsedColumn as Elapsed
+
+        columns = (TextColumn("fit"), BarColumn(), MofNCompleteColumn(), Elapsed())
+        words = TextColumn("{task.fields[words]}")
+        self._progress = Progress(*columns, words, console=self._console)
+        self._task = self._progress.add_task("fit", total=self.last_epoch, words="")
+        self._progress.start()
+
+    def _move(self) -> None:
+        self._progress.update(self._task, completed=self.epoch, words=self.words)
+
+    def _leave(self) -> None:
+        self._progress.stop()
+
+
+class ClickBar(Bar):
+    """The bar by click, where rich is not installed."""
+
+    def _show(self) -> None:
+        import click
+
+        self._bar: Any = click.progressbar(
+            length=self.last_epoch, label="fit", show_pos=True, show_percent=False, file=self.file,
+            item_show_func=lambda words: words,
+        )  # fmt: skip
+        self._bar.__enter__()
+
+    def _move(self) -> None:
+        self._bar.update(self.epoch - self._bar.pos, self.words)
+
+    def _leave(self) -> None:
+        self._bar.render_finish()
+
+
+def display_for(
+    file: TextIO | None, force: bool, delay: float, measures: Sequence[Measure]
+) -> Display:
+    """Choose the display for `file` (None: standard error)."""
+    stream = sys.stderr if file is None else file
+    console = _rich_console(stream)
+    in_notebook = console is not None and console.is_jupyter
+    if in_notebook or _is_terminal(stream):
+        if console is None:
+            return ClickBar(stream, delay, measures)
+        return RichBar(console, delay, measures)
+    return Lines(stream, delay, measures) if force else Display(stream, delay, measures)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def _rich_console(stream: TextIO) -> Any:
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream)

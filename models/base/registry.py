@@ -1,0 +1,50 @@
+"""Names of classes that saved models hold: the name stays when a module moves.
+
+Classes that save or print themselves enter by their class name as they are defined; those of other
+folders are listed, and imported when a saved model names them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from daskpart.errors import ReadError
+
+_CLASSES: dict[str, Any] = {}
+_ELSEWHERE = {
+    "Connectivity": "daskpart.connectivity",
+    "Hypergraph": "daskpart.hypergraph",
+    "Partition": "daskpart.partitions",
+}
+
+
+def register(kind: type) -> type:
+    """Make a class known by its name; a decorator."""
+    _CLASSES[kind.__name__] = kind
+    return kind
+
+
+def name_of(kind: type) -> str | None:
+    """The stable name of a class; None if it has none."""
+    if _CLASSES.get(kind.__name__) is kind:
+        return kind.__name__
+    return kind.__name__ if _ELSEWHERE.get(kind.__name__) == kind.__module__ else None
+
+
+def class_named(name: str, source: Any) -> Any:
+    """The class of a name; a name comes from a file, so nothing else is ever imported.
+
+    Raises
+    ------
+    ReadError
+        For a name that this version does not know.
+    """
+    if name in _CLASSES:
+        return _CLASSES[name]
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    raise ReadError(
+        f"{source} names the class {name!r}, which this version of daskpart does not know. Use the "
+        "version that wrote it."
+    )

@@ -1,0 +1,387 @@
+"""What a fit will send and hold, and what it did: results that print themselves.
+
+    PlanReport             before: from the plan alone; a model adds what it knows beside it
+    CommunicationReport    after: counted messages beside the planned ones, memory used
+    Printable              title(), rows() ──► repr, _repr_html_, to_dict, from_dict
+
+Rows are rows of factors, features, gradients: what a model sends. Values of one step are means over
+the steps of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.tables import html_table, text_table
+
+from .registry import register
+
+
+class Printable:
+    """Text, HTML and JSON of a dataclass that offers a title, rows of words and derived values."""
+
+    _derived: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        register(cls)
+
+    def title(self) -> str:
+        """One line that says what this is about."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return text_table(self.title(), self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title(), self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields and derived values as JSON takes them (arrays as lists)."""
+        names = [each.name for each in fields(self)]  # type: ignore[arg-type]
+        return {name: _jsonable(getattr(self, name)) for name in (*names, *self._derived)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The report that `to_dict` described."""
+        names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: values[name] for name in names})
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _jsonable(each) for name, each in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def number_words(value: float) -> str:
+    """A count: thousands grouped, two digits where it is not whole."""
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def spread_words(seconds: NDArray[Any]) -> str:
+    """Mean and maximum over ranks."""
+    if not seconds.size:
+        return "0.00 s"
+    return f"{seconds.mean():.2f} s a rank on average, {seconds.max():.2f} s at most"
+
+
+def share_words(part: NDArray[Any], rest: NDArray[Any]) -> str:
+    """The share that some seconds are of these and the others."""
+    total = float(part.sum() + rest.sum())
+    return f", {part.sum() / total:.0%} of the time" if total else ""
+
+
+def bytes_words(value: float) -> str:
+    """An amount of bytes in the unit that fits."""
+    amount = float(value)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1000
+    return f"{amount:,.1f} GB"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PlanReport(Printable):
+    """What one step of a fit costs; known before any training. Models add to it.
+
+    Attributes
+    ----------
+    n_ranks : int
+    unit : str
+        What a step is called.
+    partitioner : str
+        How the data were split.
+    memory : dict of str to int64 ndarray of shape (n_ranks,)
+        Bytes that each rank will hold, by what they are for.
+    seconds : float
+        Time the partitioner took.
+    """
+
+    n_ranks: int
+    unit: str
+    partitioner: str
+    memory: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.memory = {name: np.asarray(held, np.int64) for name, held in self.memory.items()}
+
+    @property
+    def memory_of_ranks(self) -> NDArray[np.int64]:
+        """Bytes that each rank will hold, of shape (n_ranks,)."""
+        return np.sum([*self.memory.values(), np.zeros(self.n_ranks, np.int64)], axis=0)
+
+    @property
+    def how(self) -> str:
+        """In some words how the data are split and sent."""
+        return self.partitioner
+
+    def title(self) -> str:
+        """One line that says what this is about."""
+        return f"Plan: {self.n_ranks} ranks by {self.partitioner!r}"
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        words = {}
+        if self.memory:
+            parts = ", ".join(
+                f"{name} {bytes_words(held.max(initial=0))}" for name, held in self.memory.items()
+            )
+            held = self.memory_of_ranks
+            mean, most = bytes_words(held.mean()), bytes_words(held.max())
+            words["memory a rank"] = f"{mean} on average, {most} at most ({parts})"
+        return {**words, "partitioning took": f"{self.seconds:.2f} s"}
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What one step is planned to send.
+
+    Attributes
+    ----------
+    rows, messages : int64 ndarray of shape (n_ranks,)
+        That each rank sends.
+    nbytes : int or None
+        Of all messages whose labels count; None where they carry more than rows.
+    row_labels : tuple of str
+        Labels of the rounds whose rows are counted.
+    message_labels : tuple of str or None
+        Labels of the rounds whose messages are counted; None: all.
+    counted : dict of str to int
+        What else is expected: names as in `Step.counted`.
+    """
+
+    rows: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    nbytes: int | None
+    row_labels: tuple[str, ...]
+    message_labels: tuple[str, ...] | None = None
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+class Traffic:
+    """Sums of the counters of whole steps.
+
+    Parameters
+    ----------
+    n_ranks : int
+    expected : Expected or None
+        Says which labels are counted; None: all.
+    """
+
+    def __init__(self, n_ranks: int, expected: Expected | None) -> None:
+        self.n_steps = 0
+        self._expected = expected
+        self.messages, self.rows, self.bytes = np.zeros((3, n_ranks), np.int64)
+        self.computing, self.blocked = np.zeros((2, n_ranks))
+        self.pairs = np.zeros((n_ranks, n_ranks), np.int64)
+        self.counted: dict[str, int] = {}
+
+    def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
+        """Messages, rows and bytes that each rank sent, by the labels that count."""
+        known = counters.labels
+        row_labels = known if self._expected is None else self._expected.row_labels
+        some = None if self._expected is None else self._expected.message_labels
+        labels = known if some is None else some
+        of = {label: counters.of(label) for label in {*row_labels, *labels} if label in known}
+        none = np.zeros(counters.n_ranks, np.int64)
+        return {
+            "rows": sum((of[n]["rows_sent"] for n in row_labels if n in of), none),
+            "messages": sum((of[n]["messages_sent"] for n in labels if n in of), none),
+            "bytes": sum((of[n]["bytes_sent"] for n in labels if n in of), none),
+        }
+
+    def add(self, counters: Any, steps: Sequence[Any]) -> None:
+        """Count the steps of one run."""
+        found = self.measured(counters)
+        self.n_steps += len(steps)
+        self.messages = self.messages + found["messages"]
+        self.rows = self.rows + found["rows"]
+        self.bytes = self.bytes + found["bytes"]
+        self.computing = self.computing + counters.seconds_computing
+        self.blocked = self.blocked + counters.seconds_blocked
+        labels = counters.labels if self._expected is None else self._expected.row_labels
+        for label in labels:
+            if label in counters.labels:
+                self.pairs = self.pairs + counters.traffic(label)
+        for step in steps:
+            for name, count in step.counted.items():
+                self.counted[name] = self.counted.get(name, 0) + count
+
+    def report(
+        self,
+        *,
+        unit: str,
+        how: str,
+        transport: str,
+        memory: Sequence[int],
+        memory_expected: Sequence[int],
+    ) -> CommunicationReport:
+        """The sums beside what was planned."""
+        done, expected = max(1, self.n_steps), self._expected
+        nothing = np.zeros(0)
+        return CommunicationReport(
+            unit=unit,
+            how=how,
+            transport=transport,
+            n_ranks=len(self.rows),
+            n_steps=self.n_steps,
+            measured_messages=self.messages / done,
+            expected_messages=nothing if expected is None else expected.messages,
+            measured_rows=self.rows / done,
+            expected_rows=nothing if expected is None else expected.rows,
+            measured_bytes=float(self.bytes.sum() / done),
+            expected_bytes=None if expected is None else expected.nbytes,
+            measured_counts={name: count / done for name, count in self.counted.items()},
+            expected_counts={} if expected is None else dict(expected.counted),
+            seconds_computing=self.computing,
+            seconds_blocked=self.blocked,
+            traffic=self.pairs / done,
+            memory=memory,  # type: ignore[arg-type]
+            expected_memory=memory_expected,  # type: ignore[arg-type]
+        )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CommunicationReport(Printable):
+    """What the steps of a fit sent, counted from the messages, beside what was planned.
+
+    Attributes
+    ----------
+    unit : str
+        What a step is called: "epoch", "iteration".
+    how : str
+        In some words how it was split and sent.
+    transport : str
+    n_ranks, n_steps : int
+    measured_messages, expected_messages : ndarray, shape (n_ranks,)
+        That each rank sends in a step. Expected ones are empty where data decide.
+    measured_rows, expected_rows : ndarray, shape (n_ranks,)
+        That each rank sends in a step.
+    measured_bytes, expected_bytes : float, int or None
+        Of a step; None where messages carry more than the rows that were planned.
+    measured_counts, expected_counts : dict of str to number
+        What else was counted in a step, such as stale rows.
+    seconds_computing, seconds_blocked : ndarray of float64, shape (n_ranks,)
+        Of the whole fit.
+    traffic : ndarray, shape (n_ranks, n_ranks)
+        Rows a step from the rank of the line to the rank of the column.
+    memory, expected_memory : int64 ndarray of shape (n_ranks,), or empty
+        Bytes that each rank held, measured when it was set up, and those planned.
+    """
+
+    unit: str
+    how: str
+    transport: str
+    n_ranks: int
+    n_steps: int
+    measured_messages: NDArray[Any]
+    expected_messages: NDArray[Any]
+    measured_rows: NDArray[Any]
+    expected_rows: NDArray[Any]
+    measured_bytes: float
+    expected_bytes: int | None
+    measured_counts: dict[str, float]
+    expected_counts: dict[str, int]
+    seconds_computing: NDArray[np.float64]
+    seconds_blocked: NDArray[np.float64]
+    traffic: NDArray[Any]
+    memory: NDArray[np.int64]
+    expected_memory: NDArray[np.int64]
+
+    _derived = ("matches",)
+
+    def __post_init__(self) -> None:
+        for name in ("measured_messages", "expected_messages", "measured_rows", "expected_rows",
+                     "seconds_computing", "seconds_blocked", "traffic", "memory",
+                     "expected_memory"):  # fmt: skip
+            setattr(self, name, np.asarray(getattr(self, name)))
+
+    @property
+    def matches(self) -> bool:
+        """Whether every rank sent exactly what was planned (a fit of no step differs in nothing).
+
+        Also where data decide what is sent, as nothing was planned then.
+        """
+        if not self.n_steps or not self.expected_rows.size:
+            return True
+        counts = {name: self.measured_counts.get(name, 0) for name in self.expected_counts}
+        return bool(
+            np.array_equal(self.measured_messages, self.expected_messages)
+            and np.array_equal(self.measured_rows, self.expected_rows)
+            and counts == self.expected_counts
+            and self.expected_bytes in (None, self.measured_bytes)
+        )
+
+    def title(self) -> str:
+        """One line that says what this is about."""
+        return (
+            f"Communication: {self.how} over {self.n_ranks} ranks, {self.n_steps} {self.unit}(s) "
+            f"over the {self.transport!r} transport"
+        )
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        if not self.n_steps:
+            return {"measured": f"nothing, no {self.unit} was done"}
+        words = {
+            f"rows {self._each}": _compared(self.measured_rows, self.expected_rows),
+            f"messages {self._each}": _compared(self.measured_messages, self.expected_messages),
+        }
+        for name, measured in self.measured_counts.items():
+            known = name in self.expected_counts
+            expected = np.array([self.expected_counts[name]] if known else [])
+            words[f"{name} {self._each}"] = _compared(np.array([measured]), expected)
+        words |= {
+            f"bytes {self._each}": self._bytes_words(),
+            "busiest rank": f"{number_words(self.measured_messages.max())} messages, "
+            f"{number_words(self.measured_rows.max())} rows",
+            "busiest pair": self._busiest_words(),
+            "computing": spread_words(self.seconds_computing),
+            "blocked": spread_words(self.seconds_blocked)
+            + share_words(self.seconds_blocked, self.seconds_computing),
+        }
+        if self.memory.size:
+            planned = self.expected_memory.max(initial=0)
+            words["memory a rank"] = f"{bytes_words(self.memory.max())} at most" + (
+                f", {bytes_words(planned)} planned" if planned else ""
+            )
+        if self.expected_rows.size:
+            words["as planned"] = "yes" if self.matches else "NO"
+        return words
+
+    @property
+    def _each(self) -> str:
+        return f"{'an' if self.unit[0] in 'aeiou' else 'a'} {self.unit}"
+
+    def _bytes_words(self) -> str:
+        words = bytes_words(self.measured_bytes)
+        if self.expected_bytes in (None, self.measured_bytes):
+            return words
+        return f"{words} measured, {bytes_words(self.expected_bytes or 0)} planned  ← differs"
+
+    def _busiest_words(self) -> str:
+        if not self.traffic.size or not self.traffic.max():
+            return "nothing travelled"
+        source, destination = np.unravel_index(int(self.traffic.argmax()), self.traffic.shape)
+        return (
+            f"rank {source} → {destination}: {number_words(self.traffic.max())} rows {self._each}"
+        )
+
+
+def _compared(measured: NDArray[Any], expected: NDArray[Any]) -> str:
+    if not expected.size:
+        return f"{number_words(measured.sum())} measured"
+    words = f"{number_words(measured.sum())} measured, {int(expected.sum()):,} planned"
+    return words if np.array_equal(measured, expected) else f"{words}  ← differs"

@@ -1,0 +1,233 @@
+"""A fitted model as a folder: plain JSON and arrays, nothing pickled.
+
+    my_model/
+        model.json        format, class, version, parameters and results
+        state.npz         the whole state (resume goes on from here)
+        arrays.npz        every array in parameters and results
+        part-*.npz        what saves itself: a Partition, a Connectivity
+
+Classes stand under their names of `registry`, never under a module. Everything is put into this
+form before anything is written: what has no such form is an error, and the folder stays as it was.
+
+Source of the layout: PyTorch Geometric's META.json beside the arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from daskpart._floor.archive import existing, read_arrays, replace_folder, write_arrays
+from daskpart.errors import InputError, ReadError
+
+from .labels import pack_labels, unpack_labels
+from .registry import class_named, name_of
+
+_HEADER, _STATE, _ARRAYS = "model.json", "state.npz", "arrays.npz"
+_FORMAT = 1
+_FORM = "form"  # the key that tells a described value from a plain dict
+_Model = TypeVar("_Model")
+
+
+def save_model(model: Any, path: str | os.PathLike) -> None:
+    """Write a fitted estimator; see `DistributedEstimator.save`."""
+    target = Path(path)
+    if target.exists() and not (target / _HEADER).is_file():
+        raise InputError(
+            f"{target} is there and is not a saved model; give a new folder, it would be replaced."
+        )
+    results = {
+        name: value
+        for name, value in vars(model).items()
+        if name.endswith("_") and name[0] != "_" and name != "state_"
+    }
+    content = _Content()
+    header = {
+        "format": _FORMAT,
+        "class": type(model).__name__,
+        "version": import_module("daskpart").__version__,
+        "parameters": content.describe_all(model.get_params(deep=False), "the parameter "),
+        "results": content.describe_all(results, "the result "),
+    }
+
+    def write(folder: Path) -> None:
+        model.state_.save(folder / _STATE)
+        write_arrays(folder / _ARRAYS, content.arrays, {})
+        for name, part in content.parts.items():
+            part.save(folder / name)
+        (folder / _HEADER).write_text(json.dumps(header, indent=1))
+
+    n_bytes = model.state_.nbytes + sum(array.nbytes for array in content.arrays.values())
+    replace_folder(target, write, n_bytes)
+
+
+def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
+    """Read a folder that `save_model` wrote; see `DistributedEstimator.load`."""
+    folder = existing(Path(path))
+    header = _header(folder)
+    if header["class"] != cls.__name__:
+        raise ReadError(
+            f"{folder} holds a {header['class']}, not a {cls.__name__}: load it with "
+            f"{header['class']}.load."
+        )
+    known = set(cls._get_param_names())  # type: ignore[attr-defined]
+    unknown = sorted(set(header["parameters"]) - known)
+    if unknown:
+        raise ReadError(
+            f"{folder} was saved by daskpart {header['version']} with parameters that this "
+            f"version does not have: {', '.join(unknown)}. Use a version of that age or newer."
+        )
+    arrays, _ = read_arrays(folder / _ARRAYS)
+    read = _Reader(folder, arrays)
+    parameters = {name: read(value) for name, value in header["parameters"].items()}
+    model: Any = cls(**parameters)
+    model.state_ = model._state_class.load(folder / _STATE)
+    for name, value in header["results"].items():
+        setattr(model, name, read(value))
+    return model
+
+
+def _header(folder: Path) -> dict[str, Any]:
+    try:
+        header = json.loads((folder / _HEADER).read_text())
+        wanted = {"format", "class", "version", "parameters", "results"}
+        if header.get("format") == _FORMAT and set(header) >= wanted:
+            return header
+        reason = (
+            f"it is of format {header.get('format')}, this version reads {_FORMAT}"
+            if header.get("format") != _FORMAT
+            else "it is incomplete"
+        )
+    except (OSError, ValueError, AttributeError) as error:
+        reason = str(error)
+    raise ReadError(f"{folder} holds no saved model: {_HEADER} cannot be read ({reason}).")
+
+
+class _Content:
+    """Values in the form in which they are written; arrays and parts are collected beside it."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.parts: dict[str, Any] = {}
+
+    def describe_all(self, values: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Each value by its name; InputError for the first that has no form."""
+        return {name: self.describe(value, f"{what}{name}") for name, value in values.items()}
+
+    def describe(self, value: Any, what: str) -> Any:
+        """JSON that `_Reader` makes the value of again."""
+        if isinstance(value, str | int | float | bool | None):
+            return value
+        for kind, form in _FORMS.items():
+            if isinstance(value, kind):
+                return form(self, value, what)
+        name = name_of(type(value))
+        if name and hasattr(value, "to_dict") and hasattr(value, "from_dict"):
+            values = self.describe(value.to_dict(), what)
+            return {_FORM: "report", "class": name, "values": values}
+        if name and hasattr(value, "save") and hasattr(value, "load"):
+            file = f"part-{len(self.parts)}.npz"
+            self.parts[file] = value
+            return {_FORM: "part", "class": name, "file": file}
+        raise InputError(
+            f"{what}={value!r} cannot be saved: a {type(value).__name__} is neither plain nor an "
+            "array nor of daskpart. Nothing was written; set it to a plain value first."
+        )
+
+    def array(self, value: np.ndarray, what: str) -> dict[str, Any]:
+        """An array of numbers, text or dates."""
+        name = f"array-{len(self.arrays)}"
+        flat, labels = pack_labels(value.reshape(-1), name, what)
+        self.arrays |= flat
+        return {_FORM: "array", "name": name, "shape": [*value.shape], "labels": labels}
+
+    def sparse(self, value: Any, what: str) -> dict[str, Any]:
+        """A sparse matrix, which comes back as a csr_array."""
+        rows = scipy.sparse.csr_array(value)
+        held = [self.array(part, what) for part in (rows.data, rows.indices, rows.indptr)]
+        return {_FORM: "sparse", "arrays": held, "shape": [*rows.shape]}
+
+    def mapping(self, value: Mapping, what: str) -> dict[str, Any]:
+        """A dict with names for keys."""
+        return {_FORM: "dict", "values": self.describe_all({**value}, f"{what}: ")}
+
+    def sequence(self, value: Any, what: str) -> dict[str, Any]:
+        """A list or tuple."""
+        held = [self.describe(each, f"{what}[{place}]") for place, each in enumerate(value)]
+        return {_FORM: type(value).__name__, "values": held}
+
+    def frame(self, value: pd.DataFrame, what: str) -> dict[str, Any]:
+        """A table with names for columns; its index is counted anew."""
+        columns = {str(name): value[name].to_numpy() for name in value}
+        return {_FORM: "frame", "columns": self.describe_all(columns, f"{what}.")}
+
+    def random(self, value: np.random.RandomState, what: str) -> dict[str, Any]:
+        """Where a generator stands."""
+        state = value.get_state(legacy=False)
+        return {_FORM: "random", "state": self.describe(state, what)}
+
+
+_FORMS: dict[Any, Callable[[_Content, Any, str], Any]] = {
+    np.ndarray: _Content.array,
+    np.generic: lambda content, value, what: content.describe(value.item(), what),
+    os.PathLike: lambda content, value, what: os.fspath(value),
+    Mapping: _Content.mapping,
+    list: _Content.sequence,
+    tuple: _Content.sequence,
+    scipy.sparse.sparray: _Content.sparse,
+    scipy.sparse.spmatrix: _Content.sparse,
+    pd.DataFrame: _Content.frame,
+    np.random.RandomState: _Content.random,
+}
+
+
+class _Reader:
+    """Values from the form that `_Content` gave them."""
+
+    def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+        self._folder, self._arrays = folder, arrays
+
+    def __call__(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return getattr(self, f"_{value[_FORM]}")(value)
+
+    def _array(self, value: dict) -> np.ndarray:
+        found = unpack_labels(self._arrays, value["name"], value["labels"])
+        assert found is not None
+        return found.reshape(value["shape"])
+
+    def _sparse(self, value: dict) -> scipy.sparse.csr_array:
+        data, indices, pointer = map(self, value["arrays"])
+        return scipy.sparse.csr_array((data, indices, pointer), shape=tuple(value["shape"]))
+
+    def _dict(self, value: dict) -> dict:
+        return {name: self(each) for name, each in value["values"].items()}
+
+    def _list(self, value: dict) -> list:
+        return [self(each) for each in value["values"]]
+
+    def _tuple(self, value: dict) -> tuple:
+        return tuple(self(each) for each in value["values"])
+
+    def _frame(self, value: dict) -> pd.DataFrame:
+        return pd.DataFrame({name: self(column) for name, column in value["columns"].items()})
+
+    def _random(self, value: dict) -> np.random.RandomState:
+        generator = np.random.RandomState()
+        generator.set_state(self(value["state"]))
+        return generator
+
+    def _report(self, value: dict) -> Any:
+        return class_named(value["class"], self._folder).from_dict(self(value["values"]))
+
+    def _part(self, value: dict) -> Any:
+        return class_named(value["class"], self._folder).load(self._folder / value["file"])

@@ -1,0 +1,393 @@
+"""What a fit leaves between two steps: fields that say how they lie, and all that follows from it.
+
+    @dataclass(eq=False, repr=False)
+    class RidgeState(State):
+        weights: np.ndarray = replicated()               whole on every rank
+        rows:    np.ndarray = rows_of("sample")          row i with the rank that has sample i
+        labels:  np.ndarray | None = labels_of("sample")
+        bias:    float = scalar(0.0)
+
+    cut ──► one part a rank        assembled ◄── one part a rank
+    save, load, copy, nbytes, is_finite, check, same_bits
+
+A fit that goes on from a state gives the bits of one that was never interrupted, so everything that
+a later step reads must be in it: factors, sums of an optimiser, the memory of a learning rate.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.archive import plain, read_arrays, write_arrays
+from daskpart.errors import InputError, ReadError
+
+from .labels import LabelIndex, pack_labels, unpack_labels
+
+_LIES = "lies"
+Part = dict[str, Any]  # field name → a rank's rows of it
+
+
+@dataclass(frozen=True)
+class Lies:
+    """How a field lies: ``how`` is "rows", "replicated", "labels" or "scalar".
+
+    `axis` names the axis of rows and labels; with `each` it names the field that lists the axes,
+    and the value holds one array for each of them (a list of rows, a dict of labels).
+    """
+
+    how: str
+    axis: str = ""
+    each: bool = False
+
+
+def _declared(lies: Lies, default: Any, factory: Any) -> Any:
+    given = {"default": default} if factory is MISSING else {"default_factory": factory}
+    return field(metadata={_LIES: lies}, **given)
+
+
+def rows_of(axis: str, default: Any = MISSING) -> Any:
+    """A field whose rows belong to the entries of an axis, each on the rank that has the entry."""
+    return _declared(Lies("rows", axis), default, MISSING)
+
+
+def rows_of_each(axes: str) -> Any:
+    """A list of such arrays, one for each axis that the field `axes` names."""
+    return _declared(Lies("rows", axes, each=True), MISSING, MISSING)
+
+
+def replicated(default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+    """A field that every rank holds whole: an array, or a list or dict of arrays."""
+    return _declared(Lies("replicated"), default, default_factory)
+
+
+def labels_of(axis: str) -> Any:
+    """Names of the entries of an axis; None: positions are the names."""
+    return _declared(Lies("labels", axis), None, MISSING)
+
+
+def labels_of_each(axes: str) -> Any:
+    """A dict of such arrays, for those of the axes in the field `axes` that have names."""
+    return _declared(Lies("labels", axes, each=True), MISSING, dict)
+
+
+def scalar(default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+    """A plain value: what JSON takes."""
+    return _declared(Lies("scalar"), default, default_factory)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class State:
+    """The base of every model's state.
+
+    Attributes
+    ----------
+    epoch : int
+        Whole steps done (epochs, iterations).
+    history : list of dict
+        One row a step.
+    settings : dict
+        Of the fit, JSON: what must be equal for a resume to be the same fit.
+    """
+
+    epoch: int = scalar(0)
+    history: list[dict[str, Any]] = scalar(default_factory=list)  # noqa: RUF009
+    settings: dict[str, Any] = scalar(default_factory=dict)  # noqa: RUF009
+
+    _unit: ClassVar[str] = "epoch"  # what a step is called
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    # -- what is declared ---
+
+    @classmethod
+    def declared(cls, how: str) -> dict[str, Lies]:
+        """The fields that lie in one way."""
+        lies = {each.name: each.metadata[_LIES] for each in fields(cls) if _LIES in each.metadata}
+        return {name: where for name, where in lies.items() if where.how == how}
+
+    def _pieces(self) -> Iterator[tuple[str, str | None, NDArray[Any]]]:
+        """Every array: the name that it has on disk, its axis (None: replicated), the array."""
+        for name, where in self.declared("rows").items():
+            value = getattr(self, name)
+            if not where.each:
+                yield name, where.axis, value
+                continue
+            for place, (axis, rows) in enumerate(
+                zip(getattr(self, where.axis), value, strict=True)
+            ):
+                yield f"{name}.{place}", axis, rows
+        for name in self.declared("replicated"):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                yield name, None, value
+                continue
+            named = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for key, array in named:
+                yield f"{name}.{key}", None, array
+
+    def axes(self) -> dict[str, int]:
+        """Length of each axis."""
+        found: dict[str, int] = {}
+        for _, axis, array in self._pieces():
+            if axis is not None:
+                found.setdefault(axis, len(array))
+        return found
+
+    def labels_on(self, axis: str) -> NDArray[Any] | None:
+        """Names of the entries of an axis, None where they have none."""
+        for name, where in self.declared("labels").items():
+            value = getattr(self, name)
+            if where.each and axis in value:
+                return value[axis]
+            if not where.each and where.axis == axis:
+                return value
+        return None
+
+    def axis_name(self, axis: str) -> str:
+        """What users call an axis."""
+        return axis
+
+    def index_of(self, axis: str) -> LabelIndex:
+        """Look-up from labels to positions; built once, as hashing many labels takes long."""
+        held: dict[str, LabelIndex] = self.__dict__.setdefault("_indexes", {})
+        labels = self.labels_on(axis)
+        if axis not in held or held[axis].labels is not labels:
+            held[axis] = LabelIndex(labels, self.axes()[axis], self.axis_name(axis))
+        return held[axis]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
+
+    # -- what follows ---
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit each other (InputError)."""
+        lengths = self.axes()
+        for name, axis, array in self._pieces():
+            if axis is not None and len(array) != lengths[axis]:
+                raise InputError(
+                    f"{name} has shape {array.shape}, the {axis} axis has {lengths[axis]} entries."
+                )
+        for axis, length in lengths.items():
+            labels = self.labels_on(axis)
+            if labels is not None and np.shape(labels) != (length,):
+                raise InputError(
+                    f"{axis} labels have shape {np.shape(labels)}, the axis has {length} entries."
+                )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the labels."""
+        return sum(array.nbytes for _, _, array in self._pieces())
+
+    def is_finite(self) -> bool:
+        """Whether no array holds NaN or infinity."""
+        return all(bool(np.isfinite(array).all()) for _, _, array in self._pieces())
+
+    def copy(self) -> Self:
+        """A copy that shares no array that training changes (labels are shared)."""
+        names = {*self.declared("rows"), *self.declared("replicated"), *self.declared("scalar")}
+        return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in names})
+
+    def cut(self, rows: Mapping[str, Sequence[NDArray[Any]]], n_ranks: int) -> list[Part]:
+        """Each rank's part: its rows of what lies by rows, all of what is replicated.
+
+        Parameters
+        ----------
+        rows : dict
+            ``rows[axis][rank]`` are the entries that a rank holds, in its local order.
+        n_ranks : int
+        """
+        parts: list[Part] = [{} for _ in range(n_ranks)]
+        for name, where in self.declared("rows").items():
+            value = getattr(self, name)
+            for rank, part in enumerate(parts):
+                if not where.each:
+                    part[name] = value[rows[where.axis][rank]]
+                    continue
+                axes = getattr(self, where.axis)
+                part[name] = [
+                    array[rows[axis][rank]] for axis, array in zip(axes, value, strict=True)
+                ]
+        for name in self.declared("replicated"):
+            for part in parts:
+                part[name] = getattr(self, name)
+        return parts
+
+    def assembled(
+        self, parts: Sequence[Part], rows: Mapping[str, Sequence[NDArray[Any]]], **changes: Any
+    ) -> Self:
+        """A new state from the ranks' parts; what no rank answers for stays as it is here.
+
+        Parameters
+        ----------
+        parts : sequence of dict, one a rank
+            As `cut` gives them; replicated fields are taken from rank 0.
+        rows : dict
+            ``rows[axis][rank]`` are the entries whose rows the rank answers for.
+        **changes
+            Fields that are given whole.
+        """
+        new: dict[str, Any] = {}
+        for name, where in self.declared("rows").items():
+            if not where.each:
+                of_ranks = [part[name] for part in parts]
+                new[name] = _put(getattr(self, name), of_ranks, rows[where.axis])
+                continue
+            new[name] = [
+                _put(whole, [part[name][place] for part in parts], rows[axis])
+                for place, (axis, whole) in enumerate(
+                    zip(getattr(self, where.axis), getattr(self, name), strict=True)
+                )
+            ]
+        new |= {name: parts[0][name] for name in self.declared("replicated") if name in parts[0]}
+        return replace(self, **{**new, **changes})
+
+    # -- on disk ---
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write to `path`, whole or not at all: a checkpoint that was there is kept on failure.
+
+        Parameters
+        ----------
+        path : path
+            ``*.npz`` (one file) or ``*.zarr`` (a folder; needs zarr).
+
+        Raises
+        ------
+        InputError
+            For another suffix, or labels that are neither text, numbers nor dates.
+        OSError
+            When the disk refuses; names the path and the space needed.
+        """
+        arrays = {name: array for name, _, array in self._pieces()}
+        header: dict[str, Any] = {name: getattr(self, name) for name in self.declared("scalar")}
+        header["kind"], header["labels"], header["forms"] = type(self).__name__, {}, {}
+        for place, axis in enumerate(self.axes()):
+            packed, header["labels"][axis] = pack_labels(
+                self.labels_on(axis), f"labels.{place}", f"{axis}_labels"
+            )
+            arrays |= packed
+        for name in self.declared("replicated"):
+            value = getattr(self, name)
+            if not isinstance(value, np.ndarray):
+                named = isinstance(value, Mapping)
+                header["forms"][name] = [*value] if named else len(value)
+        write_arrays(path, arrays, header)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Read what `save` wrote, bit for bit.
+
+        Raises
+        ------
+        ReadError
+            When `path` is absent, damaged, or holds something else.
+        """
+        arrays, header = read_arrays(path)
+        wanted = [*cls.declared("scalar"), "labels", "forms"]
+        missing = [name for name in wanted if name not in header]
+        if missing or header.get("kind") != cls.__name__:
+            raise ReadError(
+                f"{path} holds no {cls.__name__}: it lacks {', '.join(missing) or 'its arrays'}."
+            )
+        state: dict[str, Any] = {name: header[name] for name in cls.declared("scalar")}
+        try:
+            for name, where in cls.declared("rows").items():
+                places = range(len(state[where.axis])) if where.each else ()
+                each = [arrays[f"{name}.{place}"] for place in places]
+                state[name] = each if where.each else arrays[name]
+            for name in cls.declared("replicated"):
+                state[name] = _in_form(arrays, name, header["forms"].get(name))
+        except KeyError as error:
+            raise ReadError(f"{path} holds no {cls.__name__}: it lacks {error}.") from error
+        labels = {
+            axis: unpack_labels(arrays, f"labels.{place}", described)
+            for place, (axis, described) in enumerate(header["labels"].items())
+        }
+        for name, where in cls.declared("labels").items():
+            known = {axis: found for axis, found in labels.items() if found is not None}
+            state[name] = known if where.each else labels.get(where.axis)
+        return cls(**state)
+
+    def check_resumes(
+        self, settings: Mapping[str, Any], source: str | os.PathLike = "the checkpoint"
+    ) -> None:
+        """Check that a fit with these settings may go on from here.
+
+        Raises
+        ------
+        InputError
+            When anything differs; names both values of each difference.
+        """
+        ours, theirs = plain(self.settings), plain(dict(settings))
+        differences = [
+            f"{name}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
+            for name in sorted({*ours, *theirs})
+            if _shown(ours, name) != _shown(theirs, name)
+        ]
+        if differences:
+            raise InputError(
+                f"{source} belongs to another fit ({'; '.join(differences)}). Use the same "
+                "settings and data to resume, or give another checkpoint_path."
+            )
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(
+            f"{length:,} {self.axis_name(axis)}" for axis, length in self.axes().items()
+        )
+        return (
+            f"{type(self).__name__}({sizes or 'replicated'}, after {self._unit} {self.epoch}, "
+            f"{self.nbytes / 1e6:,.1f} MB)"
+        )
+
+
+def _put(
+    whole: NDArray[Any], parts: Sequence[NDArray[Any]], rows: Sequence[NDArray[Any]]
+) -> NDArray[Any]:
+    filled = whole.astype(parts[0].dtype) if len(parts) else whole.copy()
+    for part, own in zip(parts, rows, strict=True):
+        filled[own] = part
+    return filled
+
+
+def _in_form(arrays: Mapping[str, NDArray[Any]], name: str, form: Any) -> Any:
+    """A replicated value: an array, or the list or dict whose length or keys are given."""
+    if form is None:
+        return arrays[name]
+    if isinstance(form, int):
+        return [arrays[f"{name}.{place}"] for place in range(form)]
+    return {key: arrays[f"{name}.{key}"] for key in form}
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return repr(settings[name]) if name in settings else "not set"
+
+
+def same_bits(one: State, other: State) -> bool:
+    """Whether two states are equal in every bit (NaN equals NaN), dtypes included."""
+    if type(one) is not type(other):
+        return False
+    return all(
+        _same(getattr(one, each.name), getattr(other, each.name)) for each in fields(type(one))
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return False
+        return a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    return repr(a) == repr(b)

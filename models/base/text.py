@@ -1,0 +1,129 @@
+"""The text of a model: module-level functions over per-rank values, and the loop that repeats them.
+
+    driver                                    every rank
+    ──────                                    ──────────
+    values handed out, plans prepared ──►
+    session.run(begin, …)             ──►     first model, totals        one run
+    session.run(run_steps, …)         ──►     step, step, step …         one run: some steps
+    rows of the history               ◄──
+    callbacks, checkpoints, Ctrl-C
+
+A text is ``text(comm, *values, **static)``. Values are per-rank or replicated handles, prepared
+plans, or tuples, dicts and dataclasses of them; static values are plain. It returns handles and
+plain values that are equal on all ranks, changes nothing that the driver holds, and branches only
+on static values and on the `result()` of a `Replicated`. It may read a clock; it may not branch on
+it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from .state import State
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step measured, the same on every rank.
+
+    Attributes
+    ----------
+    measured : dict of str to number
+        Columns of the history.
+    finite : bool
+        False: something became NaN or infinite, and the fit ends.
+    enough : bool
+        True: the tolerance is reached.
+    counted : dict of str to int
+        What was counted besides messages, such as rows merged from stale copies.
+    number : int
+        From 1; filled in by `run_steps`.
+    seconds : float
+        By the clock of a rank; filled in by `run_steps`.
+    """
+
+    measured: Mapping[str, float]
+    finite: bool = True
+    enough: bool = False
+    counted: Mapping[str, int] = field(default_factory=dict)
+    number: int = 0
+    seconds: float = 0.0
+
+
+def run_steps(
+    comm: Any,
+    fixed: Any,
+    changing: Any,
+    *,
+    step: Callable[..., tuple[Any, Step]],
+    first: int,
+    last: int,
+    **static: Any,
+) -> tuple[Any, list[Step]]:
+    """Steps `first` to `last`, fewer where a step was enough or diverged; a text.
+
+    Parameters
+    ----------
+    comm : Communicator
+    fixed : handles
+        What stays as it is: data, prepared plans.
+    changing : handles and plain values
+        What each step gives anew; spent.
+    step : callable
+        ``step(comm, fixed, changing, number=…, **static)`` gives the new `changing` and a `Step`.
+    first, last : int
+
+    Returns
+    -------
+    changing : handles and plain values
+    steps : list of Step
+    """
+    steps: list[Step] = []
+    for number in range(first, last + 1):
+        begin = perf_counter()
+        changing, done = step(comm, fixed, changing, number=number, **static)
+        steps.append(replace(done, number=number, seconds=perf_counter() - begin))
+        if done.enough or not done.finite:
+            break
+    return changing, steps
+
+
+class Text(ABC):
+    """One attempt of a fit on one session, from one state; made by the driver, used by the trainer.
+
+    What is set up in ``__init__`` (data laid out, kernels compiled, `begin_from`) does not count as
+    training. A session is a communicator, or whatever the estimator's ``_connect`` gives.
+
+    Attributes
+    ----------
+    session : Any
+        Has ``counters`` and ``close()``.
+    memory : list of int
+        Bytes that each rank holds, measured; empty if nobody looked.
+    """
+
+    session: Any
+    memory: list[int]
+
+    @abstractmethod
+    def begin_from(self, state: State) -> None:
+        """Put the ranks into a state."""
+
+    @abstractmethod
+    def run(self, first: int, last: int) -> list[Step]:
+        """Do steps `first` to `last` in one run, or fewer; gives what each measured."""
+
+    @abstractmethod
+    def gather(self, state: State) -> State:
+        """The state of the ranks now, as a new one; `state` is the one kept before.
+
+        Epoch, history and settings are filled in by the trainer.
+        """
+
+    def advice(self, step: Step) -> str:
+        """What to say and to do when a step was not finite: one or two sentences."""
+        return "something became NaN or infinite."

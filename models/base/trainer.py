@@ -1,0 +1,264 @@
+"""The loop of a fit at the driver: runs of steps, the state that is kept, the way on after a loss.
+
+    run ──► steps on the ranks ──► rows of the history
+      │        │ a worker is lost
+      │        └─► a warning, a new session, the kept state, the steps since then again
+      └─ keep: the state is gathered where a callback asks, and where that costs little
+
+A run does as many steps as fit before a callback must look, and enough of them that the trip to the
+ranks does not show. Gathering the state takes a share of a step, so it is done when the steps since
+the last time took `KEEP_AFTER` times as long. What is kept lies in the client's process: it is what
+is left after Ctrl-C, and where a fit goes on after a loss, with the same bits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+
+from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
+
+from .reports import Expected, Traffic
+from .session import Connection, transport_of
+from .state import State
+from .text import Step, Text
+
+MAX_LOSSES = 5
+KEEP_AFTER = 20.0
+LEAST_SECONDS, MOST_SECONDS = 0.05, 1.0  # of a run, as far as callbacks let it
+Result = TypeVar("Result")
+Row = dict[str, Any]
+
+
+class Trainer:
+    """Runs steps, and keeps the state after a whole one.
+
+    Parameters
+    ----------
+    connection : Connection, or anything with its `open` and `can_go_back`
+    make_text : callable
+        ``make_text(session)`` sets a text up, and ``text.begin_from(state)`` is called next.
+    state : State
+        Where to begin.
+    n_ranks : int
+    expected : Expected or None
+        Says which rounds are counted.
+    evaluate : callable or None
+        ``evaluate(state)`` gives columns of the history that need the state of each step.
+
+    Attributes
+    ----------
+    kept : State
+        After some whole step.
+    memory : list of int
+        Bytes that each rank held when it was set up.
+    transport : str
+        Of the last session.
+    earlier : State or None
+        The best of earlier starts, for a model that begins several times.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        make_text: Callable[[Any], Text],
+        state: State,
+        n_ranks: int,
+        expected: Expected | None = None,
+        evaluate: Callable[[Any], Row] | None = None,
+    ) -> None:
+        self._connection: Connection = connection
+        self._make_text, self._evaluate = make_text, evaluate
+        self._n_ranks, self._expected = n_ranks, expected
+        self._text: Text | None = None
+        self._losses = 0
+        self._running = False
+        self._step_seconds: float | None = None
+        self._keeping = 0.0  # seconds that the last gather took
+        self.transport = "no"
+        self.earlier: State | None = None
+        self.memory: list[int] = []
+        self._start_at(state)
+
+    def _start_at(self, state: State) -> None:
+        self.kept, self._at = state, state.epoch
+        self.history = list(state.history)
+        self.traffic = Traffic(self._n_ranks, self._expected)
+        self._unkept = 0.0  # seconds of the steps since the last gather
+
+    @property
+    def unit(self) -> str:
+        """What a step is called."""
+        return self.kept._unit
+
+    @property
+    def _last(self) -> int:
+        """Number of the last step that is in the history."""
+        return max(self.kept.epoch, int(self.history[-1]["epoch"]) if self.history else 0)
+
+    # -- what a fit calls ---
+
+    def run(self, last: int) -> list[Row]:
+        """One run of steps, to step number `last` at most; gives their rows of the history.
+
+        Raises
+        ------
+        DivergenceError
+            When something is NaN or infinite; the state of the step before is kept.
+        WorkerLostError
+            When workers were lost too often, or none is left.
+        """
+        return self._resilient(lambda text: self._run(text, last))
+
+    def state(self) -> State:
+        """The state after the last step that was run."""
+        return self.kept if self.kept.epoch == self._last else self._resilient(self._kept_now)
+
+    def rescue(self) -> None:
+        """After Ctrl-C: keep the last step, if the ranks were not stopped in the middle of one."""
+        if self._running or self._text is None or self._at == self.kept.epoch:
+            return
+        with suppress(Exception):
+            self._keep(self._text)
+
+    def begin_again(self, state: State) -> None:
+        """Forget what was done and begin from another state, on the same session."""
+        self._start_at(state)
+        if self._text is not None:
+            self._running = True
+            self._text.begin_from(state)
+            self._running = False
+
+    def close(self) -> None:
+        """Leave nothing behind on the cluster."""
+        text, self._text, self._running = self._text, None, False
+        if text is not None:
+            text.session.close()
+
+    # -- steps ---
+
+    def _run(self, text: Text, last: int) -> list[Row]:
+        self._catch_up(text)
+        steps = self._steps(text, min(last, self._at + self._length()))
+        self._refuse_divergence(text, steps)
+        rows = self._counted(text, steps)
+        if self._evaluate is not None or self._unkept >= KEEP_AFTER * self._keeping:
+            self._keep(text)
+            if self._connection.can_go_back():
+                self.close()
+        if self._evaluate is not None:  # one step a run
+            rows[-1].update(self._evaluate(self.kept))
+        return rows
+
+    def _length(self) -> int:
+        """Steps of the next run."""
+        if self._evaluate is not None or self._step_seconds is None:
+            return 1
+        seconds = min(max(KEEP_AFTER * self._keeping, LEAST_SECONDS), MOST_SECONDS)
+        return max(1, int(seconds / max(self._step_seconds, 1e-9)))
+
+    def _steps(self, text: Text, last: int) -> list[Step]:
+        text.session.counters.reset()
+        begin, self._running = perf_counter(), True
+        steps = text.run(self._at + 1, last)
+        self._running = False
+        seconds = perf_counter() - begin
+        self._at += len(steps)
+        self._unkept += seconds
+        self._step_seconds = seconds / len(steps)
+        return steps
+
+    def _catch_up(self, text: Text) -> None:
+        """Do again what a loss undid: it is in the history, and counted, already."""
+        while self._at < self._last:
+            self._steps(text, min(self._last, self._at + self._length()))
+
+    def _counted(self, text: Text, steps: list[Step]) -> list[Row]:
+        """Rows of the history of some steps, and their traffic added up."""
+        counters, n_steps = text.session.counters, len(steps)
+        sent = self.traffic.measured(counters)
+        self.traffic.add(counters, steps)
+        rows = [
+            {
+                "epoch": step.number,
+                **step.measured,
+                "seconds": step.seconds,
+                "seconds_computing": float(counters.seconds_computing.mean()) / n_steps,
+                "seconds_communicating": float(counters.seconds_blocked.mean()) / n_steps,
+                **step.counted,
+                "volume": int(sent["rows"].sum()) // n_steps,
+                "messages": int(sent["messages"].sum()) // n_steps,
+            }
+            for step in steps
+        ]
+        self.history += rows
+        return rows
+
+    def _refuse_divergence(self, text: Text, steps: list[Step]) -> None:
+        wrong = steps[-1]
+        if wrong.finite:
+            return
+        if wrong.number - 1 > self.kept.epoch:  # go to the last good step, and keep that
+            text.begin_from(self.kept)
+            self._at = self.kept.epoch
+            self._catch_up(text)
+            if self._at < wrong.number - 1:
+                self._counted(text, self._steps(text, wrong.number - 1))
+            self._keep(text)
+        raise DivergenceError(
+            f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} The state "
+            f"after {self.unit} {self.kept.epoch} is kept."
+        )
+
+    # -- the kept state ---
+
+    def _kept_now(self, text: Text) -> State:
+        self._catch_up(text)
+        self._keep(text)
+        return self.kept
+
+    def _keep(self, text: Text) -> None:
+        """Make the step that the ranks are at the kept one; states that others hold stay."""
+        begin, self._running = perf_counter(), True
+        state = text.gather(self.kept)
+        self._running = False
+        self._keeping, self._unkept = perf_counter() - begin, 0.0
+        self.kept = replace(state, epoch=self._at, history=list(self.history))
+
+    # -- losses ---
+
+    def _resilient(self, work: Callable[[Text], Result]) -> Result:
+        """``work(text)``; again on a new session after a loss."""
+        while True:
+            try:
+                return work(self._current())
+            except WorkerLostError as error:
+                self._losses += 1
+                if self._losses > MAX_LOSSES:
+                    raise
+                warnings.warn(
+                    f"{error} The fit goes on from the end of {self.unit} {self.kept.epoch}.",
+                    DaskpartWarning,
+                    stacklevel=6,
+                )
+                self.close()
+
+    def _current(self) -> Text:
+        if self._text is None:
+            session = self._connection.open(self._losses > 0)
+            self.transport = transport_of(session)
+            try:
+                text = self._make_text(session)
+                text.begin_from(self.kept)
+            except BaseException:
+                session.close()
+                raise
+            self._text, self._at = text, self.kept.epoch
+            self.memory = [int(held) for held in np.ravel(text.memory)]
+        return self._text

@@ -1,0 +1,1 @@
+"""CP decomposition of sparse tensors by alternating least squares."""

@@ -1,0 +1,291 @@
+"""CP-ALS on ranks: the two algorithms of the seed paper, for any number of modes.
+
+    Algorithm 1, point to point               Algorithm 2, embedded
+    for each mode m                           for each mode m
+        Â ← MTTKRP of the own nonzeros            Â ← MTTKRP of the own nonzeros
+        reduce    shared rows ─► owners           reduce of shared rows ┐ one
+        A ← Â (∗ Grams of other modes)⁻¹          Gram of mode m−1      ┘ allreduce
+        allreduce λ, A ← A / λ                    A ← Â (∗ Grams of other modes)⁻¹
+        expand    owners ─► shared rows           expand of shared rows ┐ one
+        allreduce AᵀA                             λ of A                ┘ allreduce
+                                                  A ← A / λ, nonlocal rows too
+
+Algorithm 2 expands rows before they are normalised, so that the expand need not wait for λ; and a
+Gram is not needed before the next mode is solved, so it travels with the reduce of that mode. The
+Gram of the last mode travels with the first reduce of the *next* iteration: a software pipeline. So
+every sparse message finds an allreduce to ride in, and a rank handles 2·M·log2 K messages an
+iteration, however sparse the tensor is.
+
+The fit needs no MTTKRP of its own. With M̃ the MTTKRP of the last mode, U its solution before it is
+normalised and V the product of the other Grams, ⟨X, X̂⟩ = Σ M̃∗U and ‖X̂‖² = Σ (U V)∗U: sums over
+owned rows, which travel with λ.
+
+Source: Abubaker, Karsavuran, Aykanat, "Scalable Unsupervised ML: Latency Hiding in Distributed
+Sparse Tensor Decomposition", Algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import (
+    Communicator,
+    PerRank,
+    PreparedEmbedding,
+    PreparedPlan,
+    embedded_expand_allreduce,
+    embedded_reduce_allreduce,
+    expand,
+    hypercube_allreduce,
+    reduce,
+)
+
+from .ranks import RankTensor
+from .steps import column_products, gram_of, normalise_columns, solve_rows
+
+INNER, SQUARED = -2, -1  # where the sums of a mode hold ⟨X, X̂⟩ and ‖X̂‖², behind the R norms²
+
+
+@dataclass(frozen=True)
+class Update:
+    """How the rows of a factor follow from their MTTKRP.
+
+    Attributes
+    ----------
+    nonnegative : bool
+        Keep every entry at 0 or above.
+    ridge : float
+        Added to the diagonal of the product of Grams.
+    """
+
+    nonnegative: bool = False
+    ridge: float = 0.0
+
+
+@dataclass
+class Factors:
+    """The factors of all modes on the ranks, and their Grams: what an iteration changes.
+
+    Attributes
+    ----------
+    rows : list of per-rank ndarray of shape (rows on the rank, R), one a mode
+        Owned rows, then nonlocal ones; normalised.
+    grams : list of per-rank float64 ndarray of shape (R, R), one a mode
+        Equal on all ranks. Under Algorithm 2 that of the last mode is one iteration old.
+    weights : per-rank float64 ndarray of shape (R,)
+        λ, equal on all ranks.
+    """
+
+    rows: list[PerRank]
+    grams: list[PerRank]
+    weights: PerRank
+
+    def copy(self) -> Factors:
+        """Lists of its own, over the same values."""
+        return Factors(list(self.rows), list(self.grams), self.weights)
+
+    def handles(self) -> list[PerRank]:
+        """All values."""
+        return [*self.rows, *self.grams, self.weights]
+
+
+@dataclass(frozen=True)
+class PointToPointModes:
+    """Algorithm 1, ready to run: the reduce and the expand of each mode."""
+
+    reduces: Sequence[PreparedPlan]
+    expands: Sequence[PreparedPlan]
+
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration of Algorithm 1 over all modes.
+
+        Returns
+        -------
+        factors : Factors
+            The rows of those that were given are spent.
+        sums : per-rank float64 ndarray of shape (R + 2,)
+            Squared column norms of the last mode, ⟨X, X̂⟩ and ‖X̂‖²; equal on all ranks.
+        """
+        factors = factors.copy()
+        for mode in range(len(factors.rows)):
+            products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
+            products = reduce(comm, self.reduces[mode], products)
+            sums = _solve(comm, tensors, factors, products, mode, update)
+            sums = hypercube_allreduce(comm, sums, label="allreduce")
+            factors.weights = comm.map(weights_of, sums)
+            rows = comm.update(normalise, factors.rows[mode], factors.weights)
+            factors.rows[mode] = expand(comm, self.expands[mode], rows)
+            gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
+            factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
+        return factors, sums
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """With the Grams of given factors, added up as an iteration does."""
+        factors = factors.copy()
+        for mode in range(len(factors.rows)):
+            gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
+            factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
+        return factors
+
+
+@dataclass(frozen=True)
+class EmbeddedModes:
+    """Algorithm 2, ready to run: reduces with room for a Gram, expands with room for λ."""
+
+    reduces: Sequence[PreparedEmbedding]
+    expands: Sequence[PreparedEmbedding]
+
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration of Algorithm 2 over all modes; returns what Algorithm 1 does."""
+        factors = factors.copy()
+        n_modes = len(factors.rows)
+        for mode in range(n_modes):
+            products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
+            products = self._reduce_with_gram(comm, tensors, factors, products, mode)
+            sums = _solve(comm, tensors, factors, products, mode, update)
+            rows, sums = embedded_expand_allreduce(
+                comm, self.expands[mode], factors.rows[mode], sums
+            )
+            factors.weights = comm.map(weights_of, sums)
+            factors.rows[mode] = comm.update(normalise, rows, factors.weights)
+        return factors, sums
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """With the Grams of given factors, added up by reduces of empty rows.
+
+        That of the last mode is left to the first iteration.
+        """
+        factors = factors.copy()
+        for mode in range(1, len(factors.rows)):
+            nothing = comm.map(np.zeros_like, factors.rows[mode])
+            self._reduce_with_gram(comm, tensors, factors, nothing, mode)
+        return factors
+
+    def _reduce_with_gram(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, products: PerRank, mode: int
+    ) -> PerRank:
+        """Reduce the products of a mode to their owners, and the Gram of the mode before it."""
+        before = (mode - 1) % len(factors.rows)
+        gram = comm.map(owned_gram, factors.rows[before], tensors, mode=before)
+        products, factors.grams[before] = embedded_reduce_allreduce(
+            comm, self.reduces[mode], products, gram
+        )
+        return products
+
+
+def _solve(
+    comm: Communicator,
+    tensors: PerRank,
+    factors: Factors,
+    products: PerRank,
+    mode: int,
+    update: Update,
+) -> PerRank:
+    """Solve the owned rows of a mode; gives each rank's sums over them."""
+    others = [gram for place, gram in enumerate(factors.grams) if place != mode]
+    system = comm.map(product_of_grams, *others)
+    factors.rows[mode] = comm.update(
+        solve_owned,
+        factors.rows[mode],
+        products,
+        system,
+        factors.weights,
+        tensors,
+        mode=mode,
+        update=update,
+    )
+    last = mode == len(factors.rows) - 1
+    return comm.map(
+        column_sums, factors.rows[mode], products, system, tensors, mode=mode, last=last
+    )
+
+
+# -- steps on one rank ---
+
+
+def partial_products(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[Any]:
+    """MTTKRP of the rank's own nonzeros along a mode, shape (rows on the rank, R)."""
+    return tensor.layout.mttkrp(mode, rows)
+
+
+def product_of_grams(*grams: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Elementwise product of the Grams of all other modes, in order of the modes."""
+    product = grams[0].copy()
+    for gram in grams[1:]:
+        product *= gram
+    return product
+
+
+def solve_owned(
+    rows: NDArray[Any],
+    products: NDArray[Any],
+    system: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    tensor: RankTensor,
+    *,
+    mode: int,
+    update: Update,
+) -> NDArray[Any]:
+    """Put the solution over the owned rows of a factor, in place."""
+    owned = slice(0, tensor.n_owned[mode])
+    solve_rows(
+        products[owned],
+        system,
+        rows[owned],
+        weights,
+        nonnegative=update.nonnegative,
+        ridge=update.ridge,
+    )
+    return rows
+
+
+def column_sums(
+    rows: NDArray[Any],
+    products: NDArray[Any],
+    system: NDArray[np.float64],
+    tensor: RankTensor,
+    *,
+    mode: int,
+    last: bool,
+) -> NDArray[np.float64]:
+    """Over owned rows: squared norm of each column, then ⟨X, X̂⟩ and ‖X̂‖²; shape (R + 2,).
+
+    The last two only in the last mode; 0 elsewhere.
+    """
+    n_owned = tensor.n_owned[mode]
+    own = rows[:n_owned]
+    sums = np.zeros(rows.shape[1] + 2)
+    if not last:
+        sums[:-2] = column_products(own, own)
+        return sums
+    gram = gram_of(own)
+    sums[:-2] = gram.diagonal()
+    sums[INNER] = column_products(products[:n_owned], own).sum()
+    sums[SQUARED] = np.sum(gram * system)
+    return sums
+
+
+def owned_gram(rows: NDArray[Any], tensor: RankTensor, *, mode: int) -> NDArray[np.float64]:
+    """AᵀA over the rank's owned rows, float64 of shape (R, R)."""
+    return gram_of(rows[: tensor.n_owned[mode]])
+
+
+def normalise(rows: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[Any]:
+    """Divide every row, nonlocal ones too, by the norms of the columns, in place."""
+    normalise_columns(rows, weights)
+    return rows
+
+
+def weights_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """λ, the norms of the columns; shape (R,). What overflowed becomes NaN, and stays NaN."""
+    norms = np.sqrt(sums[:-2])
+    return np.where(np.isfinite(norms), norms, np.nan)

@@ -1,0 +1,139 @@
+"""Which rank works on which nonzero of a tensor.
+
+    random                 every nonzero drawn, as many a rank (±1)
+    fine-grain             hypergraph cut: single nonzeros are dealt out
+    medium-grain           hypergraph cut: groups of nonzeros of one slice
+    hypercube              medium-grain groups, cut and placed on the corners of a hypercube at once
+    hypercube-fine-grain   the same for single nonzeros
+    a Partition, an array  as given
+
+The hypercube mapping makes the *concurrent* volume small, which embedded methods pay for (seed
+paper, §5); the others the volume, which point-to-point messages pay for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.connectivity import Connectivity
+from daskpart.containers.tensor import LabelledTensor
+from daskpart.data_models import fine_grain, medium_grain
+from daskpart.errors import InputError
+from daskpart.models.base.plan import given_assignment
+from daskpart.owners import embedded_packed_owners, packed_owners, random_owners
+from daskpart.partitioners import partition
+from daskpart.partitions import Partition
+
+_GRAINS = {"fine-grain": fine_grain, "medium-grain": medium_grain}
+# what a name of a partitioner stands for: arguments of `daskpart.partition`
+PARTITIONERS: dict[str, dict[str, Any]] = {
+    "fine-grain": {"model": "fine-grain"},
+    "medium-grain": {"model": "medium-grain"},
+    "hypercube": {"model": "medium-grain", "method": "hypercube"},
+    "hypercube-fine-grain": {"model": "fine-grain", "method": "hypercube"},
+}
+NAMES = ("auto", "random", *PARTITIONERS)
+OWNERS = ("packed", "random")
+
+
+def is_power_of_two(n_ranks: int) -> bool:
+    """Whether the ranks are the corners of a hypercube."""
+    return n_ranks & (n_ranks - 1) == 0
+
+
+def partitioner_for(partitioner: Any, method: str, n_ranks: int) -> Any:
+    """What "auto" stands for: the cut that the method pays for; so too for a dict that says
+    neither model nor method."""
+    best = "hypercube" if method != "p2p" and is_power_of_two(n_ranks) else "medium-grain"
+    if isinstance(partitioner, Mapping) and not {"model", "method"} & set(partitioner):
+        return {**PARTITIONERS[best], **partitioner}
+    return best if isinstance(partitioner, str) and partitioner == "auto" else partitioner
+
+
+def nonzero_parts(
+    tensor: LabelledTensor,
+    n_ranks: int,
+    partitioner: Any,
+    *,
+    n_components: int,
+    random_state: int,
+) -> NDArray[np.int32]:
+    """The rank of each nonzero.
+
+    Parameters
+    ----------
+    tensor : LabelledTensor
+    n_ranks : int
+    partitioner : str, dict, Partition or int array of shape (nnz,)
+        Checked; not "auto".
+    n_components : int
+        R, cost of a net.
+    random_state : int
+
+    Returns
+    -------
+    ndarray of int32, shape (nnz,)
+
+    Raises
+    ------
+    InputError
+        When a given partition does not fit the tensor, or there are more ranks than vertices.
+    """
+    if isinstance(partitioner, Partition):
+        return _of_partition(tensor, partitioner)
+    if not isinstance(partitioner, str | Mapping):
+        return given_assignment(partitioner, tensor.nnz, n_ranks, "nonzeros, in row-major order")
+    if n_ranks == 1:
+        return np.zeros(tensor.nnz, np.int32)
+    if partitioner == "random":
+        parts = np.arange(tensor.nnz, dtype=np.int32) % np.int32(n_ranks)
+        return np.random.default_rng(random_state).permutation(parts)
+    arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+    options = {"random_state": random_state, **arguments}
+    grain = options.pop("model", "medium-grain")
+    if grain not in _GRAINS:
+        raise InputError(f"model={grain!r} cuts no tensor; choose one of {', '.join(_GRAINS)}")
+    model = _GRAINS[grain](tensor, row_length=n_components)
+    n_vertices = model.hypergraph.n_vertices
+    if n_vertices < n_ranks:
+        fine = grain == "fine-grain"
+        finer = "hypercube-fine-grain" if options.get("method") == "hypercube" else "fine-grain"
+        advice = "" if fine else f"{finer!r}, which deals out single nonzeros, or "
+        raise InputError(
+            f"n_ranks is {n_ranks}, but partitioner {partitioner!r} has {n_vertices} "
+            f"{'nonzeros' if fine else 'groups of nonzeros'} to deal out: use {advice}fewer ranks"
+        )
+    return model.nonzero_parts(partition(model, n_ranks, **options))
+
+
+def _of_partition(tensor: LabelledTensor, given: Partition) -> NDArray[np.int32]:
+    grain = _GRAINS.get(str(given.info.get("model")))
+    if grain is not None:
+        return grain(tensor).nonzero_parts(given)
+    given.check_fits(tensor.nnz, "the tensor", "nonzeros")
+    return given.assignment
+
+
+def mode_connectivities(
+    coordinates: NDArray[np.int32], parts: NDArray[np.int32], shape: Sequence[int], n_ranks: int
+) -> list[Connectivity]:
+    """For each mode: which ranks touch which factor row."""
+    return [
+        Connectivity.from_pairs(index, parts, extent, n_ranks)
+        for index, extent in zip(coordinates, shape, strict=True)
+    ]
+
+
+def owned(
+    connectivities: Sequence[Connectivity], owners: str, method: str, random_state: int
+) -> list[Connectivity]:
+    """The same with owners: drawn, or packed for the method that moves the rows."""
+    if owners == "random":
+        return random_owners(connectivities, random_state)
+    return (
+        packed_owners(connectivities) if method == "p2p" else embedded_packed_owners(connectivities)
+    )

@@ -1,0 +1,361 @@
+"""CP decomposition of sparse tensors, partition-aware: the estimator.
+
+    tensor ─► plan (rank of each nonzero, owners, messages) ─► CP-ALS on ranks ─► labelled factors
+                  plan_report_                                    history_          comm_report_
+
+The two algorithms are in `als`, what the ranks are given in `text`, what a decomposition is good
+for in `decomposition`; the loop, checkpoints and reports are those of every model (`models.base`).
+
+Source: Abubaker, Karsavuran, Aykanat, "Scalable Unsupervised ML: Latency Hiding in Distributed
+Sparse Tensor Decomposition".
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from daskpart.errors import InputError
+from daskpart.models.base.callbacks import Tolerance, with_callbacks
+from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.progress import Measure
+from daskpart.models.base.state import State
+from daskpart.models.base.trainer import Trainer
+from daskpart.partitions import Partition
+
+from .als import Update
+from .cut import NAMES, OWNERS
+from .decomposition import CPModel
+from .layout.layout import MEMORY
+from .plan import METHODS, CPPlan, PlanSettings, choose
+from .problem import TensorProblem, problem_of
+from .starts import INITS, check_init, first_factors
+from .state import CPState
+from .text import CPText
+
+_CHOSEN = "chosen_method"
+
+
+class CPDecomposition(CPModel, DistributedEstimator):
+    """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … by ALS over `n_ranks` ranks.
+
+    Nonzeros are dealt to ranks by a partitioner; factor rows that several ranks touch have an
+    owner. An entry that is not stored is 0. Any number of modes from 2 on.
+
+    Parameters
+    ----------
+    n_components : int, default=8
+        R, number of components.
+    max_iter : int, default=50
+        Most iterations.
+    tol : float, default=1e-5
+        Stop when an iteration changes the fit by less; 0: never.
+    method : {"auto", "p2p", "emb-naive", "emb"}, default="auto"
+        How rows travel: point to point (Algorithm 1), or inside the allreduces of norms and Grams
+        (Algorithm 2), where a rank handles 2·M·log2 K messages an iteration. "auto": the one with
+        the smaller predicted time on the transport at hand.
+    n_ranks : int or None, default=None
+        K. None: a power of two, as many as the cluster's workers have threads, or this process
+        cores.
+    partitioner : str, dict, Partition or int array of shape (nnz,), default="auto"
+        "random", "fine-grain", "medium-grain", "hypercube", "hypercube-fine-grain"; or the
+        arguments of `daskpart.partition`, such as ``{"model": "fine-grain", "epsilon": 0.1}``; or a
+        `daskpart.Partition` of the nonzeros or of a grain; or the rank of each nonzero in row-major
+        order. "auto": "hypercube" for embedded methods where K is a power of two, else
+        "medium-grain".
+    owners : {"packed", "random"}, default="packed"
+        Owners of shared rows: packed so that no rank moves many more rows than the others, or
+        drawn.
+    nonnegative : bool, default=False
+        Keep every factor at 0 or above (HALS).
+    ridge : float, default=0.0
+        Added to the diagonal of each system of normal equations.
+    init : {"random", "nvecs"} or list of arrays, default="random"
+        Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
+        given, one of shape (I_m, R) a mode.
+    n_init : int, default=1
+        Random starts; the one with the best fit is kept.
+    dtype : {None, "float32", "float64"}, default=None
+        Of the factors; None: that of the tensor.
+    memory : {"fast", "small"}, default="fast"
+        Layout of the nonzeros on a rank: at most twice their bytes (int32 coordinates and values),
+        or at most these bytes and more time. Both take at most twice while it is made.
+    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
+        How ranks send; see `MatrixFactorization`.
+    alpha_beta : (float, float) or None, default=None
+        Seconds a message and seconds a byte, for method="auto"; None: rough figures of the
+        transport.
+    warm_start : bool, default=False
+        Begin at the factors of the last fit.
+    checkpoint_path : path or None, default=None
+        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations, the last two stay.
+    checkpoint_every : int, default=1
+    resume : bool, default=False
+        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+    random_state : int, RandomState or None, default=0
+        Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
+    verbose : int, default=0
+        1: progress bar with the fit.
+
+    Attributes
+    ----------
+    weights_ : xarray.DataArray of float64, shape (R,)
+        λ.
+    factors_ : list of xarray.DataArray, one a mode, shape (I_m, R)
+        Columns of length 1.
+    fit_ : float
+        1 − ‖X − X̂‖/‖X‖.
+    history_ : pandas.DataFrame
+        One row an iteration: fit, fit_change, seconds, seconds_computing, seconds_communicating
+        (means over ranks), volume (rows sent), messages.
+    n_iter_ : int
+    method_ : str
+        The method that was used.
+    state_ : CPState
+        Weights and factors, unlabelled.
+    plan_report_ : CPPlanReport
+    comm_report_ : CommunicationReport
+
+    Examples
+    --------
+    >>> import daskpart, sparse
+    >>> tensor = sparse.random((20, 15, 10), nnz=300, random_state=0)
+    >>> model = daskpart.CPDecomposition(3, n_ranks=2, max_iter=5).fit(tensor)
+    >>> [factor.shape for factor in model.factors_]
+    [(20, 3), (15, 3), (10, 3)]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DistributedEstimator._parameter_constraints,
+        "n_components": [COUNT],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "method": [StrOptions(set(METHODS))],
+        "partitioner": [str, dict, Partition, "array-like"],
+        "owners": [StrOptions(set(OWNERS))],
+        "nonnegative": ["boolean"],
+        "ridge": [Interval(Real, 0, np.inf, closed="left")],
+        "init": [StrOptions(set(INITS)), list, tuple],
+        "n_init": [COUNT],
+        "dtype": [StrOptions({"float32", "float64"}), None],
+        "memory": [StrOptions(set(MEMORY))],
+        "alpha_beta": [tuple, list, None],
+    }
+    _decide_plan: ClassVar[tuple[str, ...]] = (
+        *("n_components", "method", "partitioner", "owners", "dtype", "memory", "alpha_beta"),
+    )
+    _decide_bits: ClassVar[tuple[str, ...]] = (
+        *("n_components", "method", "partitioner", "owners", "memory"),
+        *("nonnegative", "ridge", "init"),
+    )
+    _measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
+    )
+    _state_class: ClassVar[type[State]] = CPState
+    _tolerance_column: ClassVar[str | None] = "fit_change"
+
+    state_: CPState
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        max_iter: int = 50,
+        tol: float = 1e-5,
+        method: str = "auto",
+        n_ranks: int | None = None,
+        partitioner: Any = "auto",
+        owners: str = "packed",
+        nonnegative: bool = False,
+        ridge: float = 0.0,
+        init: Any = "random",
+        n_init: int = 1,
+        dtype: str | None = None,
+        memory: str = "fast",
+        transport: str = "auto",
+        alpha_beta: tuple[float, float] | None = None,
+        warm_start: bool = False,
+        checkpoint_path: str | os.PathLike | None = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+        self.method = method
+        self.n_ranks = n_ranks
+        self.partitioner = partitioner
+        self.owners = owners
+        self.nonnegative = nonnegative
+        self.ridge = ridge
+        self.init = init
+        self.n_init = n_init
+        self.dtype = dtype
+        self.memory = memory
+        self.transport = transport
+        self.alpha_beta = alpha_beta
+        self.warm_start = warm_start
+        self.checkpoint_path = checkpoint_path
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(
+        self, X: Any, y: Any = None, *, plan: FitPlan | None = None, client: Any = None
+    ) -> Self:
+        """Decompose a tensor.
+
+        Parameters
+        ----------
+        X : container
+            sparse.COO or GCXS of order 2 or more, scipy.sparse, a Dask array of sparse blocks, an
+            xarray.DataArray over one of these (dims and coordinates carry over to the factors), or
+            the path of a FROSTT ``.tns`` file, which may be compressed.
+        y : ignored
+        plan : CPPlan, optional
+            Of this tensor, from `plan`: nothing is cut again.
+        client : distributed.Client, optional
+            Default: the current one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            For bad parameters or tensors; before anything is computed.
+        DivergenceError
+            When factors became NaN or infinite; those of the last good iteration are kept.
+        KeyboardInterrupt
+            After Ctrl-C, with the factors of a whole iteration kept.
+        """
+        return self._fit(X, y, plan=plan, client=client)
+
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any = None, *, client: Any = None) -> Self:
+        """Do one more iteration on X, from the factors so far (or from the beginning).
+
+        Parameters and errors are those of `fit`; X has the modes and labels of the first fit.
+        """
+        return self._fit(X, y, client=client, one_step=True)
+
+    def _check(self) -> None:
+        check_partitioner(self.partitioner, NAMES, self.n_ranks)
+        check_init(self.init, self.n_components, self.n_init, self.nonnegative)
+        pair = self.alpha_beta
+        if pair is not None and (len(pair) != 2 or min(pair) < 0 or not np.isfinite(pair).all()):
+            raise InputError(
+                f"alpha_beta={pair!r} must be two numbers of at least 0: seconds a message and "
+                "seconds a byte"
+            )
+        if self.n_init > 1 and (self.checkpoint_path is not None or self.warm_start):
+            raise InputError(
+                f"n_init={self.n_init} begins several times: it goes neither with checkpoint_path "
+                "nor with warm_start"
+            )
+
+    def _rounded_ranks(self, n_ranks: int) -> int:
+        return 1 << (n_ranks.bit_length() - 1)  # corners of a hypercube
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> TensorProblem:
+        return problem_of(X)
+
+    def _make_plan(
+        self,
+        problem: TensorProblem,
+        n_ranks: int,
+        *,
+        transport: str,
+        random_state: int,
+        kept: CPState | None,
+    ) -> CPPlan:
+        method = self.method
+        if method == "auto" and kept is not None:
+            method = kept.settings[_CHOSEN]  # as it was chosen when it began
+        pair = self.alpha_beta
+        settings = PlanSettings(
+            n_ranks=n_ranks,
+            method=method,
+            partitioner=self.partitioner,
+            owners=self.owners,
+            random_state=random_state,
+            n_components=int(self.n_components),
+            itemsize=np.dtype(self.dtype or problem.dtype).itemsize,
+            alpha_beta=None if pair is None else (pair[0], pair[1]),
+            memory=self.memory,
+        )
+        return choose(problem.plan(settings), transport)
+
+    def _chosen(self, plan: CPPlan) -> dict[str, Any]:
+        return {_CHOSEN: plan.method, "dtype": f"float{8 * plan.choice.itemsize}"}
+
+    def _first_state(self, problem: TensorProblem, plan: CPPlan, start: int = 0) -> CPState:
+        factors = first_factors(
+            self.init,
+            problem.tensor,
+            problem.shape,
+            self.n_components,
+            random_state=plan.random_state,
+            start=start,
+            nonnegative=self.nonnegative,
+        )
+        typed: list[Any] = [factor.astype(self._dtype(problem)) for factor in factors]
+        return CPState(np.ones(self.n_components), typed, tuple(problem.dims), dict(problem.labels))
+
+    def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
+        problem.check_same(state.dims, state.shape, state.labels)
+        dtype = self._dtype(problem)
+        return replace(state, factors=[factor.astype(dtype) for factor in state.factors])
+
+    def _dtype(self, problem: TensorProblem) -> str:
+        return self.dtype or problem.dtype
+
+    def _text(self, session: Any, plan: CPPlan, problem: TensorProblem, state: CPState) -> CPText:
+        return CPText(
+            session,
+            plan,
+            problem.pieces(plan),
+            state.shape,
+            update=Update(self.nonnegative, float(self.ridge)),
+            dtype=self._dtype(problem),
+            tolerance=float(self.tol),
+        )
+
+    def _train(
+        self, trainer: Trainer, problem: TensorProblem, plan: CPPlan, start: State, last: int
+    ) -> State:
+        """The best of all starts; the last of them, number 0, with all callbacks."""
+        enough = Tolerance(self.tol, "fit_change")
+        for number in range(1, self.n_init):
+            other = self._first_state(problem, plan, number)
+            trainer.begin_again(replace(other, settings=start.settings))
+            rows = trainer.run(self.max_iter)
+            while rows[-1]["epoch"] < self.max_iter and not enough.reached(rows[-1]):
+                rows = trainer.run(self.max_iter)
+            trainer.earlier = _better(trainer.state(), trainer.earlier)
+        if trainer.earlier is not None:
+            trainer.begin_again(start)
+        self._run_steps(trainer, problem, start, last)
+        trainer.state()
+        return self._best_kept(trainer)
+
+    def _best_kept(self, trainer: Trainer) -> State:
+        return _better(trainer.kept, trainer.earlier)
+
+    def _keep_more(self, problem: TensorProblem, plan: CPPlan) -> None:
+        self.method_ = plan.method
+
+
+def _better(state: Any, other: Any) -> Any:
+    """Of two states the one that fits better; the other one where they are equal."""
+    return state if other is None or state.fit > other.fit else other

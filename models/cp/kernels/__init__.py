@@ -1,0 +1,1 @@
+"""Loops over nonzeros and rows, in registers."""

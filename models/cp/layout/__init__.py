@@ -1,0 +1,1 @@
+"""The nonzeros of one rank, laid out for MTTKRP."""

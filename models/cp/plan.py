@@ -1,0 +1,286 @@
+"""What a CP fit will do, before it does it: nonzeros dealt to ranks, owners, every message.
+
+    X ─► rank of each nonzero ─► Connectivity of each mode ─► owners ─► reduce and expand of each
+                                                                        mode, embedded or not
+
+With method="auto" both ways are planned, each with the cut that suits it, and the one with the
+smaller predicted time is taken when the transport is known (α seconds a message, β a byte).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import (
+    Plan,
+    concurrent_volume,
+    embed,
+    expand_plan,
+    hypercube_allreduce_plan,
+    rows_for_payload,
+)
+from daskpart.connectivity import Connectivity
+from daskpart.containers.tensor import LabelledTensor
+from daskpart.models.base.plan import FitPlan, partitioner_name
+from daskpart.models.base.reports import Expected
+
+from .cut import mode_connectivities, nonzero_parts, owned, partitioner_for
+from .layout.layout import MEMORY
+from .ranks import RowNumbering, number_rows
+from .report import CPPlanReport, counted_plan
+
+METHODS = ("auto", "p2p", "emb-naive", "emb")
+LABELS = ("reduce", "expand")
+_SUM_BYTES = 8  # norms and Grams travel as float64
+
+# seconds a message and seconds a byte: the hypercube allreduce of 4 workers on 2 cores, a round
+ALPHA_BETA = {
+    "local": (3e-5, 2e-10),
+    "graph": (2e-2, 4e-9),
+    "dask": (1.2e-3, 2e-9),
+    "mpi": (1e-4, 4e-10),
+}
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What decides a plan; see `CPDecomposition` for the meaning of each."""
+
+    n_ranks: int
+    method: str
+    partitioner: Any
+    owners: str
+    random_state: int
+    n_components: int
+    itemsize: int
+    alpha_beta: tuple[float, float] | None = None
+    memory: str = "fast"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a factor row."""
+        return self.n_components * self.itemsize
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of the allreduce of norms: R of them, ⟨X, X̂⟩ and ‖X̂‖²."""
+        return (self.n_components + 2) * _SUM_BYTES
+
+    @property
+    def gram_bytes(self) -> int:
+        """Bytes of the allreduce of a Gram."""
+        return self.n_components**2 * _SUM_BYTES
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CPPlan(FitPlan):
+    """All messages of an iteration under one method.
+
+    Attributes
+    ----------
+    method : {"p2p", "emb-naive", "emb"}
+    parts : ndarray of int32, shape (nnz,), or None
+        Rank of each nonzero; None where the nonzeros are dealt on the workers.
+    connectivities : tuple of Connectivity
+        Of each mode, with owners.
+    reduces, expands : tuple of Plan
+        Of each mode.
+    choice : PlanSettings
+    dims : tuple of str
+        Names of the modes.
+    transport : str
+        Whose α and β predict.
+    """
+
+    method: str
+    parts: NDArray[np.int32] | None = field(repr=False)
+    connectivities: tuple[Connectivity, ...] = field(repr=False)
+    reduces: tuple[Plan, ...] = field(repr=False)
+    expands: tuple[Plan, ...] = field(repr=False)
+    choice: PlanSettings = field(repr=False)
+    dims: tuple[str, ...] = ()
+    transport: str = "mpi"
+
+    @property
+    def n_modes(self) -> int:
+        """M."""
+        return len(self.connectivities)
+
+    @cached_property
+    def numberings(self) -> list[RowNumbering]:
+        """The factor rows of each mode on every rank."""
+        return [number_rows(connectivity) for connectivity in self.connectivities]
+
+    @property
+    def alpha_beta(self) -> tuple[float, float]:
+        """Seconds a message and a byte: those given, or those of the transport."""
+        return self.choice.alpha_beta or ALPHA_BETA[self.transport]
+
+    def plans(self) -> dict[str, Sequence[Plan]]:
+        """The messages of each mode."""
+        return dict(zip(LABELS, (self.reduces, self.expands), strict=True))
+
+    def expected(self) -> Expected:
+        """What an iteration will send: rows with those of payload, messages with allreduces."""
+        both = [plan.statistics() for plan in (*self.reduces, *self.expands)]
+        rows = np.sum([each.per_rank("rows_sent") for each in both], axis=0)
+        messages = np.sum([each.per_rank("messages_sent") for each in both], axis=0)
+        return Expected(
+            rows=rows,
+            messages=messages + self._allreduce_messages(),
+            nbytes=None,
+            row_labels=LABELS,
+        )
+
+    def _allreduce_messages(self) -> NDArray[np.int64]:
+        """Messages of a rank in an iteration beside those of reduces and expands."""
+        dense = hypercube_allreduce_plan(self.n_ranks).statistics().per_rank("messages_sent")
+        return 2 * self.n_modes * dense if self.method == "p2p" else 0 * dense
+
+    @property
+    def nonzeros(self) -> NDArray[np.int64]:
+        """Of each rank."""
+        found = np.zeros(self.n_ranks, np.int64)
+        np.add.at(found, self.connectivities[0].parts, self.connectivities[0].counts)
+        return found
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """Bytes that each rank will hold: its nonzeros as laid out, at most, and factor rows."""
+        choice = self.choice
+        most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
+        n_rows = sum(np.diff(numbering.pointer) for numbering in self.numberings)
+        return {
+            "nonzeros": most * self.nonzeros,
+            "factors": np.asarray((choice.row_bytes + 4) * n_rows, np.int64),
+        }
+
+    def report(self) -> CPPlanReport:
+        """What an iteration costs."""
+        pairs = list(zip(self.reduces, self.expands, strict=True))
+        counts = [[counted_plan(plan) for plan in pair] for pair in pairs]
+        choice = self.choice
+        return CPPlanReport(
+            n_ranks=self.n_ranks,
+            unit="iteration",
+            partitioner=self.partitioner,
+            memory=self.memory(),
+            seconds=self.seconds,
+            method=self.method,
+            owners=choice.owners,
+            n_components=choice.n_components,
+            dims=self.dims,
+            messages=np.array([[messages for messages, _, _ in pair] for pair in counts]),
+            rows_sent=np.array([[rows for _, rows, _ in pair] for pair in counts]),
+            payload_rows=sum(int(payload.max()) for pair in counts for _, _, payload in pair),
+            allreduce_messages=int(self._allreduce_messages().max()),
+            concurrent=np.array([concurrent_volume(expand) for _, expand in pairs]),
+            nonzeros=self.nonzeros,
+            row_bytes=choice.row_bytes,
+            alpha=self.alpha_beta[0],
+            beta=self.alpha_beta[1],
+            predicted_seconds=self.predicted_seconds(*self.alpha_beta),
+        )
+
+    def predicted_seconds(self, alpha: float, beta: float) -> float:
+        """Time of the messages of an iteration when one of b bytes takes α + βb."""
+        choice = self.choice
+        total = sum(
+            plan.predicted_seconds(alpha, beta, choice.row_bytes)
+            for plan in (*self.reduces, *self.expands)
+        )
+        if self.method != "p2p":
+            return total  # norms and Grams are payload of these plans
+        dense = hypercube_allreduce_plan(self.n_ranks)
+        sizes = (choice.sum_bytes, choice.gram_bytes)
+        return total + self.n_modes * sum(
+            dense.predicted_seconds(alpha, beta, size) for size in sizes
+        )
+
+
+def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
+    """Deal out the nonzeros and lay out every message of an iteration.
+
+    Parameters
+    ----------
+    tensor : LabelledTensor
+    settings : PlanSettings
+        Checked.
+
+    Returns
+    -------
+    list of CPPlan
+        One; under ``method="auto"`` one for "p2p" and one for "emb", to `choose` from.
+    """
+    methods = ("p2p", "emb") if settings.method == "auto" else (settings.method,)
+    cuts: dict[str, tuple[NDArray[np.int32], list[Connectivity], float]] = {}
+    plans = []
+    for method in methods:
+        chosen = partitioner_for(settings.partitioner, method, settings.n_ranks)
+        name = partitioner_name(chosen)
+        if name not in cuts:
+            cuts[name] = _cut(tensor, settings, chosen)
+        parts, connectivities, seconds = cuts[name]
+        plan = plan_method(connectivities, replace(settings, method=method), name, parts)
+        plans.append(replace(plan, seconds=seconds, dims=tuple(tensor.dims)))
+    return plans
+
+
+def plan_method(
+    connectivities: Sequence[Connectivity],
+    settings: PlanSettings,
+    partitioner: str,
+    parts: NDArray[np.int32] | None = None,
+) -> CPPlan:
+    """Owners and messages of one method, from which rank touches which row."""
+    method = settings.method
+    modes = owned(connectivities, settings.owners, method, settings.random_state)
+    direct = [expand_plan(mode) for mode in modes]
+    if method == "p2p":
+        expands: list[Plan] = direct
+        reduces: list[Plan] = [plan.reversed() for plan in direct]
+    else:
+        aware = method == "emb"
+        norms = rows_for_payload(settings.sum_bytes, settings.row_bytes)
+        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes)
+        expands = [embed(plan, aware=aware, payload_rows=norms) for plan in direct]
+        reduces = [embed(plan, aware=aware, payload_rows=gram).reversed() for plan in direct]
+    return CPPlan(
+        n_ranks=settings.n_ranks,
+        random_state=settings.random_state,
+        partitioner=partitioner,
+        method=method,
+        parts=parts,
+        connectivities=tuple(modes),
+        reduces=tuple(reduces),
+        expands=tuple(expands),
+        choice=settings,
+    )
+
+
+def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
+    """The plan whose messages take least time on a transport; of equal ones the first."""
+    known = [replace(plan, transport=transport) for plan in plans]
+    return min(known, key=lambda plan: plan.predicted_seconds(*plan.alpha_beta))
+
+
+def _cut(
+    tensor: LabelledTensor, settings: PlanSettings, partitioner: Any
+) -> tuple[NDArray[np.int32], list[Connectivity], float]:
+    begin = perf_counter()
+    parts = nonzero_parts(
+        tensor,
+        settings.n_ranks,
+        partitioner,
+        n_components=settings.n_components,
+        random_state=settings.random_state,
+    )
+    seconds = perf_counter() - begin
+    found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
+    return parts, found, seconds

@@ -1,0 +1,141 @@
+"""The tensor of a fit: in this process, or as a Dask array whose blocks stay on the workers.
+
+in memory    plan from its coordinates; each rank's nonzeros are cut off and sent to it
+Dask array   plan from summaries (or the coordinates); blocks are split where they lie, and each
+             piece goes straight to its rank (`shuffle`)
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.errors import InputError
+from daskpart.models.base.problem import Problem, is_lazy
+
+from .plan import CPPlan, PlanSettings, plan_fit
+from .ranks import split_nonzeros
+
+
+class TensorProblem(Problem):
+    """What is decomposed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents of the modes.
+    dims : tuple of str
+        Names of the modes.
+    labels : dict of str to ndarray
+        Names of the indices, where known.
+    dtype : str
+        float32 or float64.
+    tensor : LabelledTensor or None
+        None: not in this process.
+    """
+
+    shape: Any
+    dims: Any
+    labels: Any
+    dtype: Any
+    tensor: Any
+
+    @abstractmethod
+    def plan(self, settings: PlanSettings) -> list[CPPlan]:
+        """See `plan_fit`."""
+
+    @abstractmethod
+    def pieces(self, plan: CPPlan) -> Any:
+        """Each rank's nonzeros: a list, or a Dask collection."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a resumed fit to be the same fit."""
+        return {"data": self.fingerprint(), "shape": [*self.shape]}
+
+    def check_same(self, dims: Sequence[str], shape: Sequence[int], labels: Mapping) -> None:
+        """Refuse a tensor of other modes, extents or labels than those of a fit (InputError)."""
+        if tuple(dims) != tuple(self.dims) or tuple(shape) != tuple(self.shape):
+            raise InputError(
+                f"the tensor has modes {dict(zip(self.dims, self.shape, strict=True))}, the last "
+                f"fit {dict(zip(dims, shape, strict=True))}; give a tensor of the same modes"
+            )
+        for dim in dims:
+            known, given = labels.get(dim), self.labels.get(dim)
+            same = (
+                known is given if known is None or given is None else np.array_equal(known, given)
+            )
+            if not same:
+                raise InputError(f"the {dim} labels differ from those of the last fit")
+
+
+@dataclass(eq=False)
+class MemoryTensor(TensorProblem):
+    """A tensor in this process."""
+
+    tensor: LabelledTensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the modes."""
+        return self.tensor.shape
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the modes."""
+        return self.tensor.dims
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Names of the indices, where known."""
+        return self.tensor.labels
+
+    @property
+    def dtype(self) -> str:
+        """float32 or float64."""
+        return str(self.tensor.values.dtype)
+
+    def plan(self, settings: PlanSettings) -> list[CPPlan]:
+        """See `plan_fit`."""
+        return plan_fit(self.tensor, settings)
+
+    def pieces(self, plan: CPPlan) -> Any:
+        """Each rank's nonzeros."""
+        assert plan.parts is not None
+        return split_nonzeros(self.tensor, plan.parts, plan.n_ranks)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        checksum = zlib.crc32(np.ascontiguousarray(self.tensor.coordinates).data)
+        checksum = zlib.crc32(np.ascontiguousarray(self.tensor.values).data, checksum)
+        return f"{self.tensor.nnz} nonzeros, checksum {checksum:08x}"
+
+    def fingerprint(self) -> str:
+        """A short text that differs for other nonzeros."""
+        return self._fingerprint
+
+
+def problem_of(X: Any) -> TensorProblem:
+    """The tensor of a fit from any container, or from a path.
+
+    Raises
+    ------
+    InputError
+        As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
+        unknown size.
+    """
+    if is_lazy(X):
+        from .shuffle import LazyTensor
+
+        return LazyTensor.of(X)
+    tensor = as_tensor(X)
+    if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:
+        raise InputError(f"{X} holds {tensor.n_modes} mode(s); a decomposition needs two or more")
+    return MemoryTensor(tensor)

@@ -1,0 +1,232 @@
+"""From a tensor and the part of each nonzero to what every rank holds (seed paper: §2.2).
+
+    factor rows of mode m on rank k, in its local order
+
+    owned                                │ nonlocal
+      rows that this rank answers for    │   rows that its nonzeros touch and another rank owns
+      (local, local-shared)              │
+      └── solved here, Gram, norms       └── arrive by the expand, leave by the reduce
+
+Both blocks rise by global index. A row that no nonzero touches is owned too, by a rank in turn, so
+that the ranks' owned rows together are the whole factor. An owner need not touch its row: under a
+hypercube embedding a rank that forwards a row may own it (§5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.connectivity import Connectivity
+from daskpart.containers.coordinates import stable_order
+from daskpart.containers.tensor import LabelledTensor
+
+from .layout.layout import TensorLayout
+from .layout.sorting import CHUNK, Nonzeros
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumbering:
+    """The factor rows of one mode on every rank, in the ranks' local orders.
+
+    Attributes
+    ----------
+    pointer : ndarray of int64, shape (n_ranks + 1,)
+    rows : ndarray of int32
+        Rank k holds the rows ``rows[pointer[k]:pointer[k + 1]]``: owned, then nonlocal.
+    n_owned : ndarray of int64, shape (n_ranks,)
+    """
+
+    pointer: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    n_owned: NDArray[np.int64]
+
+    def of_rank(self, rank: int) -> NDArray[np.int32]:
+        """Global indices of the rows of one rank."""
+        return self.rows[self.pointer[rank] : self.pointer[rank + 1]]
+
+    def owned_by(self, rank: int) -> NDArray[np.int32]:
+        """Global indices of the rows that a rank answers for, rising."""
+        begin = self.pointer[rank]
+        return self.rows[begin : begin + self.n_owned[rank]]
+
+
+def number_rows(connectivity: Connectivity) -> RowNumbering:
+    """Number the factor rows of one mode on every rank. Cost: O(rows + pairs).
+
+    Parameters
+    ----------
+    connectivity : Connectivity
+        Of the mode, with owners.
+    """
+    assert connectivity.owners is not None
+    n_ranks, n_rows = connectivity.n_parts, connectivity.n_items
+    every = np.arange(n_rows, dtype=np.int32)
+    owners = np.where(connectivity.owners < 0, every % n_ranks, connectivity.owners)
+    touched = np.repeat(every, np.diff(connectivity.pointer))
+    touches_own = np.zeros(n_rows, bool)
+    touches_own[touched[connectivity.parts == owners[touched]]] = True
+    added = every[~touches_own]
+    rows = np.concatenate((touched, added))
+    ranks = np.concatenate((connectivity.parts, owners[added])).astype(np.int64)
+    by_row = stable_order(rows, max(n_rows, 1))
+    rows, ranks = rows[by_row], ranks[by_row]
+    key = 2 * ranks + (owners[rows] != ranks)
+    sizes = np.bincount(key, minlength=2 * n_ranks).reshape(-1, 2)
+    pointer = np.concatenate(([0], np.cumsum(sizes.sum(axis=1)))).astype(np.int64)
+    return RowNumbering(pointer, rows[stable_order(key, 2 * n_ranks)], sizes[:, 0].astype(np.int64))
+
+
+@dataclass(eq=False)
+class RankNonzeros:
+    """The nonzeros of one part as they are handed to its rank, which uses them up.
+
+    Attributes
+    ----------
+    rank : int
+    coordinates : ndarray of int32, shape (n_modes, nnz)
+        Global indices.
+    values : ndarray of shape (nnz,)
+    taken : bool
+        Whether the rank has laid them out: nothing is left here.
+    """
+
+    rank: int
+    coordinates: NDArray[np.int32]
+    values: NDArray[Any]
+    taken: bool = False
+
+    def take(self, dtype: Any) -> Nonzeros:
+        """Give them away, with values of a type; a second time is an error."""
+        if self.taken:
+            raise RuntimeError(f"the nonzeros of rank {self.rank} were laid out before")
+        coordinates = np.require(self.coordinates, np.int32, ["C_CONTIGUOUS", "WRITEABLE"])
+        values = self.values.astype(dtype, copy=False)
+        self.coordinates, self.values = np.empty((0, 0), np.int32), np.empty(0, dtype)
+        self.taken = True
+        return Nonzeros(coordinates, values, given_away=True)
+
+
+@dataclass(frozen=True, eq=False)
+class RankRows:
+    """The factor rows of one rank.
+
+    Attributes
+    ----------
+    rank : int
+    rows : tuple of ndarray of int32, one a mode
+        Global indices in local order: owned, then nonlocal.
+    n_owned : tuple of int, one a mode
+    shape : tuple of int
+        Of the whole tensor.
+    """
+
+    rank: int
+    rows: tuple[NDArray[np.int32], ...]
+    n_owned: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RankTensor:
+    """What one rank works on, fixed for the whole fit.
+
+    Attributes
+    ----------
+    rank : int
+    layout : TensorLayout
+        Its nonzeros, in local indices.
+    rows : tuple of ndarray of int32, one a mode
+        Global indices of its factor rows: owned, then nonlocal.
+    n_owned : tuple of int, one a mode
+    """
+
+    rank: int
+    layout: TensorLayout
+    rows: tuple[NDArray[np.int32], ...]
+    n_owned: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the nonzeros as laid out, and of the numbering."""
+        return self.layout.nbytes + sum(rows.nbytes for rows in self.rows)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes
+
+
+def split_nonzeros(
+    tensor: LabelledTensor, parts: NDArray[np.int32], n_ranks: int
+) -> list[RankNonzeros]:
+    """Cut a tensor in memory into one piece a rank, in its old order."""
+    order = stable_order(parts, n_ranks)
+    ends = np.cumsum(np.bincount(parts, minlength=n_ranks))
+    starts = np.concatenate(([0], ends[:-1]))
+    pieces = []
+    for rank, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        mine = order[start:end]
+        pieces.append(RankNonzeros(rank, tensor.coordinates[:, mine], tensor.values[mine]))
+    return pieces
+
+
+def rows_of_ranks(numberings: Sequence[RowNumbering], shape: Sequence[int]) -> list[RankRows]:
+    """Each rank's factor rows of all modes."""
+    n_ranks = len(numberings[0].n_owned)
+    return [
+        RankRows(
+            rank,
+            tuple(numbering.of_rank(rank) for numbering in numberings),
+            tuple(int(numbering.n_owned[rank]) for numbering in numberings),
+            tuple(int(extent) for extent in shape),
+        )
+        for rank in range(n_ranks)
+    ]
+
+
+def arrange(nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str) -> RankTensor:
+    """Lay out a rank's nonzeros for MTTKRP, in its local indices; they are used up.
+
+    At no time more is held than twice the nonzeros (int32 coordinates and values, as given), and
+    what has a size of the rank's factor rows.
+
+    Parameters
+    ----------
+    nonzeros : RankNonzeros
+    rows : RankRows
+    dtype : str
+        "float32" or "float64", of values and factors.
+    memory : {"fast", "small"}
+        See `TensorLayout.build`.
+    """
+    own = nonzeros.take(dtype)
+    for mode, (held, extent) in enumerate(zip(rows.rows, rows.shape, strict=True)):
+        to_local(own.coordinates[mode], held, extent)  # a view with a name would keep them
+    layout = TensorLayout.of(own, [len(held) for held in rows.rows], memory=memory)
+    return RankTensor(nonzeros.rank, layout, rows.rows, rows.n_owned)
+
+
+def to_local(index: NDArray[np.int32], held: NDArray[np.int32], extent: int) -> None:
+    """Put each index's place in `held` over it, some thousand at a time.
+
+    By a table of the whole mode; where that is longer than the indices, by binary search.
+    """
+    by_table = extent <= index.size
+    if by_table:
+        places = np.empty(extent, np.int32)
+        places[held] = np.arange(len(held), dtype=np.int32)
+    else:
+        order = np.argsort(held)
+        rising = held[order]
+    for begin in range(0, index.size, CHUNK):
+        chunk = index[begin : begin + CHUNK]
+        chunk[:] = places[chunk] if by_table else order[np.searchsorted(rising, chunk)]
+
+
+def squared_norm(tensor: RankTensor) -> float:
+    """Sum of the squares of a rank's nonzeros."""
+    values = tensor.layout.values
+    return float(np.einsum("n,n->", values, values, dtype=np.float64))  # no copy, and no BLAS

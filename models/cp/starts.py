@@ -1,0 +1,140 @@
+"""Where CP-ALS begins: factors drawn, singular vectors, or given.
+
+    random     uniform in [0, 1), drawn for the whole factor: the same under every partition
+    nvecs      leading left singular vectors of X_(m), the tensor unfolded along mode m
+    factors    one array a mode
+
+Columns that a mode is too short for (R > I_m) are drawn under "nvecs" too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from daskpart.containers.tensor import LabelledTensor
+from daskpart.errors import InputError
+
+INITS = ("random", "nvecs")
+_DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix
+
+
+def check_init(init: Any, n_components: int, n_init: int, nonnegative: bool) -> None:
+    """Refuse what cannot be begun from, as far as it shows without the tensor (InputError)."""
+    if isinstance(init, str):
+        if init not in INITS:
+            raise InputError(
+                f"init={init!r} is unknown; choose 'random', 'nvecs', or give one factor a mode"
+            )
+    elif not isinstance(init, Sequence) or not len(init):
+        raise InputError(f"init is a {type(init).__name__}; give a list with one factor a mode")
+    else:
+        for mode, factor in enumerate(init):
+            _check_factor(np.asarray(factor), mode, n_components, nonnegative)
+    if n_init > 1 and not (isinstance(init, str) and init == "random"):
+        raise InputError(f"n_init={n_init} needs init='random': any other start is always the same")
+
+
+def _check_factor(factor: NDArray[Any], mode: int, n_components: int, nonnegative: bool) -> None:
+    if factor.ndim != 2 or factor.shape[1] != n_components or factor.dtype.kind not in "fiu":
+        raise InputError(
+            f"init[{mode}] has shape {factor.shape} and type {factor.dtype}; "
+            f"n_components={n_components} needs numbers of shape (indices of the mode, "
+            f"{n_components})"
+        )
+    if not np.isfinite(factor).all():
+        raise InputError(f"init[{mode}] holds NaN or infinite values")
+    if nonnegative and factor.min(initial=0) < 0:
+        raise InputError(f"init[{mode}] holds negative values, and nonnegative=True")
+
+
+def first_factors(
+    init: Any,
+    tensor: LabelledTensor | None,
+    shape: Sequence[int],
+    n_components: int,
+    *,
+    random_state: int,
+    start: int = 0,
+    nonnegative: bool = False,
+) -> list[NDArray[np.float64]]:
+    """The factors that a fit begins from, float64.
+
+    Parameters
+    ----------
+    init : {"random", "nvecs"} or sequence of arrays
+        As `check_init` let it pass.
+    tensor : LabelledTensor or None
+        None where the nonzeros are not in this process.
+    shape : sequence of int
+        Of the tensor.
+    n_components : int
+        R.
+    random_state, start : int
+        What is drawn depends on both: start 0, 1 … of a fit that begins several times.
+    nonnegative : bool
+        Take absolute values of singular vectors.
+
+    Raises
+    ------
+    InputError
+        For factors of another shape, or "nvecs" without a tensor.
+    """
+    seed = np.random.SeedSequence(random_state, spawn_key=(start,))
+    random = np.random.default_rng(seed)
+    if isinstance(init, str):
+        if init == "random":
+            return [random.random((extent, n_components)) for extent in shape]
+        if tensor is None:
+            raise InputError(
+                "init='nvecs' needs the tensor in memory; give init='random' or factors for a "
+                "lazy one"
+            )
+        vectors = [singular_vectors(tensor, m, n_components, random) for m in range(len(shape))]
+        return [np.abs(found) for found in vectors] if nonnegative else vectors
+    given = [np.array(factor, np.float64) for factor in init]
+    wanted = [(extent, n_components) for extent in shape]
+    if [factor.shape for factor in given] != wanted:
+        raise InputError(
+            f"init has factors of shape {[factor.shape for factor in given]}; this tensor and "
+            f"n_components={n_components} need {wanted}"
+        )
+    return given
+
+
+def singular_vectors(
+    tensor: LabelledTensor, mode: int, n_components: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Leading left singular vectors of a tensor unfolded along a mode, shape (I_m, R)."""
+    unfolded = _unfolded(tensor, mode)
+    extent = unfolded.shape[0]
+    if extent <= _DENSE_GRAM:
+        _, found = np.linalg.eigh((unfolded @ unfolded.T).toarray())
+        found = found[:, ::-1]
+    else:
+        wanted = min(n_components, min(unfolded.shape) - 1)
+        first = random.random(min(unfolded.shape))
+        found, _, _ = scipy.sparse.linalg.svds(unfolded, k=wanted, v0=first)
+        found = found[:, ::-1]
+    factor = random.random((extent, n_components))
+    known = min(n_components, found.shape[1])
+    factor[:, :known] = found[:, :known]
+    largest = np.take_along_axis(factor, np.abs(factor).argmax(axis=0)[None], axis=0)
+    return factor * np.where(largest < 0, -1.0, 1.0)
+
+
+def _unfolded(tensor: LabelledTensor, mode: int) -> scipy.sparse.csr_array:
+    """X_(mode) without its empty columns."""
+    others = [m for m in range(tensor.n_modes) if m != mode]
+    column = np.zeros(tensor.nnz, np.int64)
+    for m in others:  # renumbered after each mode, so that no product of extents overflows
+        column = column * tensor.shape[m] + tensor.coordinates[m]
+        column = np.unique(column, return_inverse=True)[1]
+    entries = (tensor.values.astype(np.float64), (tensor.coordinates[mode], column))
+    shape = (tensor.shape[mode], int(column.max()) + 1)
+    return scipy.sparse.csr_array(scipy.sparse.coo_array(entries, shape=shape))

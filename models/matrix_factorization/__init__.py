@@ -1,0 +1,1 @@
+"""Matrix factorization of sparse ratings by η-PASGD."""

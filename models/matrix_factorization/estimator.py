@@ -1,0 +1,317 @@
+"""Matrix factorization of sparse ratings, partition-aware: the estimator.
+
+    ratings ─► plan (partition, sub-epochs, messages) ─► η-PASGD on ranks ─► labelled factors
+                 plan_report_                              history_          comm_report_
+
+What an epoch is stands in `pasgd`, what the ranks are given in `text`, what a fitted model is good
+for in `recommending`; the loop, checkpoints and reports are those of every model (`models.base`).
+
+Source: Abubaker et al., "Minimizing Staleness and Communication Overhead in Distributed SGD for
+Collaborative Filtering".
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.progress import Measure
+from daskpart.models.base.state import State
+from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
+from daskpart.partitions import Partition
+
+from .pasgd import RowLayout
+from .plan import PARTITIONERS, MFPlan, plan_fit
+from .problem import Ratings
+from .recommending import FactorModel, seen_pattern
+from .state import MFState
+from .text import MFText
+
+
+class MatrixFactorization(FactorModel, DistributedEstimator):
+    """Factorize sparse ratings R ≈ μ + b_i + b_j + W·Hᵀ by SGD over `n_ranks` ranks.
+
+    Rows are split over ranks by a partitioner. Item rows that several ranks touch are averaged
+    and passed on `eta` times an epoch (η-PASGD); with ``eta = n_ranks`` no update is ever stale.
+    Minimises Σ (r_ij − r̂_ij)² + γ (‖w_i‖² + ‖h_j‖² + b_i² + b_j²) over the stored entries; an
+    explicit zero is a rating of zero, an absent entry is unknown.
+
+    Parameters
+    ----------
+    n_components : int, default=32
+        F, length of a factor row.
+    n_ranks : int or None, default=None
+        K, number of parts. May exceed the workers. None: as many as the workers have threads, or
+        this process cores.
+    eta : int or None, default=None
+        η, synchronisations an epoch; None: as many as ranks, which is free of staleness.
+    partitioner : str, dict, Partition or int array of shape (M,), default="power"
+        "power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random",
+        "block"; or the arguments of `daskpart.partition`, such as ``{"objective": "power", "rho":
+        3, "epsilon": 0.1}``; or a `daskpart.Partition` with one part a rank; or the part of each
+        row.
+    axis : {"rows", "columns", "auto"}, default="rows"
+        What is split; "auto" plans both and takes the one that moves fewer rows.
+    averaging : {"mean", "ratings"}, default="mean"
+        Whether copies of a row weigh alike, or by the ratings that each rank applied.
+    learning_rate : {"adagrad", "constant", "decay", "bold-driver"}, default="adagrad"
+        How the rate moves; "adagrad" keeps one sum of squared gradients a row.
+    initial_learning_rate : float or None, default=None
+        Rate of the first epoch; None: 0.1 for adagrad, 0.02 for decay, 0.01 for the others.
+    regularization : float, default=0.05
+        γ.
+    biases : bool, default=True
+        Fit μ, b_i and b_j too.
+    init_scale : float, default=0.1
+        First components are uniform in ± this.
+    max_iter : int, default=20
+        Epochs.
+    validation_fraction : float, default=0.0
+        Share of the ratings held out to measure `validation_rmse`.
+    patience : int or None, default=None
+        Stop after so many epochs without a better validation RMSE.
+    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
+        How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
+        Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
+        suffice, else "graph", which is also the way on while workers are missing.
+    warm_start : bool, default=False
+        Begin at the factors of the last fit.
+    checkpoint_path : path or None, default=None
+        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
+    checkpoint_every : int, default=1
+    resume : bool, default=False
+        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+    random_state : int, RandomState or None, default=0
+        Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
+        draws the seed.
+    verbose : int, default=0
+        1: progress bar with RMSE.
+
+    Attributes
+    ----------
+    user_factors_, item_factors_ : xarray.DataArray of float32, shape (M, F) and (N, F)
+    user_bias_, item_bias_ : xarray.DataArray of float32
+    global_mean_ : float
+    state_ : MFState
+        All of these, unlabelled, and what a further epoch needs.
+    history_ : pandas.DataFrame
+        One row an epoch: train_rmse (each error before its own update), validation_rmse, seconds,
+        seconds_computing, seconds_communicating (means over ranks), staleness, volume (rows),
+        messages, learning_rate.
+    n_iter_ : int
+    plan_report_ : MFPlanReport
+        What an epoch was planned to move, and each rank to hold.
+    comm_report_ : CommunicationReport
+        What it moved, beside eq. 8 and 9.
+    partition_ : Partition
+    connectivity_ : Connectivity
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> ratings = daskpart.datasets.power_law_ratings(200, 100, 4000, random_state=0)
+    >>> model = daskpart.MatrixFactorization(8, n_ranks=2, max_iter=5).fit(ratings)
+    >>> model.item_factors_.shape
+    (100, 8)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DistributedEstimator._parameter_constraints,
+        "n_components": [COUNT],
+        "eta": [COUNT, None],
+        "partitioner": [str, dict, Partition, "array-like"],
+        "axis": [StrOptions({"rows", "columns", "auto"})],
+        "averaging": [StrOptions({"mean", "ratings"})],
+        "learning_rate": [StrOptions(set(DEFAULT_RATES))],
+        "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither"), None],
+        "regularization": [Interval(Real, 0, np.inf, closed="left")],
+        "biases": ["boolean"],
+        "init_scale": [Interval(Real, 0, np.inf, closed="left")],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "patience": [COUNT, None],
+    }
+    _decide_plan: ClassVar[tuple[str, ...]] = (
+        *("n_components", "eta", "partitioner", "axis", "averaging", "learning_rate", "biases"),
+    )
+    _decide_bits: ClassVar[tuple[str, ...]] = (
+        *_decide_plan,
+        *("initial_learning_rate", "regularization", "init_scale"),
+    )
+    _measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("train_rmse", "train", "RMSE"),
+        Measure("validation_rmse", "validation", "RMSE"),
+    )
+    _state_class: ClassVar[type[State]] = MFState
+
+    state_: MFState
+
+    def __init__(
+        self,
+        n_components: int = 32,
+        *,
+        n_ranks: int | None = None,
+        eta: int | None = None,
+        partitioner: Any = "power",
+        axis: str = "rows",
+        averaging: str = "mean",
+        learning_rate: str = "adagrad",
+        initial_learning_rate: float | None = None,
+        regularization: float = 0.05,
+        biases: bool = True,
+        init_scale: float = 0.1,
+        max_iter: int = 20,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
+        transport: str = "auto",
+        warm_start: bool = False,
+        checkpoint_path: str | os.PathLike | None = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_ranks = n_ranks
+        self.eta = eta
+        self.partitioner = partitioner
+        self.axis = axis
+        self.averaging = averaging
+        self.learning_rate = learning_rate
+        self.initial_learning_rate = initial_learning_rate
+        self.regularization = regularization
+        self.biases = biases
+        self.init_scale = init_scale
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.transport = transport
+        self.warm_start = warm_start
+        self.checkpoint_path = checkpoint_path
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        plan: FitPlan | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Factorize ratings.
+
+        Parameters
+        ----------
+        X : container of shape (M, N)
+            scipy.sparse, pydata/sparse (COO, GCXS), a Dask array of sparse chunks, an
+            xarray.DataArray over one of these (its coordinates label the factors), or a
+            (user, item, rating) DataFrame, which may have a fourth column of timestamps.
+        y : ignored
+        validation : container, optional
+            Ratings to measure `validation_rmse` on, with users and items of X.
+        plan : MFPlan, optional
+            Of these ratings, from `plan`: nothing is cut again.
+        client : distributed.Client, optional
+            Default: the current one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            For bad parameters or ratings; before anything is computed.
+        DivergenceError
+            When factors became NaN or infinite; those of the last good epoch are kept.
+        KeyboardInterrupt
+            After Ctrl-C, with the factors of a whole epoch kept.
+        """
+        return self._fit(X, y, plan=plan, client=client, validation=validation)
+
+    @with_callbacks
+    def partial_fit(
+        self, X: Any, y: Any = None, *, validation: Any = None, client: Any = None
+    ) -> Self:
+        """Train one more epoch on X, from the factors so far (or from the beginning).
+
+        Parameters and errors are those of `fit`; X has the shape and the labels of the first fit.
+        """
+        return self._fit(X, y, client=client, one_step=True, validation=validation)
+
+    def _check(self) -> None:
+        check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
+        if isinstance(self.partitioner, Partition) and self.axis == "auto":
+            raise InputError('axis="auto" cannot choose for a given partition; say rows or columns')
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
+        validation = data.get("validation")
+        if self.patience is not None and validation is None and not self.validation_fraction:
+            raise InputError("patience needs validation=… or validation_fraction above 0")
+        ratings = Ratings.of(X)
+        return ratings.with_validation(validation, self.validation_fraction, random_state)
+
+    def _make_plan(
+        self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
+    ) -> MFPlan:
+        eta = n_ranks if self.eta is None else int(self.eta)
+        if eta > n_ranks:
+            warnings.warn(
+                f"eta={eta} is more than n_ranks={n_ranks}; {n_ranks} is used, which already "
+                "leaves no staleness",
+                DaskpartWarning,
+                stacklevel=4,
+            )
+        return plan_fit(
+            problem.matrix,
+            n_ranks,
+            eta=min(eta, n_ranks),
+            partitioner=self.partitioner,
+            axis=self.axis,
+            averaging=self.averaging,
+            layout=RowLayout(int(self.n_components), bool(self.biases), self._rate().per_row),
+            random_state=random_state,
+        )
+
+    def _rate(self) -> LearningRate:
+        return learning_rate(self.learning_rate, self.initial_learning_rate)
+
+    def _first_state(self, problem: Ratings, plan: MFPlan) -> MFState:
+        return problem.blank(plan.layout.n_components)
+
+    def _going_on(self, state: MFState, problem: Ratings) -> MFState:
+        problem.check_same(state)
+        chosen = ("learning_rate", "initial_learning_rate")
+        if any(state.settings.get(name) != getattr(self, name) for name in chosen):
+            return replace(state, learning_rate_state={})  # the rate that is new now begins anew
+        return state
+
+    def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
+        return MFText(
+            session, plan, self._rate(), float(self.regularization), float(self.init_scale)
+        )
+
+    def _evaluation(self, problem: Ratings) -> Any:
+        validation = problem.validation
+        if validation is None:
+            return None
+        return lambda state: {"validation_rmse": validation.rmse(state)}
+
+    def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
+        self.partition_, self.connectivity_ = plan.partition, plan.connectivity
+        self.seen_ = seen_pattern(problem.matrix) if problem.in_memory else None

@@ -1,0 +1,68 @@
+"""New users without training: each row has a closed form when the item factors stay (`transform`).
+
+    ratings of new users ──► normal equations, a block of users at a time ──► LAPACK ──► w, b
+
+Cost: O(nnz F² + users F³), memory bounded by the block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .kernels.scoring import normal_equations
+from .state import MFState
+
+_BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
+
+
+def solve_rows(
+    pointer: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    factors: MFState,
+    regularization: float,
+    biases: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Factor rows and biases that minimise eq. 1 for new rows, items held fixed.
+
+    Parameters
+    ----------
+    pointer : int64 ndarray of shape (n + 1,)
+        Ratings of new row i are ``pointer[i]:pointer[i + 1]``.
+    columns : int32 ndarray of shape (nnz,)
+        Positions of the items.
+    values : ndarray of shape (nnz,)
+    factors : MFState
+    regularization : float
+        γ of the fit; where it is 0, the solution of least norm is taken.
+    biases : bool
+        Whether rows have a bias.
+
+    Returns
+    -------
+    rows : float32 ndarray of shape (n, F)
+    row_bias : float32 ndarray of shape (n,)
+    """
+    n_rows, n_components = pointer.size - 1, factors.n_components
+    n_unknowns = n_components + int(biases)
+    residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
+    solution = np.zeros((n_rows, n_components + 1))
+    block = max(1, _BLOCK_WORDS // n_unknowns**2)
+    for begin in range(0, n_rows, block):
+        pointers = pointer[begin : begin + block + 1]
+        n_block = pointers.size - 1
+        left = np.zeros((n_block, n_unknowns, n_unknowns))
+        right = np.zeros((n_block, n_unknowns))
+        normal_equations(
+            pointers, columns, residuals, factors.item_factors, biases, float(regularization),
+            left, right,
+        )  # fmt: skip
+        solution[begin : begin + n_block, :n_unknowns] = _solve(left, right, regularization)
+    rows = solution.astype(np.float32)
+    return np.ascontiguousarray(rows[:, :n_components]), rows[:, n_components].copy()
+
+
+def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.ndarray:
+    if regularization > 0:
+        return np.linalg.solve(left, right[..., None])[..., 0]
+    return (np.linalg.pinv(left, hermitian=True) @ right[..., None])[..., 0]

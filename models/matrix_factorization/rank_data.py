@@ -1,0 +1,279 @@
+"""From a shard to what a rank trains on: ratings in their order, rows to average, first factors.
+
+    Shard (rows, items, nonzeros)  ──┐
+    RankSchedule (item → sub-epoch) ─┴─► RankRatings: nonzeros by cell (k, t), then by cache block
+
+Inside a cell the ratings are shuffled and then gathered into blocks of users × items, neighbours in
+local order, whose rows fit the cache together. Block sizes are constants, not the cache of the
+machine at hand, because the order of ratings decides the bits of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskpart._floor.kernels import kernel
+from daskpart.collectives import Plan
+from daskpart.models.base.state import Part
+
+from .kernels.sgd import counting_sort, padded_width
+from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
+from .schedule import SubEpochSchedule
+
+ItemWeights = tuple[np.ndarray, tuple[np.ndarray, ...]]
+
+USER_BLOCK_BYTES = 64 * 1024
+ITEM_BLOCK_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True)
+class RankSchedule:
+    """One rank's part of the schedule, in global item ids.
+
+    Attributes
+    ----------
+    rank, n_sub_epochs : int
+    items : ndarray of int32
+        The items that the rank touches, rising.
+    sub_epoch : ndarray of int32
+        When the rank works on each of them.
+    averages : tuple, one entry a sub-epoch
+        The items that the rank averages, rising, and the weights as in `pasgd.Average`; None where
+        there are none.
+    home : ndarray of int32
+        Items whose final rows the rank holds between epochs, rising.
+    """
+
+    rank: int
+    n_sub_epochs: int
+    items: np.ndarray
+    sub_epoch: np.ndarray
+    averages: tuple[ItemWeights | None, ...]
+    home: np.ndarray
+
+
+def rank_schedules(
+    schedule: SubEpochSchedule, reduces: Sequence[Plan], connectivity: Any, averaging: str
+) -> list[RankSchedule]:
+    """Cut a schedule into the ranks' parts.
+
+    Parameters
+    ----------
+    schedule : SubEpochSchedule
+    reduces : sequence of Plan
+        Its reduce plan for each sub-epoch.
+    connectivity : Connectivity
+        The one the schedule was made from.
+    averaging : {"mean", "ratings"}
+        Whether copies weigh alike, or by the ratings that each rank applied to them.
+    """
+    n_ranks = schedule.n_ranks
+    shares = _Shares(schedule, connectivity, averaging)
+    averages: list[list[ItemWeights | None]] = [[] for _ in range(n_ranks)]
+    for plan in reduces:
+        (messages,) = plan.rounds
+        receivers = set(messages.destination.tolist())
+        for rank in range(n_ranks):
+            averages[rank].append(shares.of(messages.of_rank(rank)) if rank in receivers else None)
+    item_of_pair = np.repeat(
+        np.arange(schedule.n_items, dtype=np.int32), np.diff(connectivity.pointer)
+    )
+    by_rank = np.argsort(connectivity.parts, kind="stable")
+    bounds = np.searchsorted(connectivity.parts[by_rank], np.arange(n_ranks + 1))
+    schedules = []
+    for rank in range(n_ranks):
+        pairs = by_rank[bounds[rank] : bounds[rank + 1]]
+        home = np.flatnonzero(schedule.home == rank).astype(np.int32)
+        schedules.append(
+            RankSchedule(
+                rank,
+                schedule.n_sub_epochs,
+                item_of_pair[pairs],
+                schedule.sub_epoch[pairs],
+                tuple(averages[rank]),
+                home,
+            )
+        )
+    return schedules
+
+
+class _Shares:
+    """The weight of each rank's copy in the average of its group."""
+
+    def __init__(self, schedule: SubEpochSchedule, connectivity: Any, averaging: str) -> None:
+        self._n_ranks = schedule.n_ranks
+        size = schedule.group_size
+        item = np.repeat(schedule.group_item.astype(np.int64), size)
+        key = item * schedule.n_ranks + schedule.group_ranks
+        self._order = np.argsort(key, kind="stable")
+        self._key = key[self._order]
+        if averaging == "mean":
+            self._share = np.repeat(1.0 / size, size).astype(np.float32)
+        else:
+            # pairs of the connectivity stand in order of (item, rank), which is the order of the
+            # sorted keys
+            count = np.empty(key.size)
+            count[self._order] = connectivity.counts
+            total = np.add.reduceat(count, schedule.group_pointer[:-1]) if size.size else count
+            self._share = (count / np.repeat(total, size)).astype(np.float32)
+
+    def of(self, messages: Any) -> ItemWeights:
+        """Items that the receiver of `messages` averages, and the weights of each copy."""
+        items = np.unique(messages.in_items)
+        copies = {int(messages.rank): items}
+        for m, source in enumerate(messages.sources):
+            copies[int(source)] = messages.in_items[
+                messages.in_pointer[m] : messages.in_pointer[m + 1]
+            ]
+        return items, tuple(self._of_pairs(copies[rank], rank) for rank in sorted(copies))
+
+    def _of_pairs(self, items: np.ndarray, rank: int) -> np.ndarray:
+        key = items.astype(np.int64) * self._n_ranks + rank
+        return self._share[self._order[np.searchsorted(self._key, key)]]
+
+
+def arrange_ratings(
+    shard: Any, schedule: RankSchedule, *, n_components: int, random_state: int
+) -> RankRatings:
+    """Put a shard's ratings into the order in which SGD takes them.
+
+    Parameters
+    ----------
+    shard : Shard
+    schedule : RankSchedule
+    n_components : int
+        Sets how many rows fit a cache block.
+    random_state : int
+        Each rank shuffles by a stream of its own, so the order depends on nothing but seed, rank
+        and data.
+    """
+    position_of = _Positions(shard.items)
+    sub_epoch = np.empty(shard.items.size, np.int64)
+    sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
+    generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
+    row_bytes = 4 * padded_width(n_components)
+    user_block, n_user_blocks = _blocks(shard.rows.size, USER_BLOCK_BYTES // row_bytes)
+    item_block, n_item_blocks = _blocks(shard.items.size, ITEM_BLOCK_BYTES // row_bytes)
+    rows, columns = shard.row_index, shard.column_index
+    key = (sub_epoch[columns] * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[
+        columns
+    ]
+    n_blocks = n_user_blocks * n_item_blocks
+    shuffled = generator.permutation(rows.size)
+    order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
+    averages = tuple(
+        None if part is None else Average(position_of(part[0]), part[1])
+        for part in schedule.averages
+    )
+    return RankRatings(
+        rank=shard.rank,
+        users=shard.rows,
+        items=shard.items,
+        rows=rows[order].astype(np.int32, copy=False),
+        columns=columns[order].astype(np.int32, copy=False),
+        values=shard.values[order].astype(np.float32, copy=False),
+        cell_pointer=pointer[::n_blocks],
+        averages=averages,
+        home=position_of(schedule.home),
+    )
+
+
+class _Positions:
+    """Global ids → positions in a rank's local order."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self._order = np.argsort(ids, kind="stable")
+        self._sorted = ids[self._order]
+
+    def __call__(self, wanted: np.ndarray) -> np.ndarray:
+        return self._order[np.searchsorted(self._sorted, wanted)]
+
+
+def _blocks(n_rows: int, rows_per_block: int) -> tuple[np.ndarray, int]:
+    """Cut rows into runs of about `rows_per_block`: the block of each row, and their number."""
+    n_blocks = max(1, -(-n_rows // max(1, rows_per_block)))
+    return np.arange(n_rows) * n_blocks // max(1, n_rows), n_blocks
+
+
+@kernel
+def _starting_rows(ids, n_components, center, scale, seed, rows):
+    """Fill rows with center ± scale, uniform; depends on seed, id and component alone."""
+    for r in range(ids.size):
+        for f in range(n_components):
+            # splitmix64 (Steele, Lea, Flood 2014): one well-mixed word for each counter
+            z = np.uint64(seed) + np.uint64(ids[r] * n_components + f + 1) * np.uint64(
+                0x9E3779B97F4A7C15
+            )
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+            unit = float(z >> np.uint64(11)) / 9007199254740992.0
+            rows[r, f] = center + scale * (2.0 * unit - 1.0)
+
+
+def starting_model(
+    ratings: RankRatings,
+    *,
+    layout: RowLayout,
+    mean: float,
+    center: float,
+    scale: float,
+    random_state: int,
+) -> RankModel:
+    """First factors of a rank: each row is drawn from the seed and its own global id.
+
+    So they are the same under every partition, and nothing need be sent. Users without a rating
+    start, and stay, at zero.
+
+    Parameters
+    ----------
+    center, scale : float
+        Components are uniform in center ± scale.
+    """
+    model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
+    user_seed, item_seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    _starting_rows(ratings.users, layout.n_components, center, scale, user_seed, model.user)
+    _starting_rows(ratings.items, layout.n_components, center, scale, item_seed, model.item)
+    rated = np.zeros(ratings.users.size, bool)
+    rated[ratings.rows] = True
+    model.user[~rated] = 0
+    return model
+
+
+def resumed_model(
+    ratings: RankRatings, part: Part, *, layout: RowLayout, mean: float, axis: str
+) -> RankModel:
+    """The model of a rank that begins from its part of a state, in its local order."""
+    model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
+    for own, name in own_and_state(axis):
+        getattr(model, own)[:, : layout.n_components] = part[f"{name}_factors"]
+        for kind in ("bias", "gradient"):
+            getattr(model, f"{own}_{kind}")[:] = part[f"{name}_{kind}"]
+    return model
+
+
+def final_rows(model: RankModel, ratings: RankRatings, *, axis: str) -> Part:
+    """The rows that this rank answers for between epochs: its users and its home items."""
+    part = {}
+    answered = {"user": slice(None), "item": ratings.home}
+    for own, name in own_and_state(axis):
+        rows, n_components = answered[own], model.layout.n_components
+        part[f"{name}_factors"] = getattr(model, own)[rows, :n_components].copy()
+        for kind in ("bias", "gradient"):
+            part[f"{name}_{kind}"] = getattr(model, f"{own}_{kind}")[rows].copy()
+    return part
+
+
+def own_and_state(axis: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What is split over ranks is "user" there, whichever side of the ratings it is."""
+    names = ("user", "item") if axis == "rows" else ("item", "user")
+    return ("user", names[0]), ("item", names[1])
+
+
+def count_ratings(ratings: RankRatings) -> np.ndarray:
+    """Sum and number of a rank's ratings, float64 of shape (2,)."""
+    return np.array([ratings.values.sum(dtype=np.float64), ratings.values.size], np.float64)

@@ -1,0 +1,333 @@
+"""A fitted factor model in use: everything that needs the factors and no training.
+
+    state_ ─┬─ user_factors_, item_factors_, biases     labelled
+    seen_ ──┤
+            ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩
+            ├─ score(X)              −RMSE over the stored entries of X
+            ├─ recommend(users)      best unseen items        similar_items(items)
+            └─ transform(X_new)      ridge solve of new users against H
+
+Users and items are named by their labels everywhere; where the ratings had none, by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import xarray as xr
+from sklearn.utils.validation import check_is_fitted
+
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.errors import InputError
+
+from .fold_in import solve_rows
+from .kernels.scoring import predict_pairs
+from .pairs import entry_positions, is_pairs, item_positions, pair_positions
+from .ranking import rank_items, similar_rows
+from .state import MFState
+
+_COMPONENT = "component"
+
+
+def seen_pattern(matrix: LabelledMatrix) -> scipy.sparse.csr_array:
+    """Which user has rated which item, as CSR of booleans: 5 bytes a rating."""
+    pattern = (np.ones(matrix.nnz, np.bool_), matrix.columns, matrix.row_pointer())
+    return scipy.sparse.csr_array(pattern, shape=matrix.shape)
+
+
+class FactorModel:
+    """What estimators of factors share once they are fitted; a mixin without `fit`.
+
+    Attributes
+    ----------
+    state_ : MFState
+        Set by `fit`.
+    seen_ : scipy.sparse.csr_array of bool, shape (M, N), or None
+        The pattern of the training ratings; see `seen_pattern`.
+    regularization : float
+        γ, a parameter of the estimator.
+    biases : bool
+        Whether users and items have biases, a parameter of the estimator.
+    """
+
+    state_: MFState
+    seen_: scipy.sparse.csr_array | None
+    regularization: float
+    biases: bool
+
+    @property
+    def user_factors_(self) -> xr.DataArray:
+        """W as DataArray of shape (M, F), dims (user, component), labelled by user."""
+        state = self._fitted()
+        return _labelled(state.user_factors, state.user_name, state.user_labels)
+
+    @property
+    def item_factors_(self) -> xr.DataArray:
+        """H as DataArray of shape (N, F), dims (item, component), labelled by item."""
+        state = self._fitted()
+        return _labelled(state.item_factors, state.item_name, state.item_labels)
+
+    @property
+    def user_bias_(self) -> xr.DataArray:
+        """b_i as DataArray of shape (M,), labelled by user; zeros without biases."""
+        state = self._fitted()
+        return _labelled(state.user_bias, state.user_name, state.user_labels)
+
+    @property
+    def item_bias_(self) -> xr.DataArray:
+        """b_j as DataArray of shape (N,), labelled by item; zeros without biases."""
+        state = self._fitted()
+        return _labelled(state.item_bias, state.item_name, state.item_labels)
+
+    @property
+    def global_mean_(self) -> float:
+        """μ, added to every prediction."""
+        return float(self._fitted().global_mean)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns of `transform`: component0, component1 and so on."""
+        n_components = self._fitted().n_components
+        return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
+
+    def predict(self, pairs: Any) -> Any:
+        """Predict ratings.
+
+        Parameters
+        ----------
+        pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
+            Labels of users and items (positions where the ratings of the fit had no labels); a
+            DataFrame with a user and an item column; or any sparse container that `fit` takes,
+            whose stored entries are predicted.
+
+        Returns
+        -------
+        predicted : float32 ndarray of shape (n,), or sparse container
+            One number a pair, in the order given. For a sparse container the same pattern holding
+            predictions: scipy.sparse for scipy.sparse, a labelled DataArray for a DataArray,
+            sparse.COO for the rest.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know: names the first and how many.
+        """
+        state = self._fitted()
+        if is_pairs(pairs):
+            return _predicted(state, *pair_positions(pairs, state))
+        matrix = as_matrix(pairs)
+        values = _predicted(state, *entry_positions(matrix, state))
+        return _same_kind(pairs, matrix, values)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the root mean squared error over the stored entries of `X`: higher is better.
+
+        Parameters
+        ----------
+        X : container
+            Any container of ratings that `fit` takes.
+        y : ignored
+
+        Returns
+        -------
+        score : float
+            −RMSE, at most 0.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know.
+        """
+        state = self._fitted()
+        matrix = as_matrix(X)
+        predicted = _predicted(state, *entry_positions(matrix, state))
+        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
+
+    def recommend(self, user: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+        """The best `n` items for one user or several.
+
+        Parameters
+        ----------
+        user : label or list of labels
+        n : int
+            Items a user; fewer where fewer are left.
+        exclude_seen : bool
+            Leave out what the user rated in the fit.
+
+        Returns
+        -------
+        recommended : DataFrame
+            Columns user, item (the names of the axes) and score (the predicted rating); best first
+            within each user, users in the order given.
+
+        Raises
+        ------
+        InputError
+            For unknown users, `n` < 1, or `exclude_seen` where the ratings seen are not known.
+        """
+        state, n = self._fitted(), _count(n)
+        index = state.users()
+        users = index.positions(_listed(user))
+        seen = self._seen()[users] if exclude_seen else None
+        ranked = rank_items(state.user_factors[users], state.user_bias[users], state, n, seen)
+        return _ranking(index.take(users), ranked, state, (state.user_name, state.item_name))
+
+    def recommend_new(self, X_new: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+        """The best `n` items for users that were not in the fit, from their ratings alone.
+
+        Parameters
+        ----------
+        X_new : container
+            Ratings; one row a new user, as for `transform`.
+        n : int
+        exclude_seen : bool
+            Leave out the items rated in `X_new`.
+
+        Returns
+        -------
+        recommended : DataFrame
+            As of `recommend`.
+        """
+        state, n = self._fitted(), _count(n)
+        matrix, columns = self._new_rows(X_new)
+        rows, row_bias = self._solve(matrix, columns)
+        pattern = (np.ones(matrix.nnz, np.bool_), columns, matrix.row_pointer())
+        seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
+        ranked = rank_items(rows, row_bias, state, n, seen if exclude_seen else None)
+        users = matrix.row_labels
+        users = np.arange(matrix.shape[0]) if users is None else users
+        return _ranking(users, ranked, state, (state.user_name, state.item_name))
+
+    def similar_items(self, item: Any, n: int = 10) -> pd.DataFrame:
+        """The `n` items whose factors point the same way (largest cosine).
+
+        Parameters
+        ----------
+        item : label or list of labels
+        n : int
+
+        Returns
+        -------
+        similar : DataFrame
+            Columns item, similar_item (after the name of the axis) and score in [−1, 1]; most
+            similar first. An item is not similar to itself.
+
+        Raises
+        ------
+        InputError
+            For unknown items or `n` < 1.
+        """
+        state, n = self._fitted(), _count(n)
+        items = state.items().positions(_listed(item))
+        ranked = similar_rows(state.item_factors, items, n)
+        names = (state.item_name, f"similar_{state.item_name}")
+        return _ranking(state.items().take(items), ranked, state, names)
+
+    def transform(self, X_new: Any) -> xr.DataArray:
+        """MFState of new users: the ridge solution against H, which stays as it is.
+
+        Parameters
+        ----------
+        X_new : container
+            Ratings by new users of items that the model knows; any container that `fit` takes.
+            Items are matched by label where both have labels, else by position.
+
+        Returns
+        -------
+        rows : DataArray of shape (n_new, F), float32
+            Labelled by the rows of `X_new`; with biases, the coordinate ``bias`` holds b of each.
+
+        Raises
+        ------
+        InputError
+            For items that the model does not know.
+        """
+        state = self._fitted()
+        matrix, columns = self._new_rows(X_new)
+        rows, row_bias = self._solve(matrix, columns)
+        result = _labelled(rows, state.user_name, matrix.row_labels)
+        return result.assign_coords(bias=(state.user_name, row_bias)) if self.biases else result
+
+    def _fitted(self) -> MFState:
+        check_is_fitted(self, "state_")
+        return self.state_
+
+    def _seen(self) -> scipy.sparse.csr_array:
+        seen = getattr(self, "seen_", None)
+        if seen is None:
+            raise InputError(
+                "this model does not know which ratings were seen in the fit; "
+                "pass exclude_seen=False."
+            )
+        return seen
+
+    def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
+        matrix = as_matrix(X_new)
+        return matrix, item_positions(matrix, self._fitted())
+
+    def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return solve_rows(
+            matrix.row_pointer(),
+            columns,
+            matrix.values,
+            self._fitted(),
+            self.regularization,
+            self.biases,
+        )
+
+
+def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
+    dims = (name, _COMPONENT)[: values.ndim]
+    return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
+
+
+def _predicted(state: MFState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    predicted = np.empty(rows.size, np.float32)
+    predict_pairs(
+        rows, columns, state.user_factors, state.item_factors, state.user_bias, state.item_bias,
+        np.float32(state.global_mean), predicted,
+    )  # fmt: skip
+    return predicted
+
+
+def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
+    predicted = replace(matrix, values=values)
+    if isinstance(given, xr.DataArray):
+        return predicted.to_xarray()
+    if not scipy.sparse.issparse(given):
+        return predicted.to_coo()
+    array = predicted.to_scipy()
+    convert = {"coo": array.tocoo, "csc": array.tocsc}.get(str(getattr(given, "format", "")))
+    return array if convert is None else convert()
+
+
+def _count(n: Any) -> int:
+    if isinstance(n, bool) or int(n) != n or n < 1:
+        raise InputError(f"n must be a whole number of at least 1, got {n!r}.")
+    return int(n)
+
+
+def _listed(labels: Any) -> Any:
+    return [labels] if np.ndim(labels) == 0 else labels
+
+
+def _ranking(
+    asked: np.ndarray,
+    ranked: Iterable[tuple[np.ndarray, np.ndarray]],
+    state: MFState,
+    names: tuple[str, str],
+) -> pd.DataFrame:
+    """One line for each (asked, found), from what `ranked` yields for each asked."""
+    found = list(ranked)
+    positions = [chosen for chosen, _ in found]
+    columns = {
+        names[0]: np.repeat(asked, [chosen.size for chosen in positions]),
+        names[1]: state.items().take(np.concatenate(positions) if found else np.zeros(0, int)),
+        "score": np.concatenate([scores for _, scores in found]) if found else np.zeros(0),
+    }
+    return pd.DataFrame(columns)

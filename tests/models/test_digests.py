@@ -1,0 +1,157 @@
+"""The bits of both models, as they were before the models got a base: no change of order unnoticed.
+
+Kernels vectorise by the processor, so bits are those of one kind of processor; on another one the
+fixture says nothing, and the test is skipped. `python tests/models/test_digests.py` writes it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FILE = Path(__file__).with_name("digests.json")
+
+RATINGS = {
+    **{f"K={k} eta={eta}": {"n_ranks": k, "eta": eta}
+       for k in (1, 2, 3, 4, 5, 8) for eta in sorted({1, min(2, k), k})},
+    "columns": {"axis": "columns"},
+    "auto axis": {"axis": "auto", "eta": 2},
+    "power": {"partitioner": "power", "eta": 2},
+    "connectivity": {"partitioner": "connectivity"},
+    "block": {"partitioner": "block", "n_components": 17},
+    "by ratings": {"averaging": "ratings", "eta": 1},
+    "constant": {"learning_rate": "constant", "biases": False, "eta": 2},
+    "decay": {"learning_rate": "decay", "eta": 2},
+    "bold driver": {"learning_rate": "bold-driver", "eta": 2},
+    "validation": {"validation_fraction": 0.2, "eta": 2},
+    "seed": {"random_state": 7},
+    "resumed": {"learning_rate": "bold-driver", "eta": 2, "resume": True},
+}  # fmt: skip
+TENSORS = {
+    **{f"{method} K={k} modes={modes}": {"method": method, "n_ranks": k, "modes": modes}
+       for method in ("p2p", "emb", "emb-naive") for k in (1, 2, 3, 4, 5, 8) for modes in (2, 3, 4)
+       if k in (3, 4) or modes == 3},
+    "auto": {"method": "auto"},
+    "medium-grain": {"partitioner": "medium-grain"},
+    "hypercube": {"partitioner": "hypercube"},
+    "drawn owners": {"owners": "random"},
+    "nonnegative": {"nonnegative": True},
+    "ridge": {"ridge": 0.1, "method": "p2p"},
+    "float32": {"dtype": "float32"},
+    "small": {"memory": "small", "modes": 4},
+    "vectors": {"init": "nvecs"},
+    "starts": {"n_init": 3},
+    "tolerance": {"tol": 3e-3, "max_iter": 50},
+    "lazy": {"lazy": True},
+    "resumed": {"resume": True},
+    "resumed p2p": {"resume": True, "method": "p2p"},
+}  # fmt: skip
+
+
+def digest(*arrays) -> str:
+    """Of the bits of some arrays."""
+    whole = hashlib.sha256()
+    for array in arrays:
+        array = np.ascontiguousarray(array)
+        whole.update(f"{array.dtype} {array.shape}".encode())
+        whole.update(array.tobytes())
+    return whole.hexdigest()[:16]
+
+
+def of_ratings(options: dict) -> str:
+    """Of a factorization of 80 × 50 ratings."""
+    import daskpart
+
+    chosen = {
+        "n_components": 6, "n_ranks": 4, "partitioner": "random", "transport": "local",
+        "max_iter": 4,
+    } | options  # fmt: skip
+    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+    fitted = _fitted(daskpart.MatrixFactorization, chosen, ratings)
+    state, history = fitted.state_, fitted.history_
+    rows = history[["train_rmse", "validation_rmse", "learning_rate"]].to_numpy(np.float64)
+    counts = history[["staleness", "volume"]].to_numpy(np.int64)
+    return digest(
+        state.user_factors, state.item_factors, state.user_bias, state.item_bias,
+        state.user_gradient, state.item_gradient, np.float64(state.global_mean), rows, counts,
+        np.asarray(fitted.comm_report_.traffic, np.float64),
+    )  # fmt: skip
+
+
+def of_tensor(options: dict) -> str:
+    """Of a decomposition of a random tensor."""
+    import dask.array as da
+    import sparse
+
+    import daskpart
+
+    chosen = {
+        "n_components": 5, "n_ranks": 4, "partitioner": "random", "transport": "local",
+        "max_iter": 4, "tol": 0,
+    } | options  # fmt: skip
+    shape = {2: (40, 30), 3: (30, 20, 10), 4: (20, 15, 10, 6)}[chosen.pop("modes", 3)]
+    random = np.random.default_rng(len(shape))
+    cells = random.choice(np.prod(shape), 500, replace=False)
+    tensor = sparse.COO(np.array(np.unravel_index(cells, shape)), random.random(500), shape=shape)
+    if chosen.pop("lazy", False):
+        tensor = da.from_array(tensor, chunks=(10, 20, 5))
+    fitted = _fitted(daskpart.CPDecomposition, chosen, tensor)
+    state, history = fitted.state_, fitted.history_
+    rows = history[["fit", "fit_change"]].to_numpy(np.float64)
+    counts = history[["volume", "messages"]].to_numpy(np.int64)
+    measured = np.asarray(fitted.comm_report_.measured_messages, np.float64)
+    return digest(*state.factors, state.weights, rows, counts, measured)
+
+
+def _fitted(kind, options: dict, data):
+    if not options.pop("resume", False):
+        return kind(**options).fit(data)
+    with tempfile.TemporaryDirectory() as folder:
+        options["checkpoint_path"] = Path(folder) / "run.npz"
+        kind(**options).fit(data)
+        return kind(**{**options, "max_iter": 7}, resume=True).fit(data)
+
+
+def machine() -> str:
+    """What decides how kernels are vectorised."""
+    import llvmlite.binding as llvm
+    import numba
+
+    features = digest(np.frombuffer(str(llvm.get_host_cpu_features().flatten()).encode(), np.uint8))
+    return f"{llvm.get_host_cpu_name()} {features} numba {numba.__version__}"
+
+
+CASES = [("ratings", name) for name in RATINGS] + [("tensor", name) for name in TENSORS]
+
+
+@pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_the_bits_are_as_they_were(model, name):
+    kept = json.loads(FILE.read_text())
+    if kept["machine"] != machine():
+        pytest.skip(f"the fixture is of {kept['machine']}, this is {machine()}")
+    found = of_ratings(RATINGS[name]) if model == "ratings" else of_tensor(TENSORS[name])
+    assert found == kept[model][name]
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(FILE.parents[2]))
+    warnings.simplefilter("ignore")
+    FILE.write_text(
+        json.dumps(
+            {
+                "machine": machine(),
+                "ratings": {name: of_ratings(options) for name, options in RATINGS.items()},
+                "tensor": {name: of_tensor(options) for name, options in TENSORS.items()},
+            },
+            indent=1,
+        )
+        + "\n"
+    )
