@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import require_same_arrays
 from daskpart.errors import InputError
 
 from .plan import Plan, RankRound, Round
@@ -106,15 +107,9 @@ class RankMessages:
 
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
         """What arrived, in the order of `sources`; they must agree in dtype and row shape."""
-        first = payloads[0] if payloads else None
         for source, payload in zip(self.sources, payloads, strict=True):
-            assert first is not None
-            if payload.dtype != first.dtype or payload.shape[1:] != first.shape[1:]:
-                raise InputError(
-                    f"Ranks {self.sources[0]} and {source} disagree in what they send to rank "
-                    f"{self.rank}: rows of shape {first.shape[1:]} and dtype {first.dtype} "
-                    f"against {payload.shape[1:]} and {payload.dtype}."
-                )
+            one, other = (self.sources[0], payloads[0]), (source, payload)
+            require_same_arrays(f"what they send to rank {self.rank}", one, other, rows=True)
         return Inbox(self.rank, self.sources, self.in_positions, payloads)
 
 

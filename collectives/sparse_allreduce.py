@@ -21,14 +21,15 @@ import numpy as np
 from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import ranks_disagree
 from daskpart.errors import InputError
 
 from .communicator import Communicator, Pending, PerRank
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel, Problem
 from .reduction import SUM, Reduction
-from .sparse_exchange import LOCAL_KINDS, combine_step, exchange_of, pack_step, run_local
-from .sparse_steps import Step, require_free_choice, steps_of
+from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
+from .sparse_steps import LOCAL_KINDS, Step, require_free_choice, steps_of
 from .stream import Stream, stream_of
 
 
@@ -263,10 +264,8 @@ def agree(descriptions: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     first = descriptions[0]
     for rank, other in enumerate(descriptions):
         if not np.array_equal(first[1:], other[1:]):
-            raise InputError(
-                f"Ranks 0 and {rank} disagree in a sparse allreduce: {_described(first)} against "
-                f"{_described(other)}."
-            )
+            told = (0, _described(first)), (rank, _described(other))
+            raise ranks_disagree("a sparse allreduce", *told)
     entries = sum(int(description[0]) for description in descriptions)
     return np.array([math.prod(first[2:].tolist()), first[1], entries], dtype=np.int64)
 

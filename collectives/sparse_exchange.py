@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from .cost_model import CostModel
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import Reduction
-from .sparse_steps import Step
+from .sparse_steps import Step, pairs_of, range_of, range_sent
 from .stream import Stream, combined, concatenated
-
-LOCAL_KINDS = ("dense", "unring")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,29 +35,14 @@ class Ring:
 @cache
 def exchange_of(step: Step, n_ranks: int) -> Exchange:
     """Who sends to whom in a step."""
-    n_parts = step.n_parts
-    if step.kind == "fold":
-        pairs = [(rank, rank - n_parts) for rank in range(n_parts, n_ranks)]
-    elif step.kind == "unfold":
-        pairs = [(rank - n_parts, rank) for rank in range(n_parts, n_ranks)]
-    elif step.kind == "swap":
-        pairs = [(rank, rank ^ step.span) for rank in range(n_parts)]
-    elif step.kind.startswith("ring"):
-        pairs = [(rank, (rank + 1) % n_parts) for rank in range(n_parts)]
-    else:
-        pairs = [(r, m) for r in range(n_parts) for m in _team(step, r) if m != r]
-    return Exchange.from_pairs(n_ranks, pairs)
+    return Exchange(n_ranks, *(ranks.astype(np.int32) for ranks in pairs_of(step, n_ranks)))
 
 
 def pack_step(state: Stream | Ring, source: int, destination: int, step: Step) -> Payload:
     """The message of a step from one rank to another."""
     if isinstance(state, Ring):
         return _payload(state.travelling)
-    if step.kind == "split":
-        return _payload(state.of_range(*_block(state.size, step, destination)))
-    if step.kind == "ring-down":  # the first round: the block that ends at this rank's predecessor
-        return _payload(state.of_range(*_block(state.size, step, source - 1)))
-    return _payload(state)
+    return _payload(state.of_range(*range_sent(step, state.size, source, destination)))
 
 
 def combine_step(
@@ -81,11 +66,11 @@ def combine_step(
     if step.kind == "unfold":
         return _received(state, inbox.payloads[0], 0, state.size)
     if step.kind == "join":
-        ranges = [_block(state.size, step, source) for source in inbox.sources]
+        ranges = [range_of(step, state.size, source) for source in inbox.sources]
         return concatenated(_in_rank_order(inbox, state, ranges), density)
     lower, upper = state.lower, state.upper
     if step.kind == "split":
-        lower, upper = _block(state.size, step, inbox.rank)
+        lower, upper = range_of(step, state.size, inbox.rank)
     own = state.of_range(lower, upper)
     ordered = _in_rank_order(inbox, own, [(lower, upper)] * len(inbox.sources))
     return combined(ordered, reduction, density)
@@ -111,28 +96,15 @@ def _combine_ring(
 ) -> Ring:
     own = state.own if isinstance(state, Ring) else state
     if step.kind == "ring-down":
-        lower, upper = _block(own.size, step, inbox.rank - step.degree - 2)
+        lower, upper = range_of(step, own.size, inbox.rank - step.degree - 2)
         arrived = _received(own, inbox.payloads[0], lower, upper)
         travelling = combined([arrived, own.of_range(lower, upper)], reduction, density)
         return Ring(own, travelling)
     held = state.travelling if isinstance(state, Ring) else state
     blocks = state.blocks if isinstance(state, Ring) and state.blocks else (held,)
-    lower, upper = _block(own.size, step, inbox.rank - step.degree - 1)
+    lower, upper = range_of(step, own.size, inbox.rank - step.degree - 1)
     arrived = _received(own, inbox.payloads[0], lower, upper)
     return Ring(own, arrived, (*blocks, arrived))
-
-
-def _team(step: Step, rank: int) -> list[int]:
-    """Ranks that cut, or join, the same range."""
-    reach = step.span * step.degree
-    first = rank // reach * reach + rank % step.span
-    return [first + member * step.span for member in range(step.degree)]
-
-
-def _block(size: int, step: Step, rank: int) -> tuple[int, int]:
-    """The range that a rank holds when it holds `step.span` of the parts."""
-    first = (rank % step.n_parts) // step.span * step.span
-    return size * first // step.n_parts, size * (first + step.span) // step.n_parts
 
 
 def _payload(stream: Stream) -> Payload:
