@@ -54,10 +54,6 @@ def _train() -> None:
 def _matrix() -> scipy.sparse.coo_array:
     """Ratings from 1 to 5 by 400 users of 300 items."""
     rng = np.random.default_rng(0)
-    return scipy.sparse.random_array(
-        (400, 300),
-        density=0.05,
-        format="coo",
-        rng=rng,
-        data_sampler=lambda size: rng.integers(1, 6, size).astype(np.float64),
-    )
+    ratings = scipy.sparse.random_array((400, 300), density=0.05, format="coo", rng=rng)
+    ratings.data = rng.integers(1, 6, ratings.nnz).astype(np.float64)
+    return ratings

@@ -158,7 +158,8 @@ class RankedCommunicator(Communicator):
             return Replicated(self, content[0])
         held = self._known.get(content[0]) or self._held(content[0])
         if kind == "pending":
-            return Pending(self, _ON_THE_RANKS, *content[1:], content=held)
+            label, index = content[1:]
+            return Pending(self, _ON_THE_RANKS, label, index, held)
         return PerRank(self, held)
 
     def _held(self, number: Number) -> Held:
@@ -312,7 +313,7 @@ def _joined(shares: list[RoundShare]) -> RoundRecord:
     first = shares[0]
     return RoundRecord(
         first.label,
-        first.index,
+        first.round_index,
         [rank for rank, share in enumerate(shares) for _ in share.destinations],
         [other for share in shares for other in share.destinations],
         [rows for share in shares for rows in share.rows],

@@ -27,6 +27,7 @@ from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.messages import Exchange
+from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
 from daskpart.errors import InputError
 
@@ -163,6 +164,7 @@ class GraphCommunicator(Communicator):
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Posted:
         entry, held = pending.round, values.content
+        whole: Round | Exchange
         if isinstance(entry, Exchange):
             whole, halves = entry, None
         else:

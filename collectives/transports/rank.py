@@ -91,7 +91,7 @@ class RoundShare(NamedTuple):
     """What one rank sent in one round, to each destination."""
 
     label: str
-    index: int
+    round_index: int
     destinations: tuple[int, ...]
     rows: tuple[int, ...]
     nbytes: tuple[int, ...]

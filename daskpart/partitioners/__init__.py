@@ -18,7 +18,7 @@ from __future__ import annotations
 from .engine import Engine, get_engine
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, CutNet, Objective, PowerConnectivity
-from .partition import partition
+from .partitioning import partition
 from .refinement import refine
 
 __all__ = [

@@ -25,9 +25,9 @@ from daskpart.partitions import Partition
 
 from .checks import listed
 from .methods import METHODS
-from .partition import partition
+from .partitioning import partition
 from .refinement.goals import METRICS, goal_named
-from .refinement.refine import owner_vertices, refine
+from .refinement.refining import owner_vertices, refine
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -56,7 +56,7 @@ def transport_of(session: Any) -> str:
 
 
 def _suffice(client: Any, n_ranks: int) -> bool:
-    from daskpart.collectives.transports.spmd_cluster import has_threads_for
+    from daskpart.collectives.transports.rank_cluster import has_threads_for
 
     return bool(has_threads_for(client, n_ranks))
 

@@ -63,7 +63,9 @@ class MFText(Text):
         plans = [*plan.reduces, *plan.expands]
         labels = [LABELS[0]] * plan.eta + [LABELS[1]] * plan.eta
         prepared = comm.prepare_all(plans, numbering, labels)
-        used = [entry if entry.plan.total_rows else None for entry in prepared]
+        used = [
+            entry if plan.total_rows else None for plan, entry in zip(plans, prepared, strict=True)
+        ]
         self._schedule = PreparedSchedule(used[: plan.eta], used[plan.eta :])
         self._n_ratings = int(count)
         self._overall = float(total / count) if count else 0.0

@@ -248,7 +248,7 @@ def test_a_rank_answers_for_what_it_did():
         handles.loads(first.result, references.append)
         assert references[0][0] == "replicated" and references[0][1].tolist() == [1.0, 1.0]
         assert references[1] == ("value", (1, 0))
-        assert [(s.label, s.index, s.destinations) for s in first.shares] == [
+        assert [(s.label, s.round_index, s.destinations) for s in first.shares] == [
             ("allreduce", 0, ()), ("allreduce", 1, ()),
         ]  # fmt: skip
         failed = rank.execute(request(2, fail), {(0, 2): handles.dumps("given", None)})

@@ -8,6 +8,6 @@ face ── goals ─┬─ polish, relief         tables of λ
 from __future__ import annotations
 
 from .goals import METRICS
-from .refine import refine
+from .refining import refine
 
 __all__ = ["METRICS", "refine"]
