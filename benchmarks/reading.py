@@ -80,7 +80,7 @@ class Reading:
             sp.save_npz(self._path, _matrix())
         else:
             self._path.write_bytes(FILES[name]())
-        daskpart.read(self._path)  # compiles
+        daskpart.read(self._path)  # imports
 
     def teardown(self, name: str) -> None:
         self._folder.cleanup()
