@@ -204,17 +204,9 @@ class MpiEndpoint:
             self._group.all_sent()  # two large messages may cross
             _give_way(waited)
 
-    def flush(self) -> None:
-        """Go on until all messages are sent: large ones need this process for it."""
-        if self._group.all_sent():
-            return
-        begin = monotonic()
-        while not self._group.all_sent():
-            self._mailbox.check()
-            waited = monotonic() - begin
-            if waited > self._mailbox.timeout:
-                raise TimeoutError(f"Messages of rank {self._rank} were not taken.")
-            _give_way(waited)
+    def all_sent(self) -> bool:
+        """Whether all messages are sent: large ones need this process for it."""
+        return not hasattr(self, "_group") or self._group.all_sent()
 
     def close(self, whole: bool) -> None:
         """Of the last rank on this worker: free the group."""

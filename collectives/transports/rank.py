@@ -45,8 +45,8 @@ class Endpoint(Protocol):
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message; errors as of `Mailbox.take`."""
 
-    def flush(self) -> None:
-        """Wait until nothing that was sent needs this process any more."""
+    def all_sent(self) -> bool:
+        """Whether nothing that was sent needs this process any more; helps it on."""
 
     def close(self, whole: bool) -> None:
         """Let go of what the endpoints of a process share; called once, of the last rank to end.
@@ -174,7 +174,6 @@ class RankCommunicator(Communicator):
             self._take_in(request, own)
             text, values, static = handles.loads(request.call, lambda ref: self._given(ref, given))
             result = text(self, *values, **static)
-            self._endpoint.flush()
             pickled = self._pickled(result)
             if request.everyone or self.rank == 0:
                 answer.result = pickled

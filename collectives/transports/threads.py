@@ -41,8 +41,9 @@ class MailboxEndpoint:
         """Wait for a message."""
         return self._mailboxes[self._rank].take(call, source)
 
-    def flush(self) -> None:
+    def all_sent(self) -> bool:
         """All is handed over."""
+        return True
 
     def close(self, whole: bool) -> None:
         """Nothing is shared."""

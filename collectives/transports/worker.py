@@ -41,6 +41,7 @@ from .rank import Answer, Endpoint, RankCommunicator, Request
 RUN, PROGRESS = "daskpart_run", "daskpart_progress"
 _MESSAGES, _STREAM_END = "daskpart_rank_messages", "end"
 _WATCH_SECONDS = 0.5
+_PAUSE_SECONDS = 2e-4
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the communicator was closed"
 # a worker looks at itself many times a second, each time it takes the GIL from the ranks, and a
@@ -337,7 +338,7 @@ class Session:
             n_ranks = len(self.spec.placement)
             communicator = RankCommunicator(rank, n_ranks, endpoint, mailbox, fetch)
             self.ranks[rank] = communicator
-            while (asked := requests.get()) is not None:
+            while (asked := _next(requests, endpoint)) is not None:
                 request, own, answer = asked
                 packed = self._executed(communicator, request, own)
                 self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
@@ -418,6 +419,14 @@ def mpi_rank(dask_worker: Any) -> int | None:
     if mpi is None or mpi.COMM_WORLD.Get_size() == 1:
         return None
     return int(mpi.COMM_WORLD.Get_rank())
+
+
+def _next(requests: queue.SimpleQueue, endpoint: Endpoint) -> Any:
+    """Wait for a request, and meanwhile help messages on their way that others still wait for."""
+    while not endpoint.all_sent():
+        with suppress(queue.Empty):
+            return requests.get(timeout=_PAUSE_SECONDS)
+    return requests.get()
 
 
 def _settle(answer: asyncio.Future, packed: bytes) -> None:

@@ -19,6 +19,7 @@ FILES = (
     "test_hypercube_dense.py",
     "test_hypercube_embedded.py",
     "test_mixed_calls.py",
+    "test_run.py",
     "test_sparse_allreduce.py",
     "test_timeline.py",
     "test_topk.py",
