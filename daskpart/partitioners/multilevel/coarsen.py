@@ -165,7 +165,8 @@ def _cluster(
         np.full(int(community.max()) + 1, -1, np.int32),  # who has no nets, by community
         np.full(n, -1, np.int32),  # a cluster whose favourite is full, by that favourite
     )
-    number = np.cumsum(leader == np.arange(n), dtype=np.int32) - np.int32(1)  # by rising leader
+    leads = leader == np.arange(n, dtype=np.int32)
+    number = np.cumsum(leads, dtype=np.int32) - np.int32(1)  # by rising leader
     return number[leader], int(number[-1]) + 1
 
 

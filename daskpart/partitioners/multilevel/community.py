@@ -19,11 +19,10 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .level import Level, turned
+from .level import Level, add_costs, turned
 
 ROUNDS = 5  # of moves on one graph, at most
 FEW = 0.05  # share of the nodes: rounds end when fewer move
-ZERO = np.int64(0)  # not a plain 0: numba would compile once more
 LEAST_SHRINK = 0.95  # no further graph where it would keep more than this share of the nodes
 
 
@@ -43,7 +42,7 @@ class _Graph(NamedTuple):
     inner: np.ndarray  # as weights, [n_nodes]: weight inside a node, twice; empty there, too
 
 
-@kernel
+@kernel(internal=True)
 def _weight(weights, costs, i, net):
     """Return the weight of the i-th listed edge; in the star expansion it is one of a net."""
     if weights.size > 0:
@@ -51,34 +50,21 @@ def _weight(weights, costs, i, net):
     return weights.dtype.type(costs[net])
 
 
-@kernel
-def _add_volumes(graph, lists, start, shift, total):
-    """Write the weight of the edge ends of the nodes from `start` on."""
-    pointer, listed = lists
-    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
-    for row in range(pointer.size - 1):
-        node = start + row
-        volume = graph.inner[node] if graph.inner.size > 0 else 0.0
-        for i in range(pointer[row], pointer[row + 1]):
-            volume += _weight(weights, costs, i, max(node, listed[i] + shift) - first_net)
-        total[node] = volume
-
-
-@kernel
-def _join_best(graph, lists, row, start, shift, chance, community, total, bond, touched):
+@kernel(internal=True)
+def _join_best(
+    row, pointer, listed, node, shift, n_left, weights, costs, inner, chance, community, total,
+    bond, touched,
+):  # fmt: skip
     """Move one node to the community that raises the modularity most; True if that is another."""
-    pointer, listed = lists
-    weights, costs, first_net = graph.weights, graph.costs, graph.left_pointer.size - 1
-    node = start + row
     n_touched = 0
-    own = graph.inner[node] if graph.inner.size > 0 else 0.0
+    own = np.float64(inner[node]) if inner.size > 0 else 0.0
     for i in range(pointer[row], pointer[row + 1]):
         neighbour = listed[i] + shift
         other = community[neighbour]
         if bond[other] == 0:
             touched[n_touched] = other
             n_touched += 1
-        weight = _weight(weights, costs, i, max(node, neighbour) - first_net)
+        weight = _weight(weights, costs, i, max(node, neighbour) - n_left)
         bond[other] += weight
         own += weight
     own /= chance
@@ -97,48 +83,74 @@ def _join_best(graph, lists, row, start, shift, chance, community, total, bond, 
 
 
 @kernel
-def _longest(pointer):
-    longest = 0
+def _sweep(
+    pointer, listed, start, shift, n_left, weights, costs, inner, chance, community, total, bond,
+    touched,
+):  # fmt: skip
+    """Offer every node from `start` on its best community, once; returns how many moved."""
+    n_moved = 0
     for row in range(pointer.size - 1):
-        longest = max(longest, pointer[row + 1] - pointer[row])
-    return longest
+        if _join_best(
+            row, pointer, listed, start + row, shift, n_left, weights, costs, inner, chance,
+            community, total, bond, touched,
+        ):  # fmt: skip
+            n_moved += 1
+    return n_moved
 
 
-@kernel
-def _rounds(graph, max_rounds, few):
+def _volumes(graph: _Graph) -> np.ndarray:
+    """Return float64[n_nodes], the weight of the edge ends of every node (whole numbers)."""
+    n_left = graph.left_pointer.size - 1
+    if graph.right.size:
+        volumes = np.zeros(n_left + graph.costs.size)
+        add_costs(graph.right_pointer, graph.right, graph.costs, volumes[:n_left])
+        np.multiply(np.diff(graph.right_pointer), graph.costs, out=volumes[n_left:])
+        return volumes
+    volumes = np.zeros(n_left)
+    listed = np.diff(graph.left_pointer) > 0
+    if graph.left.size:
+        starts = graph.left_pointer[:-1][listed]
+        # in their own type, which holds the sum of all: another would copy them
+        volumes[listed] = np.add.reduceat(graph.weights, starts, dtype=graph.weights.dtype)
+    return volumes + graph.inner if graph.inner.size else volumes
+
+
+def _rounds(graph: _Graph, max_rounds: int, few: float) -> tuple[np.ndarray, int]:
     """Return the community of each node (named after one of its nodes), and how many moved."""
-    n_left = np.int64(graph.left_pointer.size - 1)
-    n_right = graph.right_pointer.size - 1
-    n = n_left + n_right
-    left, right = (graph.left_pointer, graph.left), (graph.right_pointer, graph.right)
-    shift = n_left if graph.weights.size == 0 else ZERO
-    community = np.arange(n, dtype=np.int32)
-    total = np.empty(n, np.float64)
-    _add_volumes(graph, left, ZERO, shift, total)
-    _add_volumes(graph, right, n_left, ZERO, total)
-    chance = np.sqrt(max(total.sum(), 1.0))
+    n_left, n_right = graph.left_pointer.size - 1, graph.right_pointer.size - 1
+    shift = n_left if graph.weights.size == 0 else 0
+    total = _volumes(graph)
+    chance = float(np.sqrt(max(total.sum(), 1.0)))
     total /= chance  # then a product of two is what chance would give
-    bond = np.zeros(n, graph.weights.dtype)
-    touched = np.empty(max(_longest(graph.left_pointer), _longest(graph.right_pointer)), np.int32)
+    community = np.arange(n_left + n_right, dtype=np.int32)
+    bond = np.zeros(total.size, graph.weights.dtype)
+    longest = (int(np.diff(p).max(initial=0)) for p in (graph.left_pointer, graph.right_pointer))
+    touched = np.empty(max(longest), np.int32)
+    shared = (
+        n_left,
+        graph.weights,
+        graph.costs,
+        graph.inner,
+        chance,
+        community,
+        total,
+        bond,
+        touched,
+    )
     n_moved = 0
     for _ in range(max_rounds):
-        moves = 0
-        for row in range(n_left):
-            if _join_best(graph, left, row, ZERO, shift, chance, community, total, bond, touched):
-                moves += 1
-        for row in range(n_right):
-            if _join_best(graph, right, row, n_left, ZERO, chance, community, total, bond, touched):
-                moves += 1
+        moves = _sweep(graph.left_pointer, graph.left, 0, shift, *shared)
+        if n_right:
+            moves += _sweep(graph.right_pointer, graph.right, n_left, 0, *shared)
         n_moved += moves
-        if moves < few * n:
+        if moves < few * total.size:
             break
     return community, n_moved
 
 
 @kernel
-def _number(community):
-    """Number the communities 0, 1, ... by rising name, in place; returns how many there are."""
-    number = np.zeros(community.max() + 1 if community.size > 0 else 0, np.int32)
+def _rename(community, number):
+    """Number the communities in place, `number` being 0 for each name; returns how many."""
     for node in range(community.size):
         number[community[node]] = 1
     n_names = 0
@@ -151,33 +163,38 @@ def _number(community):
     return n_names
 
 
+def _number(community: np.ndarray) -> int:
+    """Number the communities 0, 1, ... by rising name, in place; returns how many there are."""
+    return _rename(community, np.zeros(int(community.max(initial=-1)) + 1, np.int32))
+
+
 @kernel
-def _members(name, n_names):
-    """Return the nodes sorted by name, and where each name begins."""
-    begin = np.zeros(n_names + 1, np.int32)
-    for node in range(name.size):
-        begin[name[node] + 1] += 1
-    for community in range(n_names):
-        begin[community + 1] += begin[community]
-    free = begin[:n_names].copy()
-    members = np.empty(name.size, np.int32)
+def _list_members(name, free, members):
+    """Write every node where its name has room."""
     for node in range(name.size):
         members[free[name[node]]] = node
         free[name[node]] += 1
+
+
+def _members(name: np.ndarray, n_names: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes sorted by name, and where each name begins."""
+    begin, members = np.zeros(n_names + 1, np.int32), np.empty(name.size, np.int32)
+    np.cumsum(np.bincount(name, minlength=n_names), out=begin[1:])
+    _list_members(name, begin[:-1].copy(), members)
     return members, begin
 
 
-@kernel(_nrt=False)
-def _merge_row(lists, values, row, node, shift, name, start, fill, merged):
+@kernel(internal=True, _nrt=False)
+def _merge_row(
+    pointer, listed, row, node, shift, n_left, edge_weights, costs, name, start, fill, neighbours,
+    added, place,
+):  # fmt: skip
     """Add the edges of a node to those of its community; returns (fill, weight inside)."""
-    pointer, listed = lists
-    weights, costs, first_net = values
-    neighbours, added, place = merged
     community, inside = name[node], 0.0
     for i in range(pointer[row], pointer[row + 1]):
         neighbour = listed[i] + shift
         other = name[neighbour]
-        weight = _weight(weights, costs, i, max(node, neighbour) - first_net)
+        weight = _weight(edge_weights, costs, i, max(node, neighbour) - n_left)
         if other == community:
             inside += weight
         elif place[other] >= start:
@@ -191,68 +208,84 @@ def _merge_row(lists, values, row, node, shift, name, start, fill, merged):
 
 
 @kernel
-def _merge_left(graph, name, n_names):
+def _merge_lists(
+    pointer, listed, first, shift, n_left, edge_weights, costs, own_inner, name, members, begin,
+    half, known, neighbours, added, place, inner,
+):  # fmt: skip
+    """Fill in the edges of every community, which begin where `known` then tells.
+
+    The members are nodes from `first` on. Edges that a community has already stand in the second
+    half of both arrays, at ``half + known``; they are copied to the front as its others are added.
+    """
+    fill = np.int64(0)
+    for community in range(begin.size - 1):
+        start = fill
+        if half > 0:
+            for i in range(half + known[community], half + known[community + 1]):
+                neighbours[fill], added[fill] = neighbours[i], added[i]
+                place[neighbours[fill]] = fill
+                fill += 1
+        for j in range(begin[community], begin[community + 1]):
+            row = np.int64(members[j])
+            fill, inside = _merge_row(
+                pointer, listed, row, first + row, shift, n_left, edge_weights, costs, name, start,
+                fill, neighbours, added, place,
+            )  # fmt: skip
+            inner[community] += inside
+            if own_inner.size > 0:
+                inner[community] += own_inner[first + row]
+        known[community] = start
+    known[begin.size - 1] = fill
+    return fill
+
+
+def _merge_left(
+    graph: _Graph, name: np.ndarray, n_names: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the edges between the communities, `name` numbers that of each node, listed left."""
-    n_left = np.int64(graph.left_pointer.size - 1)
-    shift = n_left if graph.weights.size == 0 else ZERO
-    lists, values = (graph.left_pointer, graph.left), (graph.weights, graph.costs, n_left)
+    n_left = graph.left_pointer.size - 1
+    shift = n_left if graph.weights.size == 0 else 0
     members, begin = _members(name[:n_left], n_names)
     # more than is needed, but what is not written to takes no memory
     neighbours = np.empty(graph.left.size, np.int32)
-    weights = np.empty(neighbours.size, graph.weights.dtype)
-    inner = np.zeros(n_names, weights.dtype)
-    merged = neighbours, weights, np.full(n_names, -1, np.int32)
-    fill = np.int64(0)
-    for community in range(n_names):
-        start = fill
-        for j in range(begin[community], begin[community + 1]):
-            node = np.int64(members[j])
-            fill, inside = _merge_row(lists, values, node, node, shift, name, start, fill, merged)
-            inner[community] += inside + (graph.inner[node] if graph.inner.size > 0 else 0.0)
-        begin[community] = start  # of its edges; where its members begin is not needed any more
-    begin[n_names] = fill
-    return begin, neighbours[:fill], weights[:fill], inner
+    added = np.empty(neighbours.size, graph.weights.dtype)
+    inner, known = np.zeros(n_names, added.dtype), np.zeros(n_names + 1, np.int32)
+    fill = _merge_lists(
+        *(graph.left_pointer, graph.left, 0, shift, n_left, graph.weights, graph.costs),
+        *(graph.inner, name, members, begin, 0, known, neighbours, added),
+        *(np.full(n_names, -1, np.int32), inner),
+    )
+    return known, neighbours[:fill], added[:fill], inner
 
 
-@kernel
-def _merge_right(lists, values, name, n_names, begin, neighbours, weights, inner):
+def _merge_right(
+    graph: _Graph,
+    first_net: int,
+    name: np.ndarray,
+    known: np.ndarray,
+    neighbours: np.ndarray,
+    added: np.ndarray,
+    inner: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Add the edges of nets to those of vertices, which fill the second half of both arrays.
 
     They are written from the front. Each edge of a vertex has one of a net at its other end, so
     what is written never gets as far as what is still to be read.
     """
-    first_net, half = values[2], np.int64(neighbours.size // 2)
-    members, begin_nets = _members(name[first_net:], n_names)
-    merged = neighbours, weights, np.full(n_names, -1, np.int32)
-    place, fill = merged[2], np.int64(0)
-    for community in range(n_names):
-        start = fill
-        for i in range(half + begin[community], half + begin[community + 1]):
-            neighbours[fill], weights[fill] = neighbours[i], weights[i]
-            place[neighbours[fill]] = fill
-            fill += 1
-        for j in range(begin_nets[community], begin_nets[community + 1]):
-            net = np.int64(members[j])
-            node = first_net + net
-            fill, inside = _merge_row(lists, values, net, node, ZERO, name, start, fill, merged)
-            inner[community] += inside
-        begin[community] = start
-    begin[n_names] = fill
-    return neighbours[:fill], weights[:fill]
-
-
-@kernel
-def _volume(net_pointer, net_costs):
-    volume = 0.0
-    for net in range(net_costs.size):
-        volume += np.float64(net_costs[net]) * (net_pointer[net + 1] - net_pointer[net])
-    return volume
+    members, begin = _members(name[first_net:], known.size - 1)
+    none = np.zeros(0, graph.weights.dtype)
+    fill = _merge_lists(
+        *(graph.right_pointer, graph.right, first_net, 0, first_net, graph.weights, graph.costs),
+        *(none, name, members, begin, neighbours.size // 2, known, neighbours, added),
+        *(np.full(known.size - 1, -1, np.int32), inner),
+    )
+    return neighbours[:fill], added[:fill]
 
 
 def _star_expansion(level: Level) -> _Graph:
     """The graph of vertices, then nets; weights are whole numbers that int32 holds, if it does."""
     level = turned(level)
-    volume = 2 * _volume(level.net_pointer, level.net_costs)
+    volume = 2 * float(np.diff(level.net_pointer) @ level.net_costs.astype(np.float64))
     weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
     lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins
     return _Graph(*lists, level.net_costs, weights, weights)
@@ -265,13 +298,11 @@ def _behind_room(array: np.ndarray) -> np.ndarray:
     return roomy
 
 
-def _add_nets(graph: _Graph, community: np.ndarray, n_names: int, merged: list) -> None:
+def _add_nets(graph: _Graph, community: np.ndarray, merged: list) -> None:
     """Add the edges listed right to the merged ones, in place: nobody holds what is copied."""
-    first_net = np.int64(community.size - graph.costs.size)
-    lists, values = (graph.right_pointer, graph.right), (graph.weights, graph.costs, first_net)
     merged[1] = _behind_room(merged[1])
     merged[2] = _behind_room(merged[2])
-    merged[1:3] = _merge_right(lists, values, community, n_names, *merged)
+    merged[1:3] = _merge_right(graph, community.size - graph.costs.size, community, *merged)
 
 
 def communities(level: Level) -> np.ndarray:
@@ -292,7 +323,7 @@ def communities(level: Level) -> np.ndarray:
             merged = list(_merge_left(graph, community, n_names))
             graph = graph._replace(left_pointer=none, left=none)
             if graph.right.size > 0:
-                _add_nets(graph, community, n_names, merged)
+                _add_nets(graph, community, merged)
             pointer, neighbours, weights, inner = merged
             no_costs = none.astype(graph.costs.dtype)  # a part of the array would keep it all
             graph = _Graph(pointer, neighbours, pointer[:1], none, no_costs, weights, inner)

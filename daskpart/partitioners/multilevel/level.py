@@ -245,14 +245,15 @@ def connectivities(
 
 
 @kernel
-def _add_costs(net_pointer, pins, net_costs, total):
+def add_costs(net_pointer, pins, net_costs, total):
+    """Add the cost of every net to the totals of its pins."""
     for net in range(net_costs.size):
         for i in range(net_pointer[net], net_pointer[net + 1]):
             total[pins[i]] += net_costs[net]
 
 
 def reach(level: Level) -> np.ndarray:
-    """Return int64[n_vertices], the summed cost of the nets of every vertex."""
-    total = np.zeros(level.weights.size, np.int64)
-    _add_costs(level.net_pointer, level.pins, level.net_costs, total)
+    """Return float64[n_vertices], the summed cost of the nets of every vertex: whole numbers."""
+    total = np.zeros(level.weights.size)
+    add_costs(level.net_pointer, level.pins, level.net_costs, total)
     return total

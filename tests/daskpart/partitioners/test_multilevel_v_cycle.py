@@ -108,6 +108,9 @@ def test_partition_ends_with_v_cycles_where_tolls_are_not_even(monkeypatch):
     calls = []
     real = methods.v_cycle
     monkeypatch.setattr(methods, "v_cycle", lambda *a, **k: calls.append(a) or real(*a, **k))
+    partition(hypergraph, 6, "power", fixed=fixed, random_state=1)
+    assert not calls  # of so few pins none is worth its compiling
+    monkeypatch.setattr(methods, "V_CYCLE_PINS", hypergraph.n_pins)
     found = partition(hypergraph, 6, "power", fixed=fixed, random_state=1).assignment
     np.testing.assert_array_equal(found[:12], fixed[:12])
     assert calls
