@@ -18,8 +18,8 @@ from daskpart._floor.checks import amounts, whole_number
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import heaviest_allowed
 from daskpart.partitioners.checks import checked_epsilon, checked_seed
+from daskpart.partitioners.label_propagation import polish as polish_parts
 from daskpart.partitioners.objectives import ConnectivityMinusOne
-from daskpart.partitioners.polish import polish as polish_parts
 from daskpart.partitions import Partition
 
 from .assignment import (
@@ -237,7 +237,7 @@ class _Run:
         self.assignment = polish_parts(
             graph.hypergraph(self.weights),
             self.assignment,
-            ConnectivityMinusOne().tolls(n_parts),
+            ConnectivityMinusOne().cost_table(n_parts),
             bounds,
             random_state=self.settings.random_state,
         )

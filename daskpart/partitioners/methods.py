@@ -23,10 +23,10 @@ from .balance import fill_empty_parts, heaviest_allowed
 from .checks import checked_answer
 from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
+from .label_propagation import polish as polish_parts
 from .metis import is_installed, metis_parts
-from .multilevel import lightened, v_cycle
+from .multilevel import rebalanced, v_cycle
 from .objectives import ConnectivityMinusOne, CutNet, Objective
-from .polish import polish as polish_parts
 from .recursive import recursive_bipartition
 from .refinement.bits import lower_concurrent_volume
 from .simple import block_parts, random_parts
@@ -180,21 +180,21 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
 def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     """No part empty or too heavy, then moves that lower the objective, if asked."""
     hypergraph, n_parts = task.hypergraph, task.n_parts
-    tolls = task.goal.tolls(n_parts)
+    cost_table = task.goal.cost_table(n_parts)
     assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
-    assignment = lightened(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
+    assignment = rebalanced(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
     wishes: dict[str, Any] = {"random_state": task.random_state, "fixed": task.fixed}
-    assignment = polish_parts(hypergraph, assignment, tolls, _bounds(task), **wishes)
+    assignment = polish_parts(hypergraph, assignment, cost_table, _bounds(task), **wishes)
     # where every part of a net costs the same, the engine's own search has done this already
-    alike = len(set(np.diff(tolls[1:]).tolist())) == 1
+    alike = len(set(np.diff(cost_table[1:]).tolist())) == 1
     n_cycles = 0 if alike or hypergraph.n_pins < V_CYCLE_PINS else V_CYCLES
     for _ in range(n_cycles):
-        moved = v_cycle(hypergraph, assignment, n_parts, tolls, _bounds(task), **wishes)
+        moved = v_cycle(hypergraph, assignment, n_parts, cost_table, _bounds(task), **wishes)
         if np.array_equal(moved, assignment):
             break
-        assignment = polish_parts(hypergraph, moved, tolls, _bounds(task), **wishes)
+        assignment = polish_parts(hypergraph, moved, cost_table, _bounds(task), **wishes)
     return assignment
 
 

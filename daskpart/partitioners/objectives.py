@@ -1,4 +1,4 @@
-"""What a net pays for the parts that it touches: a table of tolls, and what follows for recursion.
+"""What a net pays for the parts that it touches: a cost table, and what it means for recursion.
 
     λ                            0  1  2  3  4  …
     CutNet                       0  0  1  1  1      a cut net has paid all: it is removed
@@ -6,8 +6,8 @@
     PowerConnectivity(2)         0  0  4  9 16      split; 4, then 5, then 7 (their Fig. 4)
 
 A bipartition that cuts a (sub)net takes its ancestor from λ to λ + 1, so it costs
-toll[λ + 1] - toll[λ]. However the recursion runs, these differences add up to toll[λ] of the end:
-that is Theorem 1 of Abubaker et al. for any table.
+table[λ + 1] - table[λ]. However the recursion runs, these differences add up to table[λ] of the
+end: that is Theorem 1 of Abubaker et al. for any table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRACTION_SCALE = 1024
 
 
 class Objective(Protocol):
-    """What recursive bipartitioning and the polish minimise: Σ over nets of cost × toll[λ]."""
+    """What recursive bipartitioning and the polish minimise: Σ over nets of cost × table[λ]."""
 
     @property
     def name(self) -> str:
@@ -36,8 +36,8 @@ class Objective(Protocol):
         """Whether a cut net is split; where it never pays again it is removed."""
         ...
 
-    def tolls(self, n_parts: int) -> NDArray[np.int64]:
-        """int64[n_parts + 1], never falling, with tolls[0] = tolls[1] = 0."""
+    def cost_table(self, n_parts: int) -> NDArray[np.int64]:
+        """int64[n_parts + 1], never falling, with cost_table[0] = cost_table[1] = 0."""
         ...
 
 
@@ -48,7 +48,7 @@ class CutNet:
     name: str = "cut-net"
     keeps_cut_nets: bool = False
 
-    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+    def cost_table(self, n_parts: int) -> NDArray[np.int64]:
         """0, 0, 1, 1, 1, …"""
         return (np.arange(n_parts + 1) > 1).astype(np.int64)
 
@@ -60,7 +60,7 @@ class ConnectivityMinusOne:
     name: str = "connectivity"
     keeps_cut_nets: bool = True
 
-    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+    def cost_table(self, n_parts: int) -> NDArray[np.int64]:
         """0, 0, 1, 2, 3, …"""
         return np.maximum(np.arange(n_parts + 1, dtype=np.int64) - 1, 0)
 
@@ -72,7 +72,7 @@ class PowerConnectivity:
     Parameters
     ----------
     rho : float
-        At least 1. Costs are whole numbers: for a whole ρ the tolls are λ^ρ exactly; otherwise
+        At least 1. Costs are whole numbers: for a whole ρ the cost_table are λ^ρ exactly; otherwise
         they are 1024 λ^ρ, rounded, and all sums are exact in these units.
 
     Raises
@@ -96,7 +96,7 @@ class PowerConnectivity:
         """Tolls per unit of λ^ρ: 1 for a whole ρ, else 1024."""
         return 1 if float(self.rho).is_integer() else FRACTION_SCALE
 
-    def tolls(self, n_parts: int) -> NDArray[np.int64]:
+    def cost_table(self, n_parts: int) -> NDArray[np.int64]:
         """0, 0, 2^ρ, 3^ρ, … (times `scale`)."""
         exponent = int(self.rho) if self.scale == 1 else float(self.rho)
         if float(n_parts) ** float(self.rho) * self.scale > 2.0**40:
@@ -111,7 +111,7 @@ class PowerConnectivity:
 def objective_named(objective: str | Objective, rho: float = 2) -> Objective:
     """'connectivity', 'cut-net', 'power' (with its ρ), or an objective as it is."""
     if not isinstance(objective, str):
-        if hasattr(objective, "tolls") and hasattr(objective, "keeps_cut_nets"):
+        if hasattr(objective, "cost_table") and hasattr(objective, "keeps_cut_nets"):
             return objective
     elif objective == "power":
         return PowerConnectivity(rho)
@@ -121,5 +121,5 @@ def objective_named(objective: str | Objective, rho: float = 2) -> Objective:
         return CutNet()
     raise InputError(
         f"objective is {objective!r}: 'connectivity', 'cut-net', 'power', or an object with "
-        "name, keeps_cut_nets and tolls(n_parts)"
+        "name, keeps_cut_nets and cost_table(n_parts)"
     )

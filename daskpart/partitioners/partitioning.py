@@ -140,7 +140,9 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
         return assignment
     task.info["even"] = False
     most = heaviest_allowed(task.hypergraph.total_weight, task.n_parts, task.epsilon)
-    return relieve(task.hypergraph, assignment, task.goal.tolls(task.n_parts), most, task.fixed)
+    return relieve(
+        task.hypergraph, assignment, task.goal.cost_table(task.n_parts), most, task.fixed
+    )
 
 
 def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:

@@ -7,8 +7,8 @@
 
 Abubaker et al., Algorithm 3: a net that a bipartition cuts is split between the sides (or removed,
 as the objective says), and λ of its *ancestor*, the net of the whole hypergraph, rises at once;
-every later bipartition of any of its subnets prices it at toll[λ + 1] - toll[λ]. (The algorithm as
-printed runs k to 2^ℓ in its last loop; it is 2^ℓ - 1.)
+every later bipartition of any of its subnets prices it at table[λ + 1] - table[λ]. (The algorithm
+as printed runs k to 2^ℓ in its last loop; it is 2^ℓ - 1.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RecursiveResult:
     ----------
     assignment : int32[n_vertices]
     cost_paid : int
-        Sum of the prices of all nets cut: Σ cost × toll[λ] of the assignment, exactly.
+        Sum of the prices of all nets cut: Σ cost × table[λ] of the assignment, exactly.
     n_bipartitions : int
         Calls of the engine.
     engine_seconds : float
@@ -84,8 +84,8 @@ def recursive_bipartition(
     EngineError
         The engine's answer is not one side (0 or 1) a vertex, or moves a fixed vertex.
     """
-    tolls = objective.tolls(n_parts)
-    steps = np.append(np.diff(tolls), 0)  # steps[λ]: what the next cut costs
+    cost_table = objective.cost_table(n_parts)
+    steps = np.append(np.diff(cost_table), 0)  # steps[λ]: what the next cut costs
     connectivity = np.ones(hypergraph.n_nets, np.int32)
     allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
     assignment = np.zeros(hypergraph.n_vertices, np.int32)

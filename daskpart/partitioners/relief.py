@@ -17,22 +17,22 @@ from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .slots import Slots, move_gains, move_vertex, slots_of
+from .pin_counts import PinCounts, move_gains, move_vertex, pin_counts
 
 _CANDIDATES = 8
 
 
 @kernel
 def _dissolve(
-    members, part, most, vertex_pointer, nets, weights, costs, tolls, assignment, load,
+    members, part, most, vertex_pointer, nets, weights, costs, cost_table, assignment, load,
     slot_pointer, slot_parts, slot_counts, used, bonus, seen, no_steps,
 ):  # fmt: skip
     """Move `members` out of `part`, each where it adds least; False where one finds no room."""
     for vertex in members:
         begin, end = vertex_pointer[vertex], vertex_pointer[vertex + 1]
         _, n_seen = move_gains(
-            nets, begin, end, part, costs, tolls, no_steps, slot_pointer, slot_parts, slot_counts,
-            used, bonus, seen,
+            nets, begin, end, part, costs, cost_table, no_steps, slot_pointer, slot_parts,
+            slot_counts, used, bonus, seen,
         )  # fmt: skip
         best, best_gain = -1, -1.0
         for other in range(len(load)):
@@ -53,7 +53,7 @@ def _dissolve(
 
 @kernel
 def _cheapest_newcomer(
-    part, vertex_pointer, nets, costs, tolls, assignment, sizes, free,
+    part, vertex_pointer, nets, costs, cost_table, assignment, sizes, free,
     slot_pointer, slot_parts, slot_counts, used,
 ):  # fmt: skip
     """The vertex that raises λ_max least, then the cost least, by moving into an empty part."""
@@ -70,7 +70,7 @@ def _cheapest_newcomer(
                 alone = alone or (slot_parts[slot] == own and slot_counts[slot] == 1)
             if not alone:
                 level += 1
-                cost += costs[net] * (tolls[level] - tolls[level - 1])
+                cost += costs[net] * (cost_table[level] - cost_table[level - 1])
             highest = max(highest, level)
         better = highest < best_level or (highest == best_level and cost < best_cost)
         if best < 0 or better:
@@ -81,18 +81,18 @@ def _cheapest_newcomer(
 def relieve(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
-    tolls: NDArray[np.int64],
+    cost_table: NDArray[np.int64],
     most: int,
     fixed: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
-    """Empty parts down to one vertex each, as long as Σ cost × tolls[λ] falls.
+    """Empty parts down to one vertex each, as long as Σ cost × cost_table[λ] falls.
 
     Parameters
     ----------
     hypergraph : Hypergraph
     assignment : int32[n_vertices]
         Where to start; it is not changed.
-    tolls : int64[n_parts + 1]
+    cost_table : int64[n_parts + 1]
     most : int
         No part grows past this weight.
     fixed : int32[n_vertices], optional
@@ -104,17 +104,17 @@ def relieve(
         Never worse than the start in the cost and in λ_max; every part keeps a vertex.
     """
     current = np.asarray(assignment, np.int32)
-    cost, highest = _measure(hypergraph, current, tolls)
+    cost, highest = _measure(hypergraph, current, cost_table)
     free = np.ones(len(current), bool) if fixed is None else fixed < 0
-    n_parts = len(tolls) - 1
+    n_parts = len(cost_table) - 1
     while True:
         sizes = np.bincount(current, minlength=n_parts)
         held = np.bincount(current[~free], minlength=n_parts) > 0
         load = np.bincount(current, hypergraph.vertex_weights, n_parts)
         candidates = np.flatnonzero((sizes > 1) & ~held)
         candidates = candidates[np.argsort(load[candidates], kind="stable")][:_CANDIDATES]
-        trials = (_without(hypergraph, current, int(p), tolls, most, free) for p in candidates)
-        measured = [(*_measure(hypergraph, trial, tolls), trial) for trial in trials]
+        trials = (_without(hypergraph, current, int(p), cost_table, most, free) for p in candidates)
+        measured = [(*_measure(hypergraph, trial, cost_table), trial) for trial in trials]
         better = [found for found in measured if found[0] < cost and found[1] <= highest]
         if not better:
             return current
@@ -122,25 +122,25 @@ def relieve(
 
 
 def _measure(
-    hypergraph: Hypergraph, assignment: NDArray[np.int32], tolls: NDArray[np.int64]
+    hypergraph: Hypergraph, assignment: NDArray[np.int32], cost_table: NDArray[np.int64]
 ) -> tuple[int, int]:
-    """Σ cost × tolls[λ], and λ_max."""
-    partition = Partition(assignment, len(tolls) - 1, hypergraph.vertex_weights)
-    level = slots_of(hypergraph, partition).used
-    return int((hypergraph.net_costs * tolls[level]).sum()), int(level.max(initial=0))
+    """Σ cost × cost_table[λ], and λ_max."""
+    partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
+    level = pin_counts(hypergraph, partition).used
+    return int((hypergraph.net_costs * cost_table[level]).sum()), int(level.max(initial=0))
 
 
 def _without(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
     part: int,
-    tolls: NDArray[np.int64],
+    cost_table: NDArray[np.int64],
     most: int,
     free: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
     """The assignment with one part emptied down to one vertex; as it was where that can't be."""
-    partition = Partition(assignment, len(tolls) - 1, hypergraph.vertex_weights)
-    slots: Slots = slots_of(hypergraph, partition)
+    partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
+    slots: PinCounts = pin_counts(hypergraph, partition)
     changed, load = partition.assignment.copy(), partition.part_weights.copy()
     weights, costs = hypergraph.vertex_weights, hypergraph.net_costs
     incidence = (hypergraph.vertex_pointer, hypergraph.nets)
@@ -148,10 +148,10 @@ def _without(
     members = members[np.argsort(-weights[members], kind="stable")]
     scratch = np.full(len(load), -1.0), np.empty(len(load), np.int32), np.empty(0)
     state = changed, load, *slots, *scratch
-    if not _dissolve(members, part, most, *incidence, weights, costs, tolls, *state):
+    if not _dissolve(members, part, most, *incidence, weights, costs, cost_table, *state):
         return assignment
-    sizes = np.bincount(changed, minlength=len(tolls) - 1)
-    stays = _cheapest_newcomer(part, *incidence, costs, tolls, changed, sizes, free, *slots)
+    sizes = np.bincount(changed, minlength=len(cost_table) - 1)
+    stays = _cheapest_newcomer(part, *incidence, costs, cost_table, changed, sizes, free, *slots)
     if stays < 0:
         return assignment
     changed[stays] = part

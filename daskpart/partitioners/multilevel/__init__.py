@@ -1,8 +1,8 @@
 """Our own multilevel hypergraph partitioning engine, in numba.
 
     heap ── two_way ── bipartition ────────────┐
-    level ── aside ── coarsen, community ──────┼── direct ── MultilevelEngine
-     k_way ── bonds ── search ── improvement ──┴── v_cycle
+    level ── compressed ── coarsen, community ─┼── direct ── MultilevelEngine
+     k_way ── gain_table ── fm ── refinement ──┴── v_cycle
 
 Deterministic (one seed, one result), single-threaded, the GIL is released in every kernel.
 Karypis et al. 1999 and Çatalyürek and Aykanat 1999 are the method; Schlag et al. 2016 and
@@ -23,15 +23,15 @@ from daskpart.partitioners.engine import (
     warn_if_unbalanced,
 )
 
-from .aside import Finest, level_of
 from .bipartition import bipartition_level, side_limits
+from .compressed import Finest, level_of
 from .direct import DEFAULT_EFFORT, HIGH_EFFORT, partition_level
-from .v_cycle import lightened, v_cycle
+from .v_cycle import rebalanced, v_cycle
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
 
-__all__ = ["MultilevelEngine", "lightened", "v_cycle"]
+__all__ = ["MultilevelEngine", "rebalanced", "v_cycle"]
 
 SPARSE = 6  # pins a vertex below which a V-cycle always pays: netlists, meshes
 EFFORTS = {"default": DEFAULT_EFFORT, "high": HIGH_EFFORT}

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .coarsen import Step, coarsen
-from .level import Level, lean, turned
-from .two_way import Sides, cut_cost, grow, refine, sides_of
+from .level import Level, with_transpose, without_transpose
+from .two_way import TwoWayState, cut_cost, grow, refine, two_way_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,18 +61,18 @@ def _patience(n_vertices: int) -> int:
     return max(500, n_vertices // 20)
 
 
-def _fresh(level: Level, fixed: np.ndarray) -> Sides:
-    return sides_of(level, np.where(fixed >= 0, fixed, 1).astype(np.int8))
+def _fresh(level: Level, fixed: np.ndarray) -> TwoWayState:
+    return two_way_state(level, np.where(fixed >= 0, fixed, 1).astype(np.int8))
 
 
-def _random_fill(level: Level, fixed: np.ndarray, order: np.ndarray, target: int) -> Sides:
+def _random_fill(level: Level, fixed: np.ndarray, order: np.ndarray, target: int) -> TwoWayState:
     """Put vertices on side 0 in random order until it weighs the target."""
     free = order[fixed[order] < 0]
     pinned = int(level.weights[fixed == 0].sum())
     reached = pinned + np.cumsum(level.weights[free]) - level.weights[free] // 2
     side = np.where(fixed >= 0, fixed, 1).astype(np.int8)
     side[free[reached <= target]] = 0
-    return sides_of(level, side)
+    return two_way_state(level, side)
 
 
 def _start(
@@ -112,8 +112,8 @@ def _rise(
     """
     while steps:
         level, target = steps.pop().opened()
-        level, held = turned(level), held[target]
-        sides = sides_of(level, side[target])
+        level, held = with_transpose(level), held[target]
+        sides = two_way_state(level, side[target])
         here = limits if finest and not steps else _loosened(level, limits)
         refine(level, sides, held, here, _patience(level.weights.size), PASSES)
         side = sides.side
@@ -123,7 +123,7 @@ def _rise(
 
 def _score(level: Level, side: np.ndarray, limits: np.ndarray) -> tuple[int, int]:
     """Weight beyond the limits, then the cut: what is smaller is better."""
-    sides = sides_of(turned(level), side)
+    sides = two_way_state(with_transpose(level), side)
     return int(np.maximum(sides.weight - limits, 0).sum()), int(cut_cost(level, sides))
 
 
@@ -145,7 +145,7 @@ def _solve_middle(
         steps, coarsest, below = coarsen(level, community, cap, fewest, rng)
         is_coarsest, held = not steps, (below - 1).astype(np.int8)
         here = last if is_coarsest else _loosened(coarsest, limits)
-        side = _start(turned(coarsest), held, targets, here, rng)
+        side = _start(with_transpose(coarsest), held, targets, here, rng)
         del coarsest
         side = _rise(steps, side, held, limits, finest)
         score = _score(level, side, last)
@@ -188,7 +188,7 @@ def bipartition_level(
     cap = max(int(level.weights.sum()) // CLUSTERS, 1)
     community = (fixed + 1).astype(np.int32)
     steps, middle, community = coarsen(level, community, cap, MIDDLE, rng, again=again)
-    again = again or partial(lean, level)
+    again = again or partial(without_transpose, level)
     del level
     side = _solve_middle(middle, community, targets, limits, rng, not steps)
     del middle
@@ -213,8 +213,8 @@ def _cycle(
     """One V-cycle: coarsen inside the sides, then refine on every level, whole clusters first."""
     community = (side + 2 * (fixed + 1)).astype(np.int32)
     steps, coarsest, community = coarsen(level, community, cap, COARSEST, rng)
-    coarsest = turned(coarsest)
-    sides = sides_of(coarsest, (community % 2).astype(np.int8))
+    coarsest = with_transpose(coarsest)
+    sides = two_way_state(coarsest, (community % 2).astype(np.int8))
     held = (community // 2 - 1).astype(np.int8)
     here = _loosened(coarsest, limits) if steps else limits
     refine(coarsest, sides, held, here, _patience(coarsest.weights.size), PASSES)

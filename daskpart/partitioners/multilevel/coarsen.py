@@ -28,8 +28,8 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .aside import narrow, packed
-from .level import Level, contract, lean, turned
+from .compressed import narrow, packed
+from .level import Level, contract, with_transpose, without_transpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ ALIKE = 0.75  # a level with more than this share of the finer one's pins need n
 class Step(NamedTuple):
     """A fine level put aside, and the coarse vertex of each of its vertices."""
 
-    again: Callable[[], Level]  # makes it anew, lean
+    again: Callable[[], Level]  # makes it anew, without transpose
     target: np.ndarray  # [n_vertices], unsigned
     n_pins: int  # of the level
 
@@ -170,7 +170,7 @@ def _cluster(
     return number[leader], int(number[-1]) + 1
 
 
-def _aside(
+def _kept(
     level: Level, steps: list[Step], again: Callable[[], Level] | None
 ) -> Callable[[], Level]:
     """What makes a level anew: itself, packed, or the finer one, packed and hardly larger.
@@ -178,7 +178,7 @@ def _aside(
     The latter only where the finest is made again too: elsewhere levels wait for a short time.
     """
     if not steps:
-        return again or partial(lean, level)
+        return again or partial(without_transpose, level)
     if again and len(steps) % 2 == 0 and level.pins.size > ALIKE * steps[-1].n_pins:
         return steps[-1].coarse
     return packed(level)
@@ -225,13 +225,13 @@ def coarsen(
         n = level.weights.size
         order = rng.permutation(np.arange(n, dtype=np.int32))
         goal = max(fewest, int(n / SHRINK))
-        target, n_coarse = _cluster(turned(level), order, community, cap, goal, even)
+        target, n_coarse = _cluster(with_transpose(level), order, community, cap, goal, even)
         if n_coarse > LEAST_SHRINK * n:
             break
         coarse_community = np.zeros(n_coarse, np.int32)
         coarse_community[target] = community
         community = coarse_community
         coarse = contract(level, target, n_coarse)
-        steps.append(Step(_aside(level, steps, again), narrow(target), level.pins.size))
+        steps.append(Step(_kept(level, steps, again), narrow(target), level.pins.size))
         level = coarse
     return steps, level, community

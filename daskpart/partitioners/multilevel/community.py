@@ -19,7 +19,7 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .level import Level, add_costs, turned
+from .level import Level, add_costs, with_transpose
 
 ROUNDS = 5  # of moves on one graph, at most
 FEW = 0.05  # share of the nodes: rounds end when fewer move
@@ -284,7 +284,7 @@ def _merge_right(
 
 def _star_expansion(level: Level) -> _Graph:
     """The graph of vertices, then nets; weights are whole numbers that int32 holds, if it does."""
-    level = turned(level)
+    level = with_transpose(level)
     volume = 2 * float(np.diff(level.net_pointer) @ level.net_costs.astype(np.float64))
     weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
     lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .aside import Finest, narrow, packed
 from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
-from .improvement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
-from .level import DROPPED, NO_LEVEL, Level, contract, lean, reach
+from .compressed import Finest, narrow, packed
+from .level import DROPPED, NO_LEVEL, Level, contract, reach, without_transpose
+from .refinement import CLUSTER_SHARE, Bounds, combine, cycle, improve, rise, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ class _Piece(NamedTuple):
 
 def _piece(level: Level, vertices: np.ndarray, parts: tuple[int, int]) -> _Piece:
     """Packed if it is coarsened before it is cut, several times over: then it waits meanwhile."""
-    again = packed(level) if vertices.size > MIDDLE else partial(lean, level)
+    again = packed(level) if vertices.size > MIDDLE else partial(without_transpose, level)
     return _Piece(again, int(level.weights.sum()), vertices, parts)
 
 

@@ -3,10 +3,10 @@
     net n  ->  [part 3: 2 pins][part 7: 1 pin][vacant]      a slot a part: as many as the net has
                                                             pins; a net of K pins or more keeps slot
                                                             k for part k, the others a short list
-    loss(v) = Σ cost of the nets that stay in its part when v leaves
+    penalty(v) = Σ cost of the nets that stay in its part when v leaves
 
 A net of which v is the part's only pin moves with v. So a move that leaves a net one pin there
-lowers the loss of that pin, and one that joins a single pin raises it. Which pin that is a short
+lowers the penalty of that pin, and one that joins a single pin raises it. Which pin that is a short
 net finds among its pins; a long one knows the exclusive-or of the pins of every slot, as in
 `two_way`. A slot takes 2 bytes for up to 255 parts, else 3; 7 or 8 in long nets.
 """
@@ -25,7 +25,7 @@ from .level import Level, reach
 SHORT = 64  # pins of the nets that are searched for a part's last pin
 
 
-class Parts(NamedTuple):
+class KWayState(NamedTuple):
     """A K-way partition under change."""
 
     part: np.ndarray  # names[n_vertices]: uint16, or uint32 for 65,536 parts and more
@@ -38,10 +38,12 @@ class Parts(NamedTuple):
     several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
-    loss: np.ndarray  # amounts[n_vertices], as the costs of the level
-    bond: np.ndarray  # amounts: see `bonds.with_bonds`; empty before
-    dense: bool  # whether `bond` has an entry for every vertex and part
-    row: np.ndarray  # amounts[n_parts]: bonds of the vertex at hand, else 0; see `bonds.connect`
+    penalty: np.ndarray  # amounts[n_vertices], as the costs of the level
+    benefit: np.ndarray  # amounts: see `benefits.with_gain_table`; empty before
+    dense: bool  # whether `benefit` has an entry for every vertex and part
+    row: (
+        np.ndarray
+    )  # amounts[n_parts]: benefits of the vertex at hand, else 0; see `benefits.connect`
     listed: np.ndarray  # int32[n_parts]: the parts whose entry is not 0
     key: np.ndarray  # amounts[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]
@@ -132,7 +134,7 @@ def lone(level, parts, net, slot, vertex):
 
 @kernel(_nrt=False)
 def _fill_slots(level, parts):
-    """Fill weight, slots and loss from part."""
+    """Fill weight, slots and penalty from part."""
     for vertex in range(parts.part.size):
         parts.weight[parts.part[vertex]] += level.weights[vertex]
     for net in range(level.net_costs.size):
@@ -145,7 +147,7 @@ def _fill_slots(level, parts):
         for i in range(begin, end):
             pin = level.pins[i]
             if pins_in(parts, find(parts, net, np.int64(parts.part[pin]))) > 1:
-                parts.loss[pin] += level.net_costs[net]
+                parts.penalty[pin] += level.net_costs[net]
 
 
 def _slot_pointer(level: Level, n_parts: int) -> np.ndarray:
@@ -166,8 +168,10 @@ def name_type(n_parts: int) -> np.dtype:
     return np.dtype(np.uint16 if n_parts < 2**16 else np.uint32)
 
 
-def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int) -> Parts:
-    """Return the state of a partition, without bonds.
+def k_way_state(
+    level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, least: int
+) -> KWayState:
+    """Return the state of a partition, without benefits.
 
     `part` (integers) is used in place if it is of the `name_type`.
     `held` (bool) tells which vertices are fixed, `least` the weight that no move takes a part
@@ -179,7 +183,7 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
     names = name_type(n_parts)
     first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
     costs = level.net_costs.dtype
-    parts = Parts(
+    parts = KWayState(
         part=part.astype(names, copy=False),
         weight=np.zeros(n_parts, np.int64),
         slot_pointer=pointer,
@@ -190,8 +194,8 @@ def parts_of(level: Level, part: np.ndarray, n_parts: int, held: np.ndarray, lea
         several=np.zeros(n_slots - first_long, np.int32),
         vacant=n_parts,
         ceiling=int(reach(level).max(initial=0)),
-        loss=np.zeros(n, costs),
-        bond=np.zeros(0, costs),
+        penalty=np.zeros(n, costs),
+        benefit=np.zeros(0, costs),
         dense=True,
         row=np.zeros(n_parts, costs),
         listed=np.zeros(n_parts, np.int32),
@@ -215,9 +219,9 @@ def leave(level, parts, net, vertex, here):
     _set_pins_in(parts, slot, left)
     _toggle(parts, slot, vertex)
     if left == 1:
-        parts.loss[lone(level, parts, net, slot, vertex)] -= cost
+        parts.penalty[lone(level, parts, net, slot, vertex)] -= cost
     elif left == 0:
-        parts.loss[vertex] += cost
+        parts.penalty[vertex] += cost
         _vacate(parts, net, slot)
     return left
 
@@ -229,9 +233,9 @@ def arrive(level, parts, net, vertex, there):
     slot = _enter(parts, net, there)
     before = pins_in(parts, slot)
     if before == 1:
-        parts.loss[lone(level, parts, net, slot, vertex)] += cost
+        parts.penalty[lone(level, parts, net, slot, vertex)] += cost
     elif before == 0:
-        parts.loss[vertex] -= cost
+        parts.penalty[vertex] -= cost
     _set_pins_in(parts, slot, before + 1)
     _toggle(parts, slot, vertex)
     return before

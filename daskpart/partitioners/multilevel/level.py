@@ -9,8 +9,8 @@ fewer than two pins, merges identical nets (their costs add up), and numbers the
 size, so that every vertex sees its small, telling nets first (Çatalyürek and Aykanat 1999;
 identical nets as in Schlag et al. 2016).
 
-Weights and costs take 4 bytes each, or 8 where either sum needs them (see `aside`): all levels of
-a hypergraph alike, since no level weighs or costs more than the finest.
+Weights and costs take 4 bytes each, or 8 where either sum needs them (see `compressed`): all levels
+of a hypergraph alike, since no level weighs or costs more than the finest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Level(NamedTuple):
     """A hypergraph as raw arrays: what kernels take. Nets have two or more pins, by rising size.
 
     The last two are the first ones turned; they are empty where nobody works on the level
-    (`lean`), and found anew by `turned`.
+    (`without_transpose`), and found anew by `with_transpose`.
     """
 
     weights: np.ndarray  # amounts[n_vertices]: int32 or int64
@@ -186,8 +186,8 @@ def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
     Returns
     -------
     Level
-        With n_coarse vertices, and without the nets of the vertices: see `turned`. Single thread,
-        O(pins). Before the new level is there 18 to 24 bytes a net and 4 a vertex, beside it 4.
+        With n_coarse vertices, and without the nets of the vertices: see `with_transpose`. O(pins).
+        Before the new level is there some 30 bytes a net and 4 a vertex, beside it 4.
     """
     nets = level.net_pointer, level.pins
     costs, sizes = squeeze(*nets, level.net_costs, target, n_coarse)
@@ -196,22 +196,22 @@ def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
     del sizes
     pins = lay_out(*nets, target, n_coarse, order, pointer[-1])
     weights = _contract_weights(level.weights, target, n_coarse)
-    return lean_level(weights, pointer, pins, costs)
+    return level_without_transpose(weights, pointer, pins, costs)
 
 
-def lean_level(
+def level_without_transpose(
     weights: np.ndarray, net_pointer: np.ndarray, pins: np.ndarray, net_costs: np.ndarray
 ) -> Level:
-    """A level without the nets of its vertices: see `turned`."""
+    """A level without the nets of its vertices: see `with_transpose`."""
     return Level(weights, net_pointer, pins, net_costs, _NONE, _NONE)
 
 
-def lean(level: Level) -> Level:
+def without_transpose(level: Level) -> Level:
     """The level without the nets of its vertices: what is put aside while others are worked on."""
-    return lean_level(*level[:4])
+    return level_without_transpose(*level[:4])
 
 
-def turned(level: Level) -> Level:
+def with_transpose(level: Level) -> Level:
     """The level with the nets of its vertices, found anew where they had been left out."""
     if level.vertex_pointer.size:
         return level

@@ -22,7 +22,7 @@ from .heap import ABSENT, LOCKED, pop, push, update
 from .level import Level
 
 
-class Sides(NamedTuple):
+class TwoWayState(NamedTuple):
     """A bipartition under change, with all that is needed to move a vertex quickly."""
 
     side: np.ndarray  # int8[n_vertices]
@@ -59,10 +59,10 @@ def _count_pins(
                 gain[vertex] -= cost
 
 
-def sides_of(level: Level, side: np.ndarray) -> Sides:
+def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
     """Return the state of a bipartition; `side` (int8) is used in place."""
     n, n_nets = level.weights.size, level.net_costs.size
-    sides = Sides(
+    sides = TwoWayState(
         side,
         np.zeros(2, np.int64),
         np.zeros(2 * n_nets, np.int32),
@@ -151,12 +151,12 @@ def _next(weights, limits, weight, gain, heap, size, place):
                 ready += 1 + which
     if ready == 0:
         return np.int64(-1)
-    which = ready - 1
+    chosen = ready - 1
     if ready == 3:
         ahead = gain[heap[0]] - gain[heap[place.size]]
         fuller = float(weight[0]) * limits[1] >= float(weight[1]) * limits[0]
-        which = np.int64(0 if ahead > 0 or (ahead == 0 and fuller) else 1)
-    return pop(heap, size, which, place, gain)
+        chosen = np.int64(0 if ahead > 0 or (ahead == 0 and fuller) else 1)
+    return pop(heap, size, chosen, place, gain)
 
 
 @kernel(_nrt=False)
@@ -166,11 +166,11 @@ def _pass(
 ):  # fmt: skip
     """One pass of moves and the roll-back; returns (cut saved, weight of excess removed)."""
     start_excess = max(weight[0] - limits[0], 0) + max(weight[1] - limits[1], 0)
-    for vertex in range(place.size):
-        place[vertex] = LOCKED if fixed[vertex] >= 0 else ABSENT
-        border = gain[vertex] != -reach[vertex] or start_excess > 0
-        if border and fixed[vertex] < 0:
-            push(heap, size, np.int64(side[vertex]), place, gain, vertex)
+    for each in range(place.size):
+        place[each] = LOCKED if fixed[each] >= 0 else ABSENT
+        border = gain[each] != -reach[each] or start_excess > 0
+        if border and fixed[each] < 0:
+            push(heap, size, np.int64(side[each]), place, gain, each)
     n_moved, n_best = 0, 0
     saved, best_saved, best_excess = 0, 0, start_excess
     rolling_back = False
@@ -207,7 +207,7 @@ def _pass(
 
 def refine(
     level: Level,
-    sides: Sides,
+    sides: TwoWayState,
     fixed: np.ndarray,
     limits: np.ndarray,
     patience: int,
@@ -218,7 +218,7 @@ def refine(
     Parameters
     ----------
     level : Level
-    sides : Sides
+    sides : TwoWayState
         Changed in place.
     fixed : int8[n_vertices]
         -1 where a vertex may move.
@@ -238,7 +238,7 @@ def refine(
     return total, int(np.maximum(sides.weight - limits, 0).sum())
 
 
-def cut_cost(level: Level, sides: Sides) -> int:
+def cut_cost(level: Level, sides: TwoWayState) -> int:
     """Return the summed cost of the nets with pins on both sides."""
     cut = (sides.pins_in[::2] > 0) & (sides.pins_in[1::2] > 0)
     return int(level.net_costs[cut].sum(dtype=np.int64))
@@ -272,7 +272,9 @@ def _grow(
             )  # fmt: skip
 
 
-def grow(level: Level, sides: Sides, fixed: np.ndarray, order: np.ndarray, target: int) -> None:
+def grow(
+    level: Level, sides: TwoWayState, fixed: np.ndarray, order: np.ndarray, target: int
+) -> None:
     """Grow side 0 greedily, best gain first, until it weighs `target` (all free start on side 1).
 
     `order` gives the seeds: its next vertex starts a new region whenever no neighbour is left.

@@ -1,9 +1,9 @@
-"""A K-way V-cycle for any table of tolls: what a net pays by its connectivity, linearised.
+"""A K-way V-cycle for any table of cost_table: what a net pays by its connectivity, linearised.
 
-    given K parts     λ(n) of every net     cost of n := cost × (toll[λ + 1] - toll[λ - 1])
-                                            (twice the slope of the toll at λ)
+    given K parts     λ(n) of every net     cost of n := cost × (table[λ + 1] - table[λ - 1])
+                                            (twice the slope of the table at λ)
     V-cycle           coarsen inside the parts ──▶ K-way search by these costs on every level
-    kept              only what lowers Σ cost × toll[λ] itself; then again, with new slopes
+    kept              only what lowers Σ cost × table[λ] itself; then again, with new slopes
 
 Connectivity - 1 with such costs is the tangent of the objective at the partition in hand, so the
 search for connectivity - 1, unchanged, moves whole clusters to where the objective falls. V-cycles:
@@ -20,17 +20,17 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .aside import level_of
-from .improvement import Bounds, cycle
-from .k_way import parts_of
-from .level import connectivities, turned
-from .search import rebalance
+from .compressed import level_of
+from .fm import rebalance
+from .k_way import k_way_state
+from .level import connectivities, with_transpose
+from .refinement import Bounds, cycle
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
 
 
-def lightened(
+def rebalanced(
     hypergraph: Hypergraph,
     assignment: np.ndarray,
     n_parts: int,
@@ -46,8 +46,8 @@ def lightened(
     if np.all(weights <= most):
         return assignment
     held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
-    level = turned(level_of(hypergraph))
-    parts = parts_of(level, np.array(assignment, np.int32), n_parts, held, 0)
+    level = with_transpose(level_of(hypergraph))
+    parts = k_way_state(level, np.array(assignment, np.int32), n_parts, held, 0)
     rebalance(level, parts, np.full(n_parts, most, np.int64))
     return parts.part.astype(np.int32)
 
@@ -56,14 +56,14 @@ def v_cycle(
     hypergraph: Hypergraph,
     assignment: np.ndarray,
     n_parts: int,
-    tolls: np.ndarray,
+    cost_table: np.ndarray,
     bounds: tuple[int, int],
     *,
     random_state: int = 0,
     fixed: np.ndarray | None = None,
     max_cycles: int = 1,
 ) -> np.ndarray:
-    """Lower Σ cost × tolls[λ] by V-cycles whose nets cost what the tolls rise by.
+    """Lower Σ cost × cost_table[λ] by V-cycles whose nets cost what the cost_table rise by.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def v_cycle(
     assignment : int32[n_vertices]
         Where to start; it is not changed.
     n_parts : int
-    tolls : int64[n_parts + 1]
+    cost_table : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
     bounds : (int, int)
         No move takes a part below the first weight or above the second.
@@ -91,11 +91,13 @@ def v_cycle(
     Raises
     ------
     InputError
-        The tolls are not n_parts + 1 numbers, or the assignment is not one part a vertex.
+        The cost_table are not n_parts + 1 numbers, or the assignment is not one part a vertex.
     """
-    tolls, part = np.asarray(tolls), np.array(assignment, np.int32)
-    if tolls.shape != (n_parts + 1,):
-        raise InputError(f"{tolls.size} tolls were given: {n_parts} parts need {n_parts + 1}")
+    cost_table, part = np.asarray(cost_table), np.array(assignment, np.int32)
+    if cost_table.shape != (n_parts + 1,):
+        raise InputError(
+            f"{cost_table.size} cost_table were given: {n_parts} parts need {n_parts + 1}"
+        )
     if part.shape != (hypergraph.n_vertices,) or np.any((part < 0) | (part >= n_parts)):
         raise InputError(
             f"the assignment must hold a part, 0 to {n_parts - 1}, for each of the "
@@ -104,7 +106,7 @@ def v_cycle(
     held = np.zeros(part.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
     rng = np.random.default_rng(random_state)
     for _ in range(max_cycles if n_parts > 1 and part.size else 0):
-        better = _one_cycle(hypergraph, part, n_parts, tolls, bounds, held, rng)
+        better = _one_cycle(hypergraph, part, n_parts, cost_table, bounds, held, rng)
         if better is None:
             break
         part = better
@@ -115,7 +117,7 @@ def _one_cycle(
     hypergraph: Hypergraph,
     part: np.ndarray,
     n_parts: int,
-    tolls: np.ndarray,
+    cost_table: np.ndarray,
     bounds: tuple[int, int],
     held: np.ndarray,
     rng: np.random.Generator,
@@ -123,12 +125,12 @@ def _one_cycle(
     """The partition after a V-cycle, or None where nothing was won."""
     nets = hypergraph.net_pointer, hypergraph.pins
     touched = connectivities(*nets, part, n_parts)
-    slopes = tolls[np.minimum(touched + 1, n_parts)] - tolls[np.maximum(touched - 1, 0)]
+    slopes = cost_table[np.minimum(touched + 1, n_parts)] - cost_table[np.maximum(touched - 1, 0)]
     level = level_of(replace(hypergraph, net_costs=hypergraph.net_costs * slopes))
     weights = np.zeros(n_parts, np.int64)
     np.add.at(weights, part, hypergraph.vertex_weights)
     most = np.maximum(weights, bounds[1])
     better = cycle(level, part.copy(), Bounds(bounds[0], most), held, rng)
-    before = int((hypergraph.net_costs * tolls[touched]).sum())
-    after = int((hypergraph.net_costs * tolls[connectivities(*nets, better, n_parts)]).sum())
+    before = int((hypergraph.net_costs * cost_table[touched]).sum())
+    after = int((hypergraph.net_costs * cost_table[connectivities(*nets, better, n_parts)]).sum())
     return better if after < before else None

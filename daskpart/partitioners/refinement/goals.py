@@ -1,7 +1,7 @@
 """What `refine` can make small: for each metric how it is measured, and what lowers it.
 
-connectivity, cut-net, power      a table of tolls[λ]         polish
-max-connectivity                  λ_max, then nets at λ_max   polish with tolls that rise at
+connectivity, cut-net, power      a table of cost_table[λ]         polish
+max-connectivity                  λ_max, then nets at λ_max   polish with cost_table that rise at
 λ_max concurrent-volume                 bits of the part numbers    renumber, bits
 routed-volume, busiest-volume     rows in a hypercube         renumber, loads
 max-send-volume, max-volume       rows of a rank              loads
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.engine import Engine
+from daskpart.partitioners.label_propagation import polish
 from daskpart.partitioners.multilevel import v_cycle
 from daskpart.partitioners.objectives import Objective, objective_named
-from daskpart.partitioners.polish import polish
 from daskpart.partitioners.relief import relieve
 from daskpart.partitions import Partition
 
@@ -67,13 +67,13 @@ class Job:
     max_rounds: int
     cycles: int
 
-    def cycled(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
-        """V-cycles of our own engine that lower Σ cost × tolls[λ]."""
+    def cycled(self, partition: Partition, cost_table: NDArray[np.int64]) -> Partition:
+        """V-cycles of our own engine that lower Σ cost × cost_table[λ]."""
         assignment = v_cycle(
             self.hypergraph,
             partition.assignment,
             partition.n_parts,
-            tolls,
+            cost_table,
             self.bounds,
             random_state=self.random_state,
             fixed=self.fixed,
@@ -81,12 +81,12 @@ class Job:
         )
         return replace(partition, assignment=assignment)
 
-    def polished(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
-        """Single-vertex moves that lower Σ cost × tolls[λ]."""
+    def polished(self, partition: Partition, cost_table: NDArray[np.int64]) -> Partition:
+        """Single-vertex moves that lower Σ cost × cost_table[λ]."""
         assignment = polish(
             self.hypergraph,
             partition.assignment,
-            tolls,
+            cost_table,
             self.bounds,
             random_state=self.random_state,
             fixed=self.fixed,
@@ -94,12 +94,12 @@ class Job:
         )
         return replace(partition, assignment=assignment)
 
-    def relieved(self, partition: Partition, tolls: NDArray[np.int64]) -> Partition:
+    def relieved(self, partition: Partition, cost_table: NDArray[np.int64]) -> Partition:
         """Parts emptied down to one vertex where that is allowed and pays."""
         if self.even:
             return partition
         most = self.bounds[1]
-        assignment = relieve(self.hypergraph, partition.assignment, tolls, most, self.fixed)
+        assignment = relieve(self.hypergraph, partition.assignment, cost_table, most, self.fixed)
         return replace(partition, assignment=assignment)
 
     def renumbered(self, measure: Callable[..., float]) -> Partition:
@@ -132,16 +132,18 @@ class Goal:
 
 
 def table_goal(objective: Objective) -> Goal:
-    """Σ cost × tolls[λ] for the objective's tolls."""
+    """Σ cost × cost_table[λ] for the objective's cost_table."""
 
     def measure(hypergraph: Hypergraph, partition: Partition, _: NDArray[np.int64]) -> float:
         pairs = Connectivity.from_partition(hypergraph, partition)
-        return int((pairs.costs * objective.tolls(partition.n_parts)[pairs.connectivity]).sum())
+        return int(
+            (pairs.costs * objective.cost_table(partition.n_parts)[pairs.connectivity]).sum()
+        )
 
     def lower(job: Job) -> Partition:
-        tolls = objective.tolls(job.partition.n_parts)
-        cycled = job.cycled(job.partition, tolls)
-        return job.relieved(job.polished(cycled, tolls), tolls)
+        cost_table = objective.cost_table(job.partition.n_parts)
+        cycled = job.cycled(job.partition, cost_table)
+        return job.relieved(job.polished(cycled, cost_table), cost_table)
 
     return Goal(measure, lower)
 
@@ -161,9 +163,9 @@ def _lower_highest(job: Job) -> Partition:
     for _ in range(_TRIES):
         above = np.maximum(levels - (least[0] - max(_NEAR_THE_TOP, least[0] // 16)), 0)
         steep = levels**2 + n_parts**2 * above**3
-        tolls = (steep * min(1.0, _LARGEST_TOLL / steep[-1])).astype(np.int64)
-        tolls[:2] = 0
-        found = job.relieved(job.polished(best, tolls), tolls)
+        cost_table = (steep * min(1.0, _LARGEST_TOLL / steep[-1])).astype(np.int64)
+        cost_table[:2] = 0
+        found = job.relieved(job.polished(best, cost_table), cost_table)
         reached = _highest(job.hypergraph, found)
         if reached >= least:
             break

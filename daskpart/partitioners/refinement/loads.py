@@ -25,7 +25,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.owners import embedded_packed_owners, packed_owners
 from daskpart.owners.routes import n_dimensions
-from daskpart.partitioners.slots import slots_of
+from daskpart.partitioners.pin_counts import pin_counts
 from daskpart.partitions import Partition
 
 from .routes import Rows, loads_of, offer_round
@@ -156,9 +156,9 @@ class LoadSearch:
         form = metric.form(partition.n_parts, power)
         load = loads_of(pairs.pointer, pairs.parts, pairs.costs, owners, partition.n_parts, form)
         scale = 1.0 / max(float(load.mean()), 1.0)
-        slots = slots_of(hypergraph, partition)
+        slots = pin_counts(hypergraph, partition)
         self.rows = Rows(pairs.costs, owners, owner_vertices, load, form, scale, *slots)
-        self.tolls = np.maximum(np.arange(partition.n_parts + 1) - 1, 0)
+        self.cost_table = np.maximum(np.arange(partition.n_parts + 1) - 1, 0)
 
     def objective(self) -> float:
         """Σ (load × scale)^power."""
@@ -172,7 +172,7 @@ class LoadSearch:
             nets.vertex_pointer,
             nets.nets,
             nets.vertex_weights,
-            self.tolls,
+            self.cost_table,
             self.assignment,
             self.room,
             *bounds,

@@ -87,7 +87,7 @@ def refine(
         Rounds over all vertices, in each phase of the search.
     cycles : int
         For "connectivity", "cut-net" and "power": V-cycles before the moves, which move clusters of
-        vertices by nets that cost what their toll rises by; 0 leaves them out.
+        vertices by nets that cost what their price rises by; 0 leaves them out.
     engine : "multilevel", "mtkahypar", or an Engine
         What finds new numbers for parts.
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
-from daskpart.partitioners.slots import move_gains, move_vertex
+from daskpart.partitioners.pin_counts import move_gains, move_vertex
 
 _CANDIDATES = 5
 
@@ -258,12 +258,12 @@ def _move(rows, vertex_nets, vertex, own, part):
 
 @kernel
 def offer_round(
-    order, vertex_pointer, nets, weights, tolls, assignment, room, least, most, rows
+    order, vertex_pointer, nets, weights, cost_table, assignment, room, least, most, rows
 ):  # fmt: skip
     """Offer every vertex its best candidate once; returns how many moved.
 
     `room` holds the part weights; it, the assignment and the rows follow every move. Candidates are
-    ranked by what they save of Σ cost × tolls[λ].
+    ranked by what they save of Σ cost × cost_table[λ].
     """
     bonus = np.full(len(room), -1.0)
     seen = np.empty(len(room), np.int32)
@@ -276,7 +276,7 @@ def offer_round(
             continue
         mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
         _, n_seen = move_gains(
-            mine, 0, len(mine), own, rows.costs, tolls, no_steps, rows.pointer, rows.parts,
+            mine, 0, len(mine), own, rows.costs, cost_table, no_steps, rows.pointer, rows.parts,
             rows.counts, rows.used, bonus, seen,
         )  # fmt: skip
         n_chosen = _choose(own, bonus, seen, n_seen, rows.form[0], len(room), chosen)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine, improvement
-from daskpart.partitioners.multilevel.aside import level_of
+from daskpart.partitioners.multilevel import MultilevelEngine, refinement
 from daskpart.partitioners.multilevel.bipartition import LOOSEST, _loosened, side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
+from daskpart.partitioners.multilevel.compressed import level_of
 from daskpart.partitioners.multilevel.direct import least_weight
 
 ENGINE = MultilevelEngine()
@@ -144,8 +144,8 @@ def test_net_sizes_of_every_kind_together():
 
 def test_without_room_for_the_dense_table(monkeypatch):
     """A folded table finds as good a cut: four squares, or nearly."""
-    monkeypatch.setattr(improvement, "SMALL_TABLE", 0)
-    monkeypatch.setattr(improvement, "DENSE_TABLE", 0)
+    monkeypatch.setattr(refinement, "SMALL_TABLE", 0)
+    monkeypatch.setattr(refinement, "DENSE_TABLE", 0)
     part = ENGINE.partition(grid(40), 4, 0.03, 1)
     assert np.bincount(part).max() <= 1.03 * 400
     assert connectivity_minus_one(grid(40), part) <= 1.5 * 80
@@ -227,13 +227,13 @@ def test_combining_two_partitions_is_never_worse(seed: int, n_parts: int) -> Non
     rng = np.random.default_rng(seed)
     level = level_of(grid(12))
     first, other = rng.permuted(np.tile(np.arange(144, dtype=np.int32) % n_parts, (2, 1)), axis=1)
-    bounds = improvement.Bounds(0, np.full(n_parts, 144 // n_parts + 3))
-    before = improvement.score(level, first, bounds.most)
-    better = improvement.combine(level, first.copy(), other, bounds, rng)
-    assert improvement.score(level, better, bounds.most) <= before
+    bounds = refinement.Bounds(0, np.full(n_parts, 144 // n_parts + 3))
+    before = refinement.score(level, first, bounds.most)
+    better = refinement.combine(level, first.copy(), other, bounds, rng)
+    assert refinement.score(level, better, bounds.most) <= before
     assert np.bincount(better, minlength=n_parts).max() <= bounds.most[0]
-    same = improvement.combine(level, first.copy(), first, bounds, np.random.default_rng(0))
-    assert improvement.score(level, same, bounds.most) <= before
+    same = refinement.combine(level, first.copy(), first, bounds, np.random.default_rng(0))
+    assert refinement.score(level, same, bounds.most) <= before
 
 
 @given(seed=st.integers(0, 10_000), n_parts=st.integers(1, 300), epsilon=st.floats(0, 0.25))
@@ -261,7 +261,7 @@ def test_a_part_of_heavy_vertices_is_relieved_by_making_room() -> None:
     pairs = np.stack([np.arange(24), np.roll(np.arange(24), 1)], axis=1)
     hypergraph = Hypergraph.from_nets(np.arange(0, 49, 2), pairs.ravel(), 24, weights)
     part = np.repeat(np.arange(3, dtype=np.int32), [4, 10, 10])  # 120, 90, 90: no 30 fits elsewhere
-    bounds, free = improvement.Bounds(0, np.full(3, 104)), np.zeros(24, np.bool_)
+    bounds, free = refinement.Bounds(0, np.full(3, 104)), np.zeros(24, np.bool_)
     rng = np.random.default_rng(0)
-    better = improvement.improve(level_of(hypergraph), part.copy(), bounds, free, rng)
+    better = refinement.improve(level_of(hypergraph), part.copy(), bounds, free, rng)
     assert np.bincount(better, weights, minlength=3).max() <= 104

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import aside
-from daskpart.partitioners.multilevel.aside import Finest, level_of, packed
+from daskpart.partitioners.multilevel import compressed
 from daskpart.partitioners.multilevel.bipartition import bipartition_level
 from daskpart.partitioners.multilevel.coarsen import coarsen
-from daskpart.partitioners.multilevel.level import contract, lean, turned
+from daskpart.partitioners.multilevel.compressed import Finest, level_of, packed
+from daskpart.partitioners.multilevel.level import contract, with_transpose, without_transpose
 
 MOST = 4, 7  # times the bytes of the pins: of large nets; of netlists, of few pins a vertex
 
@@ -60,9 +60,9 @@ def test_a_lean_level_is_turned_again():
     """The nets of the vertices are those that the pins tell, in order."""
     rng = np.random.default_rng(1)
     hypergraph = Hypergraph.from_nets(np.arange(0, 601, 3), rng.integers(0, 50, 600), 50)
-    level = turned(level_of(hypergraph))
-    again = turned(lean(level))
-    assert lean(level).nets.size == 0 and turned(level) is level
+    level = with_transpose(level_of(hypergraph))
+    again = with_transpose(without_transpose(level))
+    assert without_transpose(level).nets.size == 0 and with_transpose(level) is level
     for vertex in range(50):
         begin, end = again.vertex_pointer[vertex : vertex + 2]
         owners = np.repeat(np.arange(level.net_costs.size), np.diff(level.net_pointer))
@@ -150,8 +150,8 @@ def test_four_and_eight_bytes_give_the_same_sides(monkeypatch):
     hypergraph = made(600, 1200, 3, 3, 3)
     targets = np.array([1, 1]) * (hypergraph.total_weight // 2 + 1)
     found = []
-    for most in (aside.MOST_SMALL, 0):
-        monkeypatch.setattr(aside, "MOST_SMALL", most)
+    for most in (compressed.MOST_SMALL, 0):
+        monkeypatch.setattr(compressed, "MOST_SMALL", most)
         level, rng = level_of(hypergraph), np.random.default_rng(3)
         assert level.weights.itemsize == (4 if most else 8)
         free = np.full(600, -1, np.int8)

@@ -1,4 +1,4 @@
-"""V-cycles with tolls: never worse, fixed vertices stay, parts keep to their bounds."""
+"""V-cycles with cost_table: never worse, fixed vertices stay, parts keep to their bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import methods, partition
-from daskpart.partitioners.multilevel import MultilevelEngine, lightened, v_cycle
+from daskpart.partitioners.multilevel import MultilevelEngine, rebalanced, v_cycle
 from daskpart.partitioners.objectives import PowerConnectivity
 
 
@@ -24,11 +24,11 @@ def made(seed: int, n: int, n_nets: int, weighted: bool = False) -> Hypergraph:
     return Hypergraph.from_nets(pointer, pins, n, weights, rng.integers(0, 5, n_nets))
 
 
-def paid(hypergraph: Hypergraph, part: np.ndarray, tolls: np.ndarray) -> int:
+def paid(hypergraph: Hypergraph, part: np.ndarray, cost_table: np.ndarray) -> int:
     """Straight from the definition."""
     nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
     return sum(
-        int(cost * tolls[len(set(part[net].tolist()))])
+        int(cost * cost_table[len(set(part[net].tolist()))])
         for net, cost in zip(nets, hypergraph.net_costs, strict=True)
     )
 
@@ -39,13 +39,13 @@ def test_never_worse_and_inside_the_bounds(seed, n_parts, rho, weighted):
     rng = np.random.default_rng(seed)
     start = rng.integers(0, n_parts, 40).astype(np.int32)
     fixed = np.where(rng.random(40) < 0.3, start, -1)
-    tolls = PowerConnectivity(rho).tolls(n_parts)
+    cost_table = PowerConnectivity(rho).cost_table(n_parts)
     weights = np.bincount(start, hypergraph.vertex_weights, minlength=n_parts)
     least, most = int(weights.min()), int(weights.max())
     kept = start.copy()
     part, again = (
         v_cycle(
-            hypergraph, start, n_parts, tolls, (least, most),
+            hypergraph, start, n_parts, cost_table, (least, most),
             random_state=seed, fixed=fixed, max_cycles=2,
         )
         for _ in range(2)
@@ -53,7 +53,7 @@ def test_never_worse_and_inside_the_bounds(seed, n_parts, rho, weighted):
     np.testing.assert_array_equal(part, again)
     np.testing.assert_array_equal(start, kept)
     np.testing.assert_array_equal(part[fixed >= 0], start[fixed >= 0])
-    assert paid(hypergraph, part, tolls) <= paid(hypergraph, start, tolls)
+    assert paid(hypergraph, part, cost_table) <= paid(hypergraph, start, cost_table)
     after = np.bincount(part, hypergraph.vertex_weights, minlength=n_parts)
     assert after.min() >= least and after.max() <= most
 
@@ -64,31 +64,31 @@ def test_squares_fall_below_what_connectivity_alone_finds():
         np.arange(0, 2001, 5), np.random.default_rng(0).zipf(1.4, 2000) % 300, 300
     )
     start = MultilevelEngine().partition(hypergraph, 8, 0.1, 0)
-    tolls = PowerConnectivity(2).tolls(8)
+    cost_table = PowerConnectivity(2).cost_table(8)
     least, most = 0, int(1.1 * 300 / 8)
-    part = v_cycle(hypergraph, start, 8, tolls, (least, most), max_cycles=3)
-    assert paid(hypergraph, part, tolls) < paid(hypergraph, start, tolls)
+    part = v_cycle(hypergraph, start, 8, cost_table, (least, most), max_cycles=3)
+    assert paid(hypergraph, part, cost_table) < paid(hypergraph, start, cost_table)
 
 
 def test_a_part_that_is_too_heavy_already_grows_no_further():
     hypergraph = made(1, 30, 40)
     start = np.zeros(30, np.int32)
     start[25:] = 1
-    part = v_cycle(hypergraph, start, 2, PowerConnectivity(2).tolls(2), (0, 15))
+    part = v_cycle(hypergraph, start, 2, PowerConnectivity(2).cost_table(2), (0, 15))
     assert np.bincount(part, minlength=2)[0] <= 25
 
 
 @pytest.mark.parametrize(
-    ("part", "tolls", "message"),
+    ("part", "cost_table", "message"),
     [
-        (np.zeros(30, np.int32), np.arange(4), "4 tolls were given: 2 parts need 3"),
+        (np.zeros(30, np.int32), np.arange(4), "4 cost_table were given: 2 parts need 3"),
         (np.zeros(29, np.int32), np.arange(3), "for each of the 30 vertices"),
         (np.full(30, 2, np.int32), np.arange(3), "a part, 0 to 1"),
     ],
 )
-def test_bad_input_is_named(part, tolls, message):
+def test_bad_input_is_named(part, cost_table, message):
     with pytest.raises(InputError, match=message):
-        v_cycle(made(0, 30, 20), part, 2, tolls, (0, 30))
+        v_cycle(made(0, 30, 20), part, 2, cost_table, (0, 30))
 
 
 def test_nothing_to_do():
@@ -104,7 +104,7 @@ def test_partition_ends_with_v_cycles_where_tolls_are_not_even(monkeypatch):
     """Never worse than without, fixed vertices kept; connectivity - 1 is left to the engine."""
     hypergraph = made(3, 200, 400)
     fixed = np.where(np.arange(200) < 12, np.arange(200) % 6, -1)
-    tolls = PowerConnectivity(2).tolls(6)
+    cost_table = PowerConnectivity(2).cost_table(6)
     calls = []
     real = methods.v_cycle
     monkeypatch.setattr(methods, "v_cycle", lambda *a, **k: calls.append(a) or real(*a, **k))
@@ -116,7 +116,7 @@ def test_partition_ends_with_v_cycles_where_tolls_are_not_even(monkeypatch):
     assert calls
     monkeypatch.setattr(methods, "V_CYCLES", 0)
     without = partition(hypergraph, 6, "power", fixed=fixed, random_state=1).assignment
-    assert paid(hypergraph, found, tolls) <= paid(hypergraph, without, tolls)
+    assert paid(hypergraph, found, cost_table) <= paid(hypergraph, without, cost_table)
     calls.clear()
     partition(hypergraph, 6, "connectivity")
     assert not calls
@@ -130,7 +130,7 @@ def test_too_heavy_parts_are_lightened(seed: int) -> None:
     hypergraph = Hypergraph.from_nets(np.arange(0, 151, 3), pins, 60)
     start = rng.integers(0, 2, 60).astype(np.int32)
     fixed = np.where(rng.random(60) < 0.1, start, -1).astype(np.int32)
-    found = lightened(hypergraph, start, 4, 16, fixed)
+    found = rebalanced(hypergraph, start, 4, 16, fixed)
     assert np.bincount(found, minlength=4).max() <= 16
     assert np.array_equal(found[fixed >= 0], start[fixed >= 0])
-    assert lightened(hypergraph, found, 4, 16) is found
+    assert rebalanced(hypergraph, found, 4, 16) is found

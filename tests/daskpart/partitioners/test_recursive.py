@@ -111,8 +111,8 @@ def test_a_fractional_rho_is_exact_in_its_scaled_table(seed):
     hypergraph, objective = random_hypergraph(seed), PowerConnectivity(1.5)
     found = recursive_bipartition(hypergraph, 5, objective, RandomEngine())
     incidence = Connectivity.from_partition(hypergraph, Partition(found.assignment, 5))
-    tolls = objective.tolls(5)
-    paid = (incidence.costs * tolls[incidence.connectivity]).sum()
+    cost_table = objective.cost_table(5)
+    paid = (incidence.costs * cost_table[incidence.connectivity]).sum()
     assert found.cost_paid == paid
     assert paid / objective.scale == pytest.approx(incidence.power(1.5), rel=1e-3)
 

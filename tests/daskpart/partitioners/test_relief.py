@@ -35,8 +35,8 @@ def test_never_worse(seed, n_parts, slack):
     hypergraph, assignment = random_case(seed, n_parts)
     before = metrics(hypergraph, assignment, n_parts)
     most = max(int((1 + slack) * hypergraph.total_weight / n_parts), int(before[2].max()))
-    tolls = PowerConnectivity(2).tolls(n_parts)
-    relieved = relieve(hypergraph, assignment, tolls, most)
+    cost_table = PowerConnectivity(2).cost_table(n_parts)
+    relieved = relieve(hypergraph, assignment, cost_table, most)
     after = metrics(hypergraph, relieved, n_parts)
     assert after[0] <= before[0]
     assert after[1] <= before[1]
@@ -50,9 +50,9 @@ def test_a_part_is_emptied_where_the_others_have_room():
         np.array([0, 6, 11]), np.array([0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]), 6
     )
     assignment = np.array([0, 0, 1, 1, 2, 2], np.int32)
-    tolls = PowerConnectivity(2).tolls(3)
+    cost_table = PowerConnectivity(2).cost_table(3)
     assert metrics(hypergraph, assignment, 3)[0] == 9 + 9
-    relieved = relieve(hypergraph, assignment, tolls, hypergraph.total_weight)
+    relieved = relieve(hypergraph, assignment, cost_table, hypergraph.total_weight)
     assert metrics(hypergraph, relieved, 3)[0] == 9 + 4
     assert np.bincount(relieved)[relieved[5]] == 1
 
@@ -61,8 +61,8 @@ def test_fixed_vertices_stay():
     hypergraph, assignment = random_case(3, 4)
     fixed = np.full(hypergraph.n_vertices, -1, np.int32)
     fixed[:8] = assignment[:8]
-    tolls = PowerConnectivity(2).tolls(4)
-    relieved = relieve(hypergraph, assignment, tolls, 10**6, fixed)
+    cost_table = PowerConnectivity(2).cost_table(4)
+    relieved = relieve(hypergraph, assignment, cost_table, 10**6, fixed)
     np.testing.assert_array_equal(relieved[:8], assignment[:8])
 
 

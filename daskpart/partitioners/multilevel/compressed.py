@@ -23,7 +23,7 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .level import Level, in_order, lay_out, lean_level, order_by_size, squeeze
+from .level import Level, in_order, lay_out, level_without_transpose, order_by_size, squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ MOST_SMALL = 2**31 - 1  # sums of weights and of costs up to which each takes 4 
 
 
 class _Packed(NamedTuple):
-    """A lean level, each array in the narrowest unsigned type that holds it."""
+    """A level without transpose, each array in the narrowest unsigned type that holds it."""
 
     weights: np.ndarray  # [n_vertices]
     sizes: np.ndarray  # [n_nets]
@@ -51,7 +51,7 @@ def narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def packed(level: Level) -> Callable[[], Level]:
-    """Keep a level in little memory; what is returned makes it again, lean."""
+    """Keep a level in little memory; what is returned makes it again."""
     sizes = narrow(np.diff(level.net_pointer))
     amounts = level.weights.dtype
     kept = narrow(level.weights), sizes, narrow(level.pins), narrow(level.net_costs)
@@ -62,7 +62,7 @@ def _unpacked(kept: _Packed) -> Level:
     pointer = np.zeros(kept.sizes.size + 1, np.int32)
     np.cumsum(kept.sizes, dtype=np.int32, out=pointer[1:])
     weights, net_costs = kept.weights.astype(kept.amounts), kept.net_costs.astype(kept.amounts)
-    return lean_level(weights, pointer, kept.pins.astype(np.int32), net_costs)
+    return level_without_transpose(weights, pointer, kept.pins.astype(np.int32), net_costs)
 
 
 def _plain(array: np.ndarray, dtype: type) -> np.ndarray:
@@ -125,7 +125,7 @@ class Finest:
         del sizes
         clean_pins = lay_out(pointer, pins, itself, n, order, clean_pointer[-1])
         weights = hypergraph.vertex_weights.astype(self._amounts)
-        return lean_level(weights, clean_pointer, clean_pins, costs)
+        return level_without_transpose(weights, clean_pointer, clean_pins, costs)
 
 
 def level_of(hypergraph: Hypergraph) -> Level:

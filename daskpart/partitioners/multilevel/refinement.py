@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .bonds import with_bonds
 from .coarsen import Step, coarsen
-from .k_way import Parts, name_type, parts_of
-from .level import Level, connectivities, turned
-from .search import propagate, rebalance, search
+from .fm import propagate, rebalance, search
+from .gain_table import with_gain_table
+from .k_way import KWayState, k_way_state, name_type
+from .level import Level, connectivities, with_transpose
 
 COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
 CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
-SMALL_TABLE = 1 << 18  # entries of a bond table that is never folded
+SMALL_TABLE = 1 << 18  # entries of a benefit table that is never folded
 DENSE_TABLE = 3.5  # entries a pin up to which it is not either
 PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
 WIDEST = 300  # larger nets do not bring their pins into a search
@@ -71,7 +71,7 @@ def improve(
     -------
     int32[n_vertices]
     """
-    return _improved(turned(level), part, bounds, held, rng).astype(np.int32)
+    return _improved(with_transpose(level), part, bounds, held, rng).astype(np.int32)
 
 
 def _improved(
@@ -79,14 +79,14 @@ def _improved(
 ) -> np.ndarray:
     """The parts after the search, in the type in which the search keeps them."""
     n = part.size
-    parts: Parts = parts_of(level, part, bounds.most.size, held, bounds.least)
+    parts: KWayState = k_way_state(level, part, bounds.most.size, held, bounds.least)
     order = np.arange(n, dtype=np.int32)
     rng.shuffle(order)
     if np.any(parts.weight > bounds.most):
         rebalance(level, parts, bounds.most)
     propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
     del order
-    parts = with_bonds(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
+    parts = with_gain_table(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
     patience = int(np.clip(n // 20, *PATIENCE))
     search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
     best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
@@ -100,7 +100,7 @@ def _improved(
 
 
 def _search_loosely(
-    level: Level, parts: Parts, bounds: Bounds, share: float, patience: int
+    level: Level, parts: KWayState, bounds: Bounds, share: float, patience: int
 ) -> None:
     """Search with limits so much looser, take the parts back under theirs, and search again."""
     loose = (bounds.most * (1 + share)).astype(np.int64)

@@ -30,7 +30,7 @@ def _find(slot_parts, start, used, part):
 
 @kernel(internal=True)
 def move_gains(
-    nets, begin, end, own, costs, tolls, steps, slot_pointer, slot_parts, slot_counts, used,
+    nets, begin, end, own, costs, cost_table, steps, slot_pointer, slot_parts, slot_counts, used,
     bonus, seen,
 ):  # fmt: skip
     """What a move to a part that shares no net gains, and for each part seen how much more.
@@ -46,14 +46,14 @@ def move_gains(
         start, level = slot_pointer[net], used[net]
         n_pins = slot_counts[_find(slot_parts, start, level, own)]
         # a net with a second pin elsewhere can touch one part more: the table reaches so far
-        above, below = tolls[min(level + 1, len(tolls) - 1)], tolls[level - 1]
+        above, below = cost_table[min(level + 1, len(cost_table) - 1)], cost_table[level - 1]
         if last >= 0:
             worth = 0.5 * costs[net] * (above - below)
             base += worth * (steps[min(n_pins, last)] - steps[1])
         elif n_pins == 1:
-            worth = float(costs[net] * (tolls[level] - below))
+            worth = float(costs[net] * (cost_table[level] - below))
         else:
-            worth = float(costs[net] * (above - tolls[level]))
+            worth = float(costs[net] * (above - cost_table[level]))
             base -= worth
         for slot in range(start, start + level):
             part = slot_parts[slot]
@@ -90,7 +90,7 @@ def move_vertex(nets, begin, end, own, part, slot_pointer, slot_parts, slot_coun
         slot_counts[slot] += 1
 
 
-class Slots(NamedTuple):
+class PinCounts(NamedTuple):
     """Net × part counts; `used` is λ of each net.
 
     Attributes
@@ -107,7 +107,7 @@ class Slots(NamedTuple):
     used: NDArray[np.int32]
 
 
-def slots_of(hypergraph: Hypergraph, partition: Partition) -> Slots:
+def pin_counts(hypergraph: Hypergraph, partition: Partition) -> PinCounts:
     """Count the pins of each net in each part."""
     pairs = Connectivity.from_partition(hypergraph, partition)
     capacity = np.minimum(np.diff(hypergraph.net_pointer), partition.n_parts)
@@ -116,4 +116,4 @@ def slots_of(hypergraph: Hypergraph, partition: Partition) -> Slots:
     used = np.diff(pairs.pointer)
     place = np.arange(len(pairs.parts)) + np.repeat(pointer[:-1] - pairs.pointer[:-1], used)
     parts[place], counts[place] = pairs.parts, pairs.counts
-    return Slots(pointer, parts, counts, used.astype(np.int32))
+    return PinCounts(pointer, parts, counts, used.astype(np.int32))

@@ -1,7 +1,7 @@
-"""K-way polish: move single vertices wherever Σ cost × toll[λ] falls, and the parts stay balanced.
+"""K-way polish: move single vertices wherever Σ cost × table[λ] falls, and the parts stay balanced.
 
     net n:  part 3 ×2, part 7 ×1            v in part 7, the only pin of n there
-    v -> part 3:  λ 2 -> 1,  gain toll[2] - toll[1]
+    v -> part 3:  λ 2 -> 1,  gain table[2] - table[1]
     v -> part 5:  λ stays,   gain 0
 
 Label propagation over all vertices in a random order, a few rounds. λ alone says nothing until the
@@ -21,13 +21,13 @@ from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+from .pin_counts import move_gains, move_vertex, pin_counts
 from .rounds import run_rounds
-from .slots import move_gains, move_vertex, slots_of
 
 
 @kernel
 def _one_round(
-    order, vertex_pointer, nets, weights, costs, tolls, steps, assignment, load, least, most,
+    order, vertex_pointer, nets, weights, costs, cost_table, steps, assignment, load, least, most,
     slot_pointer, slot_parts, slot_counts, used, bonus, seen,
 ):  # fmt: skip
     """Offer every vertex its best part once; returns how many moved. `bonus` is -1 before it."""
@@ -38,7 +38,7 @@ def _one_round(
             continue
         begin, end = vertex_pointer[vertex], vertex_pointer[vertex + 1]
         base, n_seen = move_gains(
-            nets, begin, end, own, costs, tolls, steps, slot_pointer, slot_parts, slot_counts,
+            nets, begin, end, own, costs, cost_table, steps, slot_pointer, slot_parts, slot_counts,
             used, bonus, seen,
         )  # fmt: skip
         best, best_gain = own, 1e-6
@@ -62,21 +62,21 @@ def _one_round(
 def polish(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
-    tolls: NDArray[np.int64],
+    cost_table: NDArray[np.int64],
     bounds: tuple[int, int],
     *,
     random_state: int = 0,
     fixed: NDArray[np.int32] | None = None,
     max_rounds: int = 8,
 ) -> NDArray[np.int32]:
-    """Lower Σ cost × tolls[λ] by moves of single vertices.
+    """Lower Σ cost × cost_table[λ] by moves of single vertices.
 
     Parameters
     ----------
     hypergraph : Hypergraph
     assignment : int32[n_vertices]
         Where to start; it is not changed.
-    tolls : int64[n_parts + 1]
+    cost_table : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
     bounds : (int, int)
         No part shrinks below the first weight or grows past the second. Without the first, light
@@ -92,17 +92,21 @@ def polish(
     int32[n_vertices]
         Never worse than the start.
     """
-    smooth = _descend(hypergraph, assignment, tolls, bounds, random_state, fixed, max_rounds, True)
+    smooth = _descend(
+        hypergraph, assignment, cost_table, bounds, random_state, fixed, max_rounds, True
+    )
     if smooth is not None:
         return smooth
-    plain = _descend(hypergraph, assignment, tolls, bounds, random_state, fixed, max_rounds, False)
+    plain = _descend(
+        hypergraph, assignment, cost_table, bounds, random_state, fixed, max_rounds, False
+    )
     return assignment if plain is None else plain
 
 
 def _descend(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
-    tolls: NDArray[np.int64],
+    cost_table: NDArray[np.int64],
     bounds: tuple[int, int],
     random_state: int,
     fixed: NDArray[np.int32] | None,
@@ -110,15 +114,15 @@ def _descend(
     smoothed: bool,
 ) -> NDArray[np.int32] | None:
     """All rounds from one start, with or without the smoothed ones; None where nothing is won."""
-    partition = Partition(assignment, len(tolls) - 1, hypergraph.vertex_weights)
-    slots = slots_of(hypergraph, partition)
+    partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
+    slots = pin_counts(hypergraph, partition)
     polished, load = partition.assignment.copy(), partition.part_weights.copy()
     free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
     bonus, seen = np.full(len(load), -1.0), np.empty(len(load), np.int32)
     rng = np.random.default_rng(random_state)
 
     def total() -> int:
-        return int((hypergraph.net_costs * tolls[slots.used]).sum())
+        return int((hypergraph.net_costs * cost_table[slots.used]).sum())
 
     def offer_all(steps: NDArray[np.float64]) -> int:
         return _one_round(
@@ -127,7 +131,7 @@ def _descend(
             hypergraph.nets,
             hypergraph.vertex_weights,
             hypergraph.net_costs,
-            tolls,
+            cost_table,
             steps,
             polished,
             load,

@@ -1,13 +1,13 @@
 """What a vertex gains by joining a part, kept for many vertices at once; and the moves.
 
-    gain(v -> k) = bond(v, k) - loss(v)         bond: Σ cost of the nets of v that touch part k
+    gain(v -> k) = benefit(v, k) - penalty(v)     benefit: Σ cost of the nets of v that touch k
 
     dense     v  [ k = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 ]      an entry for every part
     folded    v  [ max of 0-3  |  max of 4-7 ]              as many as v has nets; each at least
-                                                            the largest bond of its parts
+                                                            the largest benefit of its parts
 
 A dense table is exact. Of many parts and vertices it would outweigh everything else, while a search
-asks for the exact bonds of few vertices: those that it is about to move. So there the table is
+asks for the exact benefits of few vertices: those that it is about to move. So there the table is
 folded to an entry for every pin. What it tells may be too large, so a vertex that comes up for a
 move is weighed anew from its nets, which tightens its entries: they are never too small for a part
 that had room then. Parts find room while others move, so every round weighs all vertices first.
@@ -19,13 +19,13 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .k_way import Parts, arrive, leave
+from .k_way import KWayState, arrive, leave
 from .level import Level
 
 
 @kernel(internal=True, _nrt=False)
 def entry(level, parts, vertex, part):
-    """Return where the table keeps bond(vertex, part)."""
+    """Return where the table keeps benefit(vertex, part)."""
     n_parts = parts.weight.size
     if parts.dense:
         return vertex * n_parts + part
@@ -35,7 +35,7 @@ def entry(level, parts, vertex, part):
 
 @kernel(internal=True, _nrt=False)
 def connect(level, parts, vertex):
-    """Write bond(vertex, k) to row[k] and list the parts that have any; returns how many.
+    """Write benefit(vertex, k) to row[k] and list the parts that have any; returns how many.
 
     Set `row` back to 0 for the parts listed when done.
     """
@@ -66,7 +66,7 @@ def _fill_dense(level, parts):
         n_listed = connect(level, parts, vertex)
         for i in range(n_listed):
             part = parts.listed[i]
-            parts.bond[entry(level, parts, vertex, part)] = parts.row[part]
+            parts.benefit[entry(level, parts, vertex, part)] = parts.row[part]
             parts.row[part] = 0
 
 
@@ -78,16 +78,16 @@ def _fill_folded(level, parts):
             part = np.int64(parts.listed[i])
             if part != here:
                 at = entry(level, parts, vertex, part)
-                parts.bond[at] = max(parts.bond[at], parts.row[part])
+                parts.benefit[at] = max(parts.benefit[at], parts.row[part])
             parts.row[part] = 0
 
 
-def with_bonds(level: Level, parts: Parts, most: int) -> Parts:
-    """Return the same state with bonds: dense if that is `most` entries or fewer, else folded."""
+def with_gain_table(level: Level, parts: KWayState, most: int) -> KWayState:
+    """Return the same state with benefits: dense if that is at most `most` entries, or folded."""
     n_dense = parts.part.size * parts.weight.size
     dense = n_dense <= most
-    bond = np.zeros(n_dense if dense else level.pins.size, parts.loss.dtype)
-    parts = parts._replace(bond=bond, dense=dense)
+    benefit = np.zeros(n_dense if dense else level.pins.size, parts.penalty.dtype)
+    parts = parts._replace(benefit=benefit, dense=dense)
     if dense:
         _fill_dense(level, parts)
     else:
@@ -115,30 +115,30 @@ def _roomiest(level, parts, vertex, limits):
 
 @kernel(internal=True, _nrt=False)
 def _best_in_table(level, parts, vertex, limits):
-    """Return (part, bond) of the part that binds a vertex most and has room; -1 if none has."""
+    """Return (part, benefit) of the part that binds a vertex most and has room; -1 if none has."""
     here, weight = parts.part[vertex], level.weights[vertex]
     start = vertex * parts.weight.size
-    best, best_bond, best_room = np.int64(-1), np.int64(0), np.int64(0)
+    best, best_benefit, best_room = np.int64(-1), np.int64(0), np.int64(0)
     for part in range(parts.weight.size):
-        value = np.int64(parts.bond[start + part])
-        if part == here or (best >= 0 and value < best_bond):
+        value = np.int64(parts.benefit[start + part])
+        if part == here or (best >= 0 and value < best_benefit):
             continue
         room = limits[part] - parts.weight[part] - weight
-        if room >= 0 and (best < 0 or value > best_bond or room > best_room):
-            best, best_bond, best_room = np.int64(part), value, np.int64(room)
-    return best, best_bond
+        if room >= 0 and (best < 0 or value > best_benefit or room > best_room):
+            best, best_benefit, best_room = np.int64(part), value, np.int64(room)
+    return best, best_benefit
 
 
 @kernel(internal=True, _nrt=False)
 def _best_of_nets(level, parts, vertex, limits):
     """Return the same from the nets of a vertex, and tighten its folded entries.
 
-    They leave out the parts without room: where most are full, the largest bonds are to these.
+    They leave out the parts without room: where most are full, the largest benefits are to these.
     """
     here, weight = parts.part[vertex], level.weights[vertex]
     if not parts.dense:
-        parts.bond[level.vertex_pointer[vertex] : level.vertex_pointer[vertex + 1]] = 0
-    best, best_bond, best_room = np.int64(-1), np.int64(0), np.int64(0)
+        parts.benefit[level.vertex_pointer[vertex] : level.vertex_pointer[vertex + 1]] = 0
+    best, best_benefit, best_room = np.int64(-1), np.int64(0), np.int64(0)
     for i in range(connect(level, parts, vertex)):
         part = np.int64(parts.listed[i])
         value = np.int64(parts.row[part])
@@ -148,13 +148,13 @@ def _best_of_nets(level, parts, vertex, limits):
             continue
         if not parts.dense:
             at = entry(level, parts, vertex, part)
-            parts.bond[at] = max(np.int64(parts.bond[at]), value)
-        better = value > best_bond or room > best_room or (room == best_room and part < best)
-        if value >= best_bond and better:
-            best, best_bond, best_room = part, value, room
+            parts.benefit[at] = max(np.int64(parts.benefit[at]), value)
+        better = value > best_benefit or room > best_room or (room == best_room and part < best)
+        if value >= best_benefit and better:
+            best, best_benefit, best_room = part, value, room
     if best < 0:
         best = _roomiest(level, parts, vertex, limits)
-    return best, best_bond
+    return best, best_benefit
 
 
 @kernel(internal=True, _nrt=False)
@@ -164,20 +164,20 @@ def best_move(level, parts, vertex, limits):
     A fixed vertex has none, nor one whose part would grow lighter than the least allowed. Among
     equal gains the part with most room left (in absolute weight) wins.
     """
-    best, bond = np.int64(-1), np.int64(0)
+    best, benefit = np.int64(-1), np.int64(0)
     if may_leave(level, parts, vertex):
-        if parts.dense and parts.bond.size > 0:
-            best, bond = _best_in_table(level, parts, vertex, limits)
+        if parts.dense and parts.benefit.size > 0:
+            best, benefit = _best_in_table(level, parts, vertex, limits)
         else:
-            best, bond = _best_of_nets(level, parts, vertex, limits)
-    return best, bond - parts.loss[vertex]
+            best, benefit = _best_of_nets(level, parts, vertex, limits)
+    return best, benefit - parts.penalty[vertex]
 
 
 @kernel(internal=True, _nrt=False)
 def _follow_dense(level, parts, net, part, change):
-    """Add to bond(v, part) for every pin v of a net that begins or ends to touch the part."""
+    """Add to benefit(v, part) for every pin v of a net that begins or ends to touch the part."""
     for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-        parts.bond[level.pins[i] * parts.weight.size + part] += change
+        parts.benefit[level.pins[i] * parts.weight.size + part] += change
 
 
 @kernel(internal=True, _nrt=False)
@@ -185,12 +185,12 @@ def _follow_folded(level, parts, net, part, change):
     """Add to the entries of the pins of a net that begins to touch the part."""
     for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
         at = entry(level, parts, np.int64(level.pins[i]), part)
-        parts.bond[at] = min(parts.bond[at] + change, parts.ceiling)
+        parts.benefit[at] = min(parts.benefit[at] + change, parts.ceiling)
 
 
 @kernel(_nrt=False)
 def move_part(level, parts, vertex, there):
-    """Move a vertex to another part; slots, loss and (where kept) bonds follow."""
+    """Move a vertex to another part; slots, penalty and (where kept) benefits follow."""
     here = np.int64(parts.part[vertex])
     behind = 0
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
@@ -198,7 +198,7 @@ def move_part(level, parts, vertex, there):
         cost = level.net_costs[net]
         left = leave(level, parts, net, vertex, here)
         before = arrive(level, parts, net, vertex, there)
-        if parts.bond.size > 0:
+        if parts.benefit.size > 0:
             if parts.dense:
                 if left == 0:
                     _follow_dense(level, parts, net, here, -cost)
@@ -210,7 +210,7 @@ def move_part(level, parts, vertex, there):
             behind += cost
     if not parts.dense and behind > 0:
         at = entry(level, parts, vertex, here)
-        parts.bond[at] = max(np.int64(parts.bond[at]), behind)
+        parts.benefit[at] = max(np.int64(parts.benefit[at]), behind)
     parts.part[vertex] = there
     parts.weight[here] -= level.weights[vertex]
     parts.weight[there] += level.weights[vertex]

@@ -1,4 +1,4 @@
-"""Local search over K parts: label propagation, then Fiduccia–Mattheyses with a bond table.
+"""Local search over K parts: label propagation, then Fiduccia–Mattheyses with a benefit table.
 
     label propagation   every border vertex goes to its best part if that is a gain
     local search        border vertices seed it; it moves the best one, then also what that move
@@ -16,9 +16,9 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .bonds import best_move, entry, may_leave, move_part
+from .gain_table import best_move, entry, may_leave, move_part
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
-from .k_way import Parts, find, lone, pins_in
+from .k_way import KWayState, find, lone, pins_in
 from .level import Level
 
 NOBODY = -1  # no vertex
@@ -30,7 +30,7 @@ def _is_lonely(level, parts, vertex):
     reach = 0
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
         reach += level.net_costs[level.nets[i]]
-    return reach > parts.loss[vertex]
+    return reach > parts.penalty[vertex]
 
 
 @kernel(_nrt=False)
@@ -48,7 +48,7 @@ def _propagate_once(level, parts, order, limits):
 
 
 def propagate(
-    level: Level, parts: Parts, order: np.ndarray, limits: np.ndarray, max_rounds: int
+    level: Level, parts: KWayState, order: np.ndarray, limits: np.ndarray, max_rounds: int
 ) -> None:
     """Rounds of label propagation, until one moves nothing."""
     for _ in range(max_rounds):
@@ -73,7 +73,7 @@ def _invite(level, parts, vertex, there, limits):
 
     Such a table promises more than there is, above all where parts are full.
     """
-    gain = np.int64(parts.bond[entry(level, parts, vertex, there)]) - parts.loss[vertex]
+    gain = np.int64(parts.benefit[entry(level, parts, vertex, there)]) - parts.penalty[vertex]
     place = parts.place[vertex]
     if place == ABSENT or (place >= 0 and gain > parts.key[vertex]):
         room = limits[there] - parts.weight[there] - level.weights[vertex]
@@ -111,7 +111,7 @@ def _search(level, parts, limits, patience, widest):
         vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
         part, gain = best_move(level, parts, vertex, limits)
         # a folded table brings up what binds to full parts only: nothing to gain elsewhere
-        if part < 0 or (not parts.dense and gain == -parts.loss[vertex]):
+        if part < 0 or (not parts.dense and gain == -parts.penalty[vertex]):
             continue
         if parts.size[0] > 0 and gain < parts.key[parts.heap[0]]:
             parts.key[vertex] = gain
@@ -135,18 +135,18 @@ def _search(level, parts, limits, patience, widest):
 
 @kernel(_nrt=False)
 def _seed(level, parts, limits):
-    """Offer every vertex that has a bond to another part: without, no net of it is cut."""
+    """Offer every vertex that has a benefit to another part: without, no net of it is cut."""
     for vertex in range(parts.part.size):
         parts.place[vertex] = ABSENT
     for vertex in range(parts.part.size):
         part, gain = best_move(level, parts, vertex, limits)
-        if part >= 0 and gain > -parts.loss[vertex]:
+        if part >= 0 and gain > -parts.penalty[vertex]:
             _offer(level, parts, vertex, gain)
 
 
 def search(
     level: Level,
-    parts: Parts,
+    parts: KWayState,
     limits: np.ndarray,
     patience: int,
     widest: int,
@@ -157,8 +157,8 @@ def search(
     Parameters
     ----------
     level : Level
-    parts : Parts
-        With bonds. Changed in place.
+    parts : KWayState
+        With benefits. Changed in place.
     limits : int64[n_parts]
     patience : int
         Moves without a new best after which a round ends.
@@ -200,7 +200,7 @@ def _relieve(level, parts, heavy, limits, stays):
         parts.place[vertex] = ABSENT
 
 
-def _make_room(level: Level, parts: Parts, heavy: int, limits: np.ndarray) -> None:
+def _make_room(level: Level, parts: KWayState, heavy: int, limits: np.ndarray) -> None:
     """Move a vertex into the lightest part, beyond its limit, and others out of that part.
 
     For a part of a few heavy vertices, none of which finds room as the parts are.
@@ -218,7 +218,7 @@ def _make_room(level: Level, parts: Parts, heavy: int, limits: np.ndarray) -> No
         move_part(level, parts, chosen, heavy)
 
 
-def rebalance(level: Level, parts: Parts, limits: np.ndarray) -> None:
+def rebalance(level: Level, parts: KWayState, limits: np.ndarray) -> None:
     """Move vertices out of parts over their limit, at the least cost."""
     for part in range(parts.weight.size):
         if parts.weight[part] > limits[part]:

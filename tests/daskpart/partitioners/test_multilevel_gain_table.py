@@ -1,4 +1,4 @@
-"""K parts under moves: slots, losses and bonds, dense and folded, against a recount."""
+"""K parts under moves: slots, penalties and benefits, dense and folded, against a recount."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import improvement, k_way
-from daskpart.partitioners.multilevel.aside import level_of
-from daskpart.partitioners.multilevel.bonds import best_move, entry, move_part, with_bonds
-from daskpart.partitioners.multilevel.k_way import Parts, find, parts_of, pins_in
-from daskpart.partitioners.multilevel.level import Level, turned
+from daskpart.partitioners.multilevel import k_way, refinement
+from daskpart.partitioners.multilevel.compressed import level_of
+from daskpart.partitioners.multilevel.gain_table import best_move, entry, move_part, with_gain_table
+from daskpart.partitioners.multilevel.k_way import KWayState, find, k_way_state, pins_in
+from daskpart.partitioners.multilevel.level import Level, with_transpose
 
 N = 40
 EVERYTHING = 1 << 20  # entries: more than any table here has
@@ -34,26 +34,28 @@ def made(seed: int, most_cost: int = 4) -> Level:
     pins = rng.integers(0, N - 3, sizes.sum())  # three vertices have no nets
     pointer = np.concatenate([[0], np.cumsum(sizes)])
     costs = rng.integers(1, most_cost, sizes.size)
-    return turned(level_of(Hypergraph.from_nets(pointer, pins, N, rng.integers(1, 4, N), costs)))
+    return with_transpose(
+        level_of(Hypergraph.from_nets(pointer, pins, N, rng.integers(1, 4, N), costs))
+    )
 
 
 def state(level: Level, seed: int, n_parts: int, most: int):
     part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
     held = np.zeros(N, np.bool_)
     held[:3] = True
-    return with_bonds(level, parts_of(level, part, n_parts, held, 2), most)
+    return with_gain_table(level, k_way_state(level, part, n_parts, held, 2), most)
 
 
 def recount(level: Level, part: np.ndarray, n_parts: int):
-    """Pins of every net in every part, loss of every vertex, bond of every vertex and part."""
+    """Pins of every net in every part, penalty of every vertex, benefit of both."""
     net = np.repeat(np.arange(level.net_costs.size), np.diff(level.net_pointer))
     pins_in = np.zeros((level.net_costs.size, n_parts), np.int64)
     np.add.at(pins_in, (net, part[level.pins]), 1)
-    loss, bond = np.zeros(N, np.int64), np.zeros((N, n_parts), np.int64)
+    penalty, benefit = np.zeros(N, np.int64), np.zeros((N, n_parts), np.int64)
     stays = pins_in[net, part[level.pins]] > 1
-    np.add.at(loss, level.pins[stays], level.net_costs[net[stays]])
-    np.add.at(bond, level.pins, (pins_in[net] > 0) * level.net_costs[net, None])
-    return pins_in, loss, bond
+    np.add.at(penalty, level.pins[stays], level.net_costs[net[stays]])
+    np.add.at(benefit, level.pins, (pins_in[net] > 0) * level.net_costs[net, None])
+    return pins_in, penalty, benefit
 
 
 @kernel
@@ -64,7 +66,7 @@ def pins_of(parts, net, part):
 
 @kernel
 def bond_in_table(level, parts, vertex, part):
-    return parts.bond[entry(level, parts, vertex, part)]
+    return parts.benefit[entry(level, parts, vertex, part)]
 
 
 @kernel
@@ -72,7 +74,7 @@ def weighed(level, parts, vertex, limits):
     return best_move(level, parts, vertex, limits)
 
 
-def assert_slots(level: Level, parts: Parts, counts: np.ndarray) -> None:
+def assert_slots(level: Level, parts: KWayState, counts: np.ndarray) -> None:
     """The slots of every net tell its pins in every part."""
     for net in range(level.net_costs.size):
         found = [pins_of(parts, net, part) for part in range(counts.shape[1])]
@@ -83,50 +85,50 @@ def assert_slots(level: Level, parts: Parts, counts: np.ndarray) -> None:
 def test_names_of_parts_and_of_a_vacant_slot_fit(n_parts, name_bytes):
     level = made(n_parts)
     part = np.random.default_rng(0).integers(max(n_parts - 9, 0), n_parts, N)
-    parts = parts_of(level, part, n_parts, np.zeros(N, np.bool_), 0)
+    parts = k_way_state(level, part, n_parts, np.zeros(N, np.bool_), 0)
     assert parts.part.itemsize == parts.slot_part.itemsize == name_bytes
     assert_slots(level, parts, recount(level, part, n_parts)[0])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]), st.booleans())
 def test_slots_losses_and_bonds_follow_moves(seed, n_parts, dense):
-    """Exactly, but a folded entry may be larger than the largest bond that it stands for."""
+    """Exactly, but a folded entry may be larger than the largest benefit that it stands for."""
     level = made(seed)
     parts = state(level, seed, n_parts, EVERYTHING if dense else 0)
     rng = np.random.default_rng(seed)
     for vertex, there in zip(rng.integers(0, N, 60), rng.integers(0, n_parts, 60), strict=True):
         if parts.part[vertex] != there:
             move_part(level, parts, np.int64(vertex), np.int64(there))
-    counts, loss, bond = recount(level, parts.part, n_parts)
+    counts, penalty, benefit = recount(level, parts.part, n_parts)
     assert_slots(level, parts, counts)
-    np.testing.assert_array_equal(parts.loss, loss)
+    np.testing.assert_array_equal(parts.penalty, penalty)
     weights = np.bincount(parts.part, level.weights, minlength=n_parts)
     np.testing.assert_array_equal(parts.weight, weights)
     if dense:
-        np.testing.assert_array_equal(parts.bond.reshape(N, n_parts), bond)
+        np.testing.assert_array_equal(parts.benefit.reshape(N, n_parts), benefit)
         return
-    assert parts.bond.size == level.pins.size
+    assert parts.benefit.size == level.pins.size
     for vertex in np.flatnonzero(np.diff(level.vertex_pointer)):
         for part in set(range(n_parts)) - {int(parts.part[vertex])}:
-            assert bond_in_table(level, parts, vertex, part) >= bond[vertex, part]
+            assert bond_in_table(level, parts, vertex, part) >= benefit[vertex, part]
 
 
 @given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]))
 def test_a_folded_table_finds_the_moves_of_a_dense_one(seed, n_parts):
-    """And weighing a vertex makes its entries the largest bonds to parts with room."""
+    """And weighing a vertex makes its entries the largest benefits to parts with room."""
     level = made(seed)
     dense, folded = (state(level, seed, n_parts, most) for most in (EVERYTHING, 0))
     limits = np.full(n_parts, int(1.1 * dense.weight.max()), np.int64)
-    folded.bond[:] += 5
+    folded.benefit[:] += 5
     for vertex in range(N):
         move = weighed(level, dense, vertex, limits)
         assert move == weighed(level, folded, vertex, limits)
         begin, end = level.vertex_pointer[vertex : vertex + 2]
-        row = dense.bond[vertex * n_parts : (vertex + 1) * n_parts].copy()
+        row = dense.benefit[vertex * n_parts : (vertex + 1) * n_parts].copy()
         row[dense.part[vertex]] = 0
         row[limits - dense.weight < level.weights[vertex]] = 0
         if move[0] >= 0 and end > begin:
-            assert folded.bond[begin:end].max() == row.max()
+            assert folded.benefit[begin:end].max() == row.max()
 
 
 def cost(level: Level, part: np.ndarray, n_parts: int) -> int:
@@ -135,16 +137,16 @@ def cost(level: Level, part: np.ndarray, n_parts: int) -> int:
 
 @given(st.integers(0, 10_000), st.sampled_from([3, 8]), st.sampled_from([4, 2**40]))
 def test_a_search_by_a_folded_table_is_never_worse_and_keeps_balance(seed, n_parts, most_cost):
-    """For bonds of 4 and of 8 bytes; the same again from the same start."""
+    """For benefits of 4 and of 8 bytes; the same again from the same start."""
     level = made(seed, most_cost)
     part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
     weights = np.bincount(part, level.weights, minlength=n_parts).astype(np.int64)
-    bounds, free = improvement.Bounds(0, np.full(n_parts, weights.max())), np.zeros(N, np.bool_)
+    bounds, free = refinement.Bounds(0, np.full(n_parts, weights.max())), np.zeros(N, np.bool_)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(improvement, "SMALL_TABLE", 0)
-        patch.setattr(improvement, "DENSE_TABLE", 0)
+        patch.setattr(refinement, "SMALL_TABLE", 0)
+        patch.setattr(refinement, "DENSE_TABLE", 0)
         better, again = (
-            improvement.improve(level, part.copy(), bounds, free, np.random.default_rng(seed))
+            refinement.improve(level, part.copy(), bounds, free, np.random.default_rng(seed))
             for _ in range(2)
         )
     np.testing.assert_array_equal(better, again)
