@@ -339,8 +339,8 @@ class _Aligned:
             return self._named(mode, np.arange(extent))
         if extent != known:
             raise InputError(
-                f"the tensor has {extent} indices along {self._state.dims[mode]}, the model {known}; "
-                "give as many, or name them as in the fit"
+                f"the tensor has {extent} indices along {self._state.dims[mode]}, the model "
+                f"{known}; give as many, or name them as in the fit"
             )
         return np.arange(extent)
 
