@@ -33,14 +33,27 @@ def prefetch_line(typing_context: Any, matrix: Any, row: Any, line: Any) -> Any:
         offset = builder.add(builder.mul(row_number, width), offset)
         byte = ir.IntType(8).as_pointer()
         address = builder.bitcast(builder.gep(array.data, [offset]), byte)
-        number = ir.IntType(32)
-        prefetch = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
-            "llvm.prefetch.p0i8",
-        )
-        for_writing, keep_close, data = (ir.Constant(number, value) for value in (1, 3, 1))
-        builder.call(prefetch, [address, for_writing, keep_close, data])
+        _request(builder, address, writing=True)
         return context.get_dummy_value()
 
     return types.void(matrix, row, line), generate
+
+
+@intrinsic
+def prefetch_byte(typing_context: Any, address: Any) -> Any:
+    """Fetch the cache line of an address (an integer) for reading."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        _request(builder, pointer, writing=False)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+def _request(builder: Any, pointer: Any, writing: bool) -> None:
+    number = ir.IntType(32)
+    of = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, of, "llvm.prefetch.p0")
+    access, keep_close, data = (ir.Constant(number, value) for value in (int(writing), 3, 1))
+    builder.call(function, [pointer, access, keep_close, data])

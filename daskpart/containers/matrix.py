@@ -140,7 +140,8 @@ def as_matrix(data: Any) -> LabelledMatrix:
         value 0; a Dask array of such chunks, which is **computed** here (`daskpart.shard` does not
         need that); an `xarray.DataArray` over any of these, whose coordinates become labels and
         whose dimensions become names; a `pandas.DataFrame` with the columns ``user``, ``item``,
-        ``rating`` (further columns are ignored), or else with exactly three columns in that order;
+        ``rating`` (or such as userId, movie_id and stars; further columns are ignored), or else
+        with exactly three columns in that order, and perhaps a timestamp behind them;
         a `LabelledMatrix`, given back as it is.
 
     Returns
@@ -336,6 +337,16 @@ def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
     return row_labels, column_labels, row_name, column_name
 
 
+# lower case, without underscores and spaces
+_COLUMN_NAMES = (
+    {"user", "userid", "uid", "reviewerid", "customer", "customerid"},
+    {"item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "film", "book",
+     "bookid", "isbn", "artist", "artistid", "track", "trackid"},
+    {"rating", "ratings", "stars", "score", "overall"},
+)  # fmt: skip
+_TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
+
+
 def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
     """Triples and shape of a DataFrame of ratings, then its labels and the names of its columns."""
     user, item, rating = _rating_columns(frame)
@@ -348,14 +359,23 @@ def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
 
 
 def _rating_columns(frame: pandas.DataFrame) -> tuple[int, int, int]:
+    """Places of user, item and rating: by names that people use, else the first three columns.
+
+    A fourth column may say when; it is not read.
+    """
     names = [str(name) for name in frame.columns]
-    if all(names.count(name) == 1 for name in ("user", "item", "rating")):
-        return names.index("user"), names.index("item"), names.index("rating")
-    if len(names) == 3:
+    plain = [name.lower().replace("_", "").replace(" ", "") for name in names]
+    found = [[at for at, name in enumerate(plain) if name in known] for known in _COLUMN_NAMES]
+    if all(len(places) == 1 for places in found):
+        return found[0][0], found[1][0], found[2][0]
+    in_order = len(names) == 3 or (len(names) == 4 and plain[3] in _TIMES)
+    if in_order and found[2] in ([], [2]):
         return 0, 1, 2
+    shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
     raise InputError(
-        f"a DataFrame with the columns {names} was given; allowed are the columns 'user', 'item' "
-        "and 'rating' (and others, ignored), or exactly three in that order. Rename or select"
+        f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
+        "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "
+        "Rename or select"
     )
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,15 +57,21 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_ranks : int or None
-    transport : {"auto", "local", "graph", "dask", "mpi"}
     max_iter : int
-    tol : float, optional
-    patience : int or None, optional
-    warm_start : bool, optional
+        Most steps.
+    n_ranks : int or None
+        None: as many as the workers have threads, or this process cores.
+    transport : {"auto", "local", "graph", "dask", "mpi"}
+    warm_start : bool
+        Begin at the state of the last fit.
+    tol : float
+        Of the column `_tolerance_column`; the text stops by it, and the loop.
+    patience : int or None
+        Stop after so many steps without a better `validation_rmse`.
     checkpoint_path : path or None
     checkpoint_every : int
     resume : bool
+        Begin at the newest checkpoint.
     random_state : int, RandomState or None
     verbose : int
 
@@ -91,6 +97,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         "checkpoint_every": [COUNT],
         "resume": ["boolean"],
         "warm_start": ["boolean"],
+        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "patience": [COUNT, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -98,17 +106,23 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     _decide_bits: ClassVar[tuple[str, ...]] = ()  # a checkpoint of others is refused
     _measures: ClassVar[tuple[Measure, ...]] = ()
     _state_class: ClassVar[type[State]] = State
+    _takes_dense: ClassVar[bool] = True  # False where absent cannot be told from zero
     _tolerance_column: ClassVar[str | None] = None  # of the history, that `tol` is compared with
 
     state_: State
-    n_ranks: int | None
-    transport: str
-    max_iter: int
-    checkpoint_path: str | os.PathLike | None
-    checkpoint_every: int
-    resume: bool
-    random_state: Any
-    verbose: int
+
+    # what holds where a model's ``__init__`` does not offer the parameter
+    max_iter: int = 1
+    n_ranks: int | None = None
+    transport: str = "auto"
+    warm_start: bool = False
+    tol: float = 0.0
+    patience: int | None = None
+    checkpoint_path: str | os.PathLike | None = None
+    checkpoint_every: int = 1
+    resume: bool = False
+    random_state: Any = 0
+    verbose: int = 0
 
     # -- what a model says ---
 
@@ -238,8 +252,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.two_d_array = False  # dense: absent cannot be told from zero
-        tags.target_tags.required = False
+        tags.input_tags.two_d_array = self._takes_dense
         return tags
 
     def _fitted(self) -> Any:
@@ -270,7 +283,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             self._check_plan(plan, problem)
         settings = self._identity(problem, plan)
-        go_on = one_step or getattr(self, "warm_start", False)
+        go_on = one_step or self.warm_start
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
@@ -413,9 +426,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.verbose:
             own.append(TrainingProgress())
         if self._tolerance_column is not None:
-            own.append(Tolerance(getattr(self, "tol"), self._tolerance_column))  # noqa: B009
-        if getattr(self, "patience", None) is not None:
-            own.append(EarlyStopping(getattr(self, "patience")))  # noqa: B009
+            own.append(Tolerance(self.tol, self._tolerance_column))
+        if self.patience is not None:
+            own.append(EarlyStopping(self.patience))
         if self.checkpoint_path is not None:
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         return own

@@ -66,7 +66,13 @@ class FitPlan:
 
     def report(self) -> PlanReport:
         """What one step costs."""
-        raise NotImplementedError
+        return PlanReport(
+            n_ranks=self.n_ranks,
+            unit="epoch",
+            partitioner=self.partitioner,
+            memory=self.memory(),
+            seconds=self.seconds,
+        )
 
     def check_fits(self, fingerprint: str, settings: Mapping[str, Any]) -> None:
         """Refuse a plan of other data or other parameters (InputError)."""

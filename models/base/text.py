@@ -18,7 +18,7 @@ it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -102,12 +102,12 @@ class Text(ABC):
     ----------
     session : Any
         Has ``counters`` and ``close()``.
-    memory : list of int
+    memory : sequence of int
         Bytes that each rank holds, measured; empty if nobody looked.
     """
 
     session: Any
-    memory: list[int]
+    memory: Sequence[int] = ()
 
     @abstractmethod
     def begin_from(self, state: State) -> None:

@@ -16,11 +16,11 @@ from typing import Any, Self
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.errors import InputError
-from daskpart.models.base.labels import LabelIndex
 
 from .als import product_of_grams
 from .layout.layout import TensorLayout
@@ -31,7 +31,7 @@ _CHUNK = 1 << 16  # indices that are reconstructed at a time
 _FACTOR, _MODES = "factor_", "modes"
 
 
-class CPModel:
+class CPModel(TransformerMixin):
     """What a CP estimator offers once it is fitted; a mixin without `fit`.
 
     Attributes
@@ -62,6 +62,11 @@ class CPModel:
     def fit_(self) -> float:
         """1 − ‖X − X̂‖/‖X‖ after the last iteration."""
         return float(self._fitted().fit)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Name the columns of `transform`: component0, component1 and so on."""
+        names = [f"component{r}" for r in range(self._fitted().n_components)]
+        return np.array(names, dtype=object)
 
     def reconstruct(self, indices: Any) -> Any:
         """Values of the decomposition at some indices.
@@ -315,24 +320,37 @@ class _Aligned:
 
     def positions(self, mode: int) -> NDArray[Any]:
         """Positions in the model of the tensor's nonzeros along a mode."""
-        return self._known(mode, self.index(mode))
+        index = self.index(mode)
+        if not self._by_name(mode):
+            return self.rows(mode)[index]
+        used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
+        return self._named(mode, used)[place]
 
     def rows(self, mode: int) -> NDArray[Any]:
-        """Positions in the model of all of the tensor's indices along a mode."""
-        dim, extent = self._state.dims[mode], self.extent(mode)
-        by_name = self.labels(mode) is not None and dim in self._state.labels
-        if not by_name and extent != self._state.shape[mode]:
-            raise InputError(
-                f"the tensor has {extent} indices along {dim}, the model "
-                f"{self._state.shape[mode]}; give as many, or name them as in the fit"
-            )
-        return self._known(mode, np.arange(extent))
+        """Positions in the model of all of the tensor's indices along a mode.
 
-    def _known(self, mode: int, index: NDArray[Any]) -> NDArray[Any]:
-        known, own = self._state.index_of(self._state.dims[mode]), self.labels(mode)
-        if own is None or known.labels is None:  # a position means the same here and there
-            return LabelIndex(None, known.n, known.name).positions(index)
-        return known.positions(own[index])
+        Raises
+        ------
+        InputError
+            For names that the model does not know; without names for another extent.
+        """
+        extent, known = self.extent(mode), self._state.shape[mode]
+        if self._by_name(mode):
+            return self._named(mode, np.arange(extent))
+        if extent != known:
+            raise InputError(
+                f"the tensor has {extent} indices along {self._state.dims[mode]}, the model "
+                f"{known}; give as many, or name them as in the fit"
+            )
+        return np.arange(extent)
+
+    def _by_name(self, mode: int) -> bool:
+        return self.labels(mode) is not None and self._state.dims[mode] in self._state.labels
+
+    def _named(self, mode: int, index: NDArray[Any]) -> NDArray[Any]:
+        labels = self.labels(mode)
+        assert labels is not None
+        return self._state.index_of(self._state.dims[mode]).positions(labels[index])
 
 
 def _is_named(dims: Any) -> bool:

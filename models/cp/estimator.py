@@ -134,7 +134,6 @@ class CPDecomposition(CPModel, DistributedEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DistributedEstimator._parameter_constraints,
         "n_components": [COUNT],
-        "tol": [Interval(Real, 0, np.inf, closed="left")],
         "method": [StrOptions(set(METHODS))],
         "partitioner": [str, dict, Partition, "array-like"],
         "owners": [StrOptions(set(OWNERS))],
@@ -156,6 +155,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
     )
+    _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = CPState
     _tolerance_column: ClassVar[str | None] = "fit_change"
 

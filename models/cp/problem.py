@@ -48,6 +48,11 @@ class TensorProblem(Problem):
     dtype: Any
     tensor: Any
 
+    @property
+    def n_features(self) -> int | None:  # type: ignore[override]
+        """Columns of a matrix; a tensor of more modes has no one number."""
+        return int(self.shape[1]) if len(self.shape) == 2 else None
+
     @abstractmethod
     def plan(self, settings: PlanSettings) -> list[CPPlan]:
         """See `plan_fit`."""

@@ -139,7 +139,6 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         "biases": ["boolean"],
         "init_scale": [Interval(Real, 0, np.inf, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "patience": [COUNT, None],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "eta", "partitioner", "axis", "averaging", "learning_rate", "biases"),
@@ -152,6 +151,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         Measure("train_rmse", "train", "RMSE"),
         Measure("validation_rmse", "validation", "RMSE"),
     )
+    _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = MFState
 
     state_: MFState

@@ -93,7 +93,7 @@ def _columns_of_frame(frame: pd.DataFrame, factors: MFState) -> tuple[Any, Any]:
     for names in ((factors.user_name, factors.item_name), ("user", "item")):
         if all(name in frame.columns for name in names):
             return frame[names[0]], frame[names[1]]
-    if frame.shape[1] in (2, 3):
+    if frame.shape[1] in (2, 3, 4):
         return frame.iloc[:, 0], frame.iloc[:, 1]
     raise InputError(
         f"the DataFrame has no columns {factors.user_name!r} and {factors.item_name!r}: it has "

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import xarray as xr
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
@@ -40,7 +41,7 @@ def seen_pattern(matrix: LabelledMatrix) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(pattern, shape=matrix.shape)
 
 
-class FactorModel:
+class FactorModel(TransformerMixin):
     """What estimators of factors share once they are fitted; a mixin without `fit`.
 
     Attributes

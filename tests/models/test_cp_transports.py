@@ -73,8 +73,9 @@ def test_lazy_tensors_are_dealt_out_on_the_workers(tensor, client):
     import dask.array as da
 
     lazy = da.from_array(tensor, chunks=(10, 20, 5)).persist()
-    for partitioner, transport in (("random", "dask"), ("medium-grain", "graph")):
-        options = {"method": "p2p", "partitioner": partitioner, "epsilon": 0.3, "max_iter": 2}
+    grain = {"model": "medium-grain", "epsilon": 0.3}
+    for partitioner, transport in (("random", "dask"), (grain, "graph")):
+        options = {"method": "p2p", "partitioner": partitioner, "max_iter": 2}
         expected = model("local", **options).fit(lazy)
         assert_same(expected, model(transport, **options).fit(lazy))
 

@@ -64,6 +64,29 @@ def test_every_container_gives_the_same_factors(ratings, triples):
         assert_same(expected, model().fit(X))
 
 
+def test_tables_of_ratings_as_people_have_them(triples):
+    """Names in another order, other names, a column of times: the same in fit, score, predict."""
+    frame = triples.to_frame().set_axis(["userId", "movieId", "rating"], axis=1)
+    timed = frame.assign(timestamp=range(len(frame)))
+    expected = model().fit(frame)
+    for table in (timed, timed[["timestamp", "rating", "movieId", "userId"]]):
+        fitted = model().fit(table)
+        assert_same(expected, fitted)
+        assert fitted.score(table) == expected.score(frame)
+        np.testing.assert_array_equal(fitted.predict(table), expected.predict(frame))
+    with pytest.raises(InputError, match="Rename or select"):
+        model().fit(frame.set_axis(["someone", "rating", "something"], axis=1))
+
+
+def test_unlabelled_rows_and_columns_must_be_those_of_the_fit(triples):
+    csr = triples.to_scipy()
+    fitted = model().fit(csr)
+    with pytest.raises(InputError, match="30 columns without labels, the model knows 50"):
+        fitted.transform(csr[:5, :30])
+    with pytest.warns(DaskpartWarning, match="20 unlabelled rows for a model of 80"):
+        fitted.score(csr[:20])
+
+
 def test_explicit_zeros_are_ratings_and_absent_entries_are_not():
     X = scipy.sparse.coo_array(
         (np.array([0.0, 4.0, 4.0]), (np.array([0, 1, 2]), np.array([0, 1, 1]))), shape=(3, 2)

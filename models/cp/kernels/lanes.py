@@ -24,6 +24,7 @@ from numba.extending import intrinsic, register_model
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart._floor.prefetch import prefetch_byte
 
 _BYTES_PER_CACHE_LINE = 64
 _WIDTHS = (8, 16, 32)
@@ -186,25 +187,11 @@ def add(typing_context: Any, a: Any, b: Any) -> Any:
     return a(a, b), lambda context, builder, signature, arguments: builder.fadd(*arguments)
 
 
-@intrinsic
-def _prefetch_byte(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = ir.IntType(32)
-        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        of = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, of, "llvm.prefetch.p0")
-        for_reading, keep_close, data = (ir.Constant(number, value) for value in (0, 3, 1))
-        builder.call(function, [pointer, for_reading, keep_close, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
 @kernel(inline="always")
 def prefetch_bytes(address, n_bytes):
     """Ask for the cache lines of `n_bytes` from `address` on."""
     for line in range((n_bytes + _BYTES_PER_CACHE_LINE - 1) // _BYTES_PER_CACHE_LINE):
-        _prefetch_byte(address + line * _BYTES_PER_CACHE_LINE)
+        prefetch_byte(address + line * _BYTES_PER_CACHE_LINE)
 
 
 @kernel(inline="always")

@@ -186,7 +186,7 @@ BAD = {
     "dask dense": (da.ones((4, 4), chunks=2), "Dask array of dense chunks"),
     "dask of three": (da.from_array(sparse.zeros((2, 2, 2))), "3 dimensions"),
     "xarray dense": (xr.DataArray(np.eye(3)), "dense array"),
-    "frame of two": (pd.DataFrame({"a": [1], "b": [2]}), r"columns \['a', 'b'\]"),
+    "frame of two": (pd.DataFrame({"a": [1], "b": [2]}), r"columns 'a', 'b' was given"),
     "frame without a user": (
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
         "'user' has 1 missing values, the first in line 1",
