@@ -19,7 +19,7 @@ from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, labelled, value_type
 from .detection import is_number
-from .ratings import DIMS, Dialect, choose_columns
+from .dialect import DIMS, Dialect, choose_columns
 from .streams import opened
 
 

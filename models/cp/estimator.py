@@ -34,7 +34,8 @@ from .cut import NAMES, OWNERS
 from .decomposition import CPModel
 from .layout.layout import MEMORY
 from .plan import METHODS, CPPlan, PlanSettings, choose
-from .problem import TensorProblem, problem_of
+from .problem import TensorProblem
+from .shuffle import problem_of
 from .starts import INITS, check_init, first_factors
 from .state import CPState
 from .text import CPText

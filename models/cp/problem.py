@@ -7,7 +7,6 @@ Dask array   plan from summaries (or the coordinates); blocks are split where th
 
 from __future__ import annotations
 
-import os
 import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
-from daskpart.models.base.problem import Problem, is_lazy
+from daskpart.models.base.problem import Problem
 
 from .plan import CPPlan, PlanSettings, plan_fit
 from .ranks import split_nonzeros
@@ -125,22 +124,3 @@ class MemoryTensor(TensorProblem):
     def fingerprint(self) -> str:
         """A short text that differs for other nonzeros."""
         return self._fingerprint
-
-
-def problem_of(X: Any) -> TensorProblem:
-    """The tensor of a fit from any container, or from a path.
-
-    Raises
-    ------
-    InputError
-        As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
-        unknown size.
-    """
-    if is_lazy(X):
-        from .shuffle import LazyTensor
-
-        return LazyTensor.of(X)
-    tensor = as_tensor(X)
-    if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:
-        raise InputError(f"{X} holds {tensor.n_modes} mode(s); a decomposition needs two or more")
-    return MemoryTensor(tensor)

@@ -12,6 +12,7 @@ pattern: then the coordinates of the nonzeros come to the client, their values d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,12 +29,13 @@ from numpy.typing import NDArray
 
 from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import as_labels, as_values, refuse_dense_chunks, stable_order
-from daskpart.containers.tensor import LabelledTensor, from_coordinates
+from daskpart.containers.tensor import LabelledTensor, as_tensor, from_coordinates
 from daskpart.errors import InputError
+from daskpart.models.base.problem import is_lazy
 
 from .cut import partitioner_for
 from .plan import CPPlan, PlanSettings, plan_fit, plan_method
-from .problem import TensorProblem
+from .problem import MemoryTensor, TensorProblem
 from .ranks import RankNonzeros
 
 Block = tuple[NDArray[np.int32], NDArray[Any]]
@@ -318,3 +320,20 @@ def _pick(pieces: list[Block], rank: int) -> Block:
 
 def _indices_of(block: Any, place: Place) -> NDArray[np.int32]:
     return block_nonzeros(block, place)[0]
+
+
+def problem_of(X: Any) -> TensorProblem:
+    """The tensor of a fit from any container, or from a path.
+
+    Raises
+    ------
+    InputError
+        As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
+        unknown size.
+    """
+    if is_lazy(X):
+        return LazyTensor.of(X)
+    tensor = as_tensor(X)
+    if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:
+        raise InputError(f"{X} holds {tensor.n_modes} mode(s); a decomposition needs two or more")
+    return MemoryTensor(tensor)
