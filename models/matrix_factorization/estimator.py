@@ -57,9 +57,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         η, synchronisations an epoch; None: as many as ranks, which is free of staleness.
     partitioner : str, dict, Partition or int array of shape (M,), default="power"
         "power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random",
-        "block"; or the arguments of `daskpart.partition`, such as ``{"objective": "power", "rho":
-        3, "epsilon": 0.1}``; or a `daskpart.Partition` with one part a rank; or the part of each
-        row.
+        "block"; "auto", which weighs the seconds that a cut saves over the fit against those of
+        cutting, so depends on the transport and on `max_iter`; or the arguments of
+        `daskpart.partition`, such as ``{"objective": "power", "rho": 3, "epsilon": 0.1}``; or a
+        `daskpart.Partition` with one part a rank; or the part of each row.
     axis : {"rows", "columns", "auto"}, default="rows"
         What is split; "auto" plans both and takes the one that moves fewer rows.
     averaging : {"mean", "ratings"}, default="mean"
@@ -286,6 +287,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
             averaging=self.averaging,
             layout=RowLayout(int(self.n_components), bool(self.biases), self._rate().per_row),
             random_state=random_state,
+            steps=int(self.max_iter),
+            transport=transport,
         )
 
     def _rate(self) -> LearningRate:

@@ -12,9 +12,9 @@ Collaborative Filtering", §3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from daskpart.collectives import Plan
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.models.base.cutting import weighed_cut
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitioners import partition as make_partition
@@ -38,6 +40,7 @@ from .schedule import SubEpochSchedule, make_schedule
 # what a name of a partitioner stands for: arguments of `daskpart.partition`
 PARTITIONERS: dict[str, dict[str, Any]] = {
     "power": {"objective": "power", "rho": 2},
+    "auto": {},
     "connectivity": {"objective": "connectivity"},
     "cut-net": {"objective": "cut-net"},
     "metis": {"method": "metis"},
@@ -159,6 +162,8 @@ def plan_fit(
     averaging: str,
     layout: RowLayout,
     random_state: int,
+    steps: int = 1,
+    transport: str = "local",
 ) -> MFPlan:
     """Partition the ratings and lay out every message of an epoch.
 
@@ -170,6 +175,8 @@ def plan_fit(
     n_ranks, eta, partitioner, axis, averaging, random_state
         As for `MatrixFactorization`, checked.
     layout : RowLayout
+    steps, transport : int, str
+        How often an epoch is run, and over what: for ``partitioner="auto"``, see `cutting`.
 
     Raises
     ------
@@ -177,7 +184,11 @@ def plan_fit(
         When a rank would get no rows.
     """
     axes = ("rows", "columns") if axis == "auto" else (axis,)
-    split = [_split(matrix, each, n_ranks, partitioner, random_state) for each in axes]
+    weigh = partial(
+        weighed_partition, eta=eta, row_bytes=_WORD_BYTES * layout.words, steps=steps,
+        transport=transport,
+    )  # fmt: skip
+    split = [_split(matrix, each, n_ranks, partitioner, random_state, weigh) for each in axes]
     volumes = [shards.connectivity.pasgd_volume(eta) for shards, _ in split]
     best = int(np.argmin(volumes))
     shards, seconds = split[best]
@@ -186,7 +197,7 @@ def plan_fit(
         n_ranks=n_ranks,
         random_state=random_state,
         partition=shards.partition,
-        partitioner=partitioner_name(partitioner),
+        partitioner=shards.partition.info.get("weighed", partitioner_name(partitioner)),
         seconds=seconds,
         eta=eta,
         axis=axes[best],
@@ -200,12 +211,12 @@ def plan_fit(
 
 
 def _split(
-    matrix: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int
+    matrix: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> tuple[Shards, float]:
     """Shards of the ratings split along `axis`, and the partitioner's seconds."""
     data = matrix if axis == "rows" else transposed(matrix)
     begin = perf_counter()
-    parts = _partitioned(data, axis, n_ranks, partitioner, random_state)
+    parts = _partitioned(data, axis, n_ranks, partitioner, random_state, weigh)
     seconds = perf_counter() - begin
     empty = np.flatnonzero(np.bincount(parts.assignment, minlength=parts.n_parts) == 0)
     if empty.size:
@@ -223,7 +234,7 @@ def transposed(matrix: Any) -> Any:
 
 
 def _partitioned(
-    data: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int
+    data: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> Partition:
     if isinstance(partitioner, Partition):
         partitioner.check_fits(data.shape[0], "the matrix", axis)
@@ -238,8 +249,38 @@ def _partitioned(
         raise InputError(
             f"{n_ranks} ranks need as many rows to share out; there are {data.shape[0]}"
         )
+    if isinstance(partitioner, str) and partitioner == "auto":
+        return weigh(data, n_ranks, random_state)
     arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
     return make_partition(data, n_ranks, **{"random_state": random_state, **arguments})
+
+
+def weighed_partition(
+    data: Any,
+    n_ranks: int,
+    random_state: int,
+    *,
+    eta: int,
+    row_bytes: int,
+    steps: int,
+    transport: str,
+) -> Partition:
+    """The partition that makes a fit shortest; ``info["weighed"]`` says why."""
+    options = {
+        "block": {"method": "block"},
+        "pilot": {"method": "parsa"},
+        "multilevel": PARTITIONERS["power"],
+    }
+
+    pattern = Hypergraph.column_net(data)
+
+    def cut(name: str) -> tuple[Partition, float]:
+        parts = make_partition(pattern, n_ranks, random_state=random_state, **options[name])
+        volume = Connectivity.from_partition(pattern, parts).pasgd_volume(eta)
+        return parts, float(volume * row_bytes)
+
+    parts, reason = weighed_cut(cut, pattern.n_pins, n_ranks, steps, transport)
+    return replace(parts, info={**parts.info, "weighed": f"auto, {reason}"})
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
