@@ -17,13 +17,25 @@ from daskpart.errors import InputError, WorkerLostError
 
 
 def client_for(transport: str, client: Any = None) -> Any:
-    """The client that was given, or the current one; None where none is needed."""
+    """The client that was given, or the current one; None where none is needed.
+
+    Raises
+    ------
+    InputError
+        For an asynchronous client.
+    """
     # distributed is slow to import, and a program that never did has no client
-    if client is not None or transport == "local" or "distributed" not in sys.modules:
+    if transport == "local" or (client is None and "distributed" not in sys.modules):
         return client
     from daskpart.collectives.transports.cluster import current_client
 
-    return current_client()
+    found = client or current_client()
+    if getattr(found, "asynchronous", False):
+        raise InputError(
+            "the client is asynchronous, and a fit waits for its ranks: run it in a thread with a "
+            "synchronous client=…, or with transport='local'"
+        )
+    return found
 
 
 def default_ranks(transport: str, client: Any = None) -> int:
