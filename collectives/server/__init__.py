@@ -20,9 +20,9 @@ everywhere. What a transport must give (`transport.ServerTransport`, `transport.
    does (a shard answers while its rank computes), and a wait with a timeout for the rows;
 4. ``values`` and ``set_values`` between runs, and ``close``.
 
-So a communicator serves that can run a text on all ranks and has, on each worker, a service thread
-for messages that come while ranks compute. `local` gives all this with threads and one lock,
-`transports.dask_server` with a step of every rank and the service `transports.shard_host`.
+`cluster` has all this from a communicator's ranks, which run the programs, and a service thread on
+each worker for messages that come while they compute. `local` has threads and one lock: there the
+order of all calls can be given, and the programs share the caller's objects.
 """
 
 from __future__ import annotations

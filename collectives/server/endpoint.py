@@ -87,7 +87,8 @@ class ServerEndpoint:
         pieces = [(shard, slot[checked[positions]]) for shard, positions in split]
         row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
         self._traffic.count_pull(pieces, row_bytes)
-        ticket = self._link.post_pull(pieces, wanted, self.task)
+        asked = [(shard, wanted, slots) for shard, slots in pieces]
+        ticket = self._link.send("pull", self.task, asked)
         place = np.empty(len(checked), np.int64)
         if split:
             place[np.concatenate([positions for _, positions in split])] = np.arange(len(checked))
@@ -130,7 +131,7 @@ class ServerEndpoint:
             for shard, positions in self._spec.directory.split(checked)
         ]
         self._traffic.count_push(pieces)
-        self._link.push(pieces, self.task)
+        self._link.send("push", self.task, pieces)
 
     def advance(self, to: int | None = None) -> int:
         """End the present task and start another one; waits until it may start.
@@ -175,7 +176,7 @@ class ServerEndpoint:
         self.task = task
         if self.delay < math.inf or task == FINISHED:
             self._traffic.count_clock(self.rank)
-            self._link.advance(task)
+            self._link.send("clock", task, [(shard,) for shard in range(self.n_ranks)])
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
         array = np.asarray(ids)

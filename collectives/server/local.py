@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,7 @@ from daskpart.errors import InputError
 from .endpoint import ServerEndpoint
 from .shard import ServerSpec, Shard
 from .traffic import RankTraffic
-from .transport import RunOutcome
+from .transport import RankOutcome
 
 Schedule = NDArray[np.int32]
 
@@ -173,16 +174,16 @@ class _Ticket:
 class LocalLink:
     """One rank's way to the shards of this process; see `transport.Link`."""
 
-    def __init__(self, rank: int, shards: list[Shard], turns: Turns) -> None:
-        self._rank, self._shards, self._turns = rank, shards, turns
+    def __init__(self, rank: int, run: int, shards: list[Shard], turns: Turns) -> None:
+        self._rank, self._run, self._shards, self._turns = rank, run, shards, turns
 
-    def post_pull(self, pieces: list[tuple[int, Any]], task: int, clock: int) -> _Ticket:
-        """Ask the shards."""
+    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> _Ticket:
+        """Ask the shards, or tell them; one call."""
         ticket = _Ticket([None] * len(pieces))
-        with self._turns.turn(self._rank):
-            for place, (shard, slots) in enumerate(pieces):
+        with self._turns.turn(self._rank, writes=kind != "pull"):
+            for place, (shard, *rest) in enumerate(pieces):
                 reply = partial(ticket.rows.__setitem__, place)
-                self._shards[shard].pull(self._rank, clock, task, slots, reply)
+                self._shards[shard].take(self._run, self._rank, reply, kind, clock, *rest)
             ticket.at_once = ticket.is_whole()
         return ticket
 
@@ -192,18 +193,6 @@ class LocalLink:
             with self._turns.turn(self._rank, ticket.is_whole):
                 pass
         return ticket.rows
-
-    def push(self, pieces: list[tuple[int, Any, Any]], clock: int) -> None:
-        """Hand rows over."""
-        with self._turns.turn(self._rank, writes=True):
-            for shard, slots, rows in pieces:
-                self._shards[shard].push(self._rank, clock, slots, rows)
-
-    def advance(self, clock: int) -> None:
-        """Tell all shards."""
-        with self._turns.turn(self._rank, writes=True):
-            for shard in self._shards:
-                shard.advance(self._rank, clock)
 
     def start(self, task: int) -> None:
         """Wait for the others."""
@@ -239,38 +228,49 @@ class LocalServer:
         self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
         self.history: Schedule | None = None
 
-    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> RunOutcome:
+    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> list[RankOutcome]:
         """A thread a rank."""
         n_ranks = self._spec.n_ranks
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)
         turns = Turns(n_ranks, self._schedule, self._timeout)
-        ranks = [
-            _RankThread(rank, self._spec, self._shards, turns, program, columns, shared)
-            for rank in range(n_ranks)
+        ranks: list[Future] = []
+        with ThreadPoolExecutor(n_ranks, "server rank") as pool:
+            try:
+                for rank in range(n_ranks):
+                    ranks.append(pool.submit(self._run_rank, rank, turns, program, columns, shared))
+                wait(ranks)
+                _raise_first(turns, ranks)
+            except BaseException:
+                turns.stop("the run was interrupted")
+                wait(ranks)
+                for shard in self._shards:
+                    shard.undo(self._runs)
+                raise
+            finally:
+                self.history = np.array(turns.history, np.int32)
+        answers = [rank.result() for rank in ranks]
+        return [
+            RankOutcome(result, traffic, shard.taken_staleness())
+            for (result, traffic), shard in zip(answers, self._shards, strict=True)
         ]
-        begun: list[_RankThread] = []
+
+    def _run_rank(
+        self, rank: int, turns: Turns, program: Callable, columns: list[list[Any]], shared: dict
+    ) -> tuple[Any, RankTraffic]:
+        """The program on one rank, and that it has ended; on a thread of its own."""
+        traffic = RankTraffic(self._spec.n_ranks)
+        link = LocalLink(rank, self._runs, self._shards, turns)
+        endpoint = ServerEndpoint(rank, self._spec, link, traffic)
         try:
-            for thread in ranks:
-                thread.start()
-                begun.append(thread)
-            for thread in ranks:
-                thread.join()
-            _raise_first(turns, ranks)
-        except BaseException:
-            turns.stop("the run was interrupted")
-            for thread in begun:
-                thread.join()
-            for shard in self._shards:
-                shard.undo(self._runs)
+            result = program(endpoint, *[column[rank] for column in columns], **shared)
+            endpoint.finish()
+            turns.leave(rank)
+        except BaseException as error:
+            turns.stop(f"rank {rank} failed: {type(error).__name__}: {error}")
             raise
-        finally:
-            self.history = np.array(turns.history, np.int32)
-        for shard in self._shards:
-            shard.end(self._runs)
-        staleness = [shard.taken_staleness() for shard in self._shards]
-        return RunOutcome([t.result for t in ranks], [t.traffic for t in ranks], staleness)
+        return result, traffic
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard."""
@@ -285,48 +285,16 @@ class LocalServer:
         """Nothing is held beside the rows."""
 
 
-class _RankThread(threading.Thread):
-    """The program of one rank, on a thread of its own."""
-
-    def __init__(
-        self,
-        rank: int,
-        spec: ServerSpec,
-        shards: list[Shard],
-        turns: Turns,
-        program: Callable,
-        columns: list[list[Any]],
-        shared: dict,
-    ) -> None:
-        super().__init__(name=f"server rank {rank}", daemon=True)
-        self.rank, self.traffic, self._turns = rank, RankTraffic(spec.n_ranks), turns
-        self._endpoint = ServerEndpoint(rank, spec, LocalLink(rank, shards, turns), self.traffic)
-        values = [column[rank] for column in columns]
-        self._call = partial(program, self._endpoint, *values, **shared)
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """The program, and that it has ended."""
-        try:
-            self.result = self._call()
-            self._endpoint.finish()
-            self._turns.leave(self.rank)
-        except BaseException as error:
-            self.error = error
-            self._turns.stop(f"rank {self.rank} failed: {type(error).__name__}: {error}")
-
-
-def _raise_first(turns: Turns, ranks: list[_RankThread]) -> None:
+def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:
     """Raise the error of the lowest rank that failed by itself, not because of another."""
     if turns.error is not None:
         raise turns.error
-    failed = [rank for rank in ranks if rank.error is not None]
-    own = [rank for rank in failed if not isinstance(rank.error, _Stopped)]
-    for rank in own or failed:
-        assert rank.error is not None
-        rank.error.add_note(f"on rank {rank.rank}")
-        raise rank.error
+    failed = [(number, rank.exception()) for number, rank in enumerate(ranks)]
+    own = [(number, error) for number, error in failed if not isinstance(error, _Stopped)]
+    for number, error in [*own, *failed]:
+        if error is not None:
+            error.add_note(f"on rank {number}")
+            raise error
 
 
 def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:

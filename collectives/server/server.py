@@ -76,9 +76,11 @@ class ParameterServer:
         τ in tasks: 0 is synchronous, ``math.inf`` asynchronous.
     initial : scalar or array of shape (n_items,) or (n_items, row_length)
         The rows at first.
-    transport : {"auto", "local", "dask"}
-        "local": threads of this process. "dask": long tasks on the workers of a Dask cluster, also
-        one of dask-mpi; rows travel from worker to worker. "auto" is "dask" if there is a client.
+    transport : {"auto", "local", "dask", "mpi"}
+        "local": threads of this process. "dask": long tasks on the workers of a Dask cluster; rows
+        travel from worker to worker. "mpi": the same on workers that are ranks of an MPI job, of
+        dask-mpi; rows travel over Dask's connections there too. "auto" is "dask" if there is a
+        client.
     client : distributed.Client, optional
         Default: the current one.
     schedule : "in turn", "stalest" or int sequence, optional
@@ -88,7 +90,7 @@ class ParameterServer:
     timeout : float
         Seconds that a rank waits at most for rows or other ranks.
     start_seconds : float
-        Seconds to wait until workers of a cluster are free.
+        Seconds to wait until a cluster has workers enough, and until they are free.
 
     Raises
     ------
@@ -229,9 +231,9 @@ class ParameterServer:
                     f"{self.n_ranks} ranks"
                 )
         with self._alone():
-            outcome = self._transport.run(program, columns, shared)
-        self._report.add_run(outcome.traffic, outcome.staleness)
-        return outcome.results
+            results, *counted = zip(*self._transport.run(program, columns, shared), strict=True)
+        self._report.add_run(*counted)
+        return list(results)
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
@@ -343,17 +345,18 @@ def _transport_of(
     start_seconds: float,
 ) -> ServerTransport:
     """The transport by name."""
-    if transport not in ("auto", "local", "dask"):
-        raise InputError(f"transport={transport!r}; allowed are auto, local, dask.")
-    if schedule is not None and transport == "dask":
+    if transport not in ("auto", "local", "dask", "mpi"):
+        raise InputError(f"transport={transport!r}; allowed are auto, local, dask, mpi.")
+    if schedule is not None and transport in ("dask", "mpi"):
         raise InputError("A schedule orders the calls of the local transport: transport='local'.")
     if transport == "auto" and schedule is None and client is None:
         transport = "dask" if _has_client() else "local"
     if transport == "local" or schedule is not None:
         return LocalServer(spec, pieces, schedule, timeout)
-    from daskpart.collectives.transports.dask_server import DaskServer
+    from .cluster import ClusterServer
 
-    return DaskServer(spec, pieces, client, deadline=timeout, start_seconds=start_seconds)
+    kind = "mpi" if transport == "mpi" else "dask"
+    return ClusterServer(spec, pieces, kind, client, timeout, start_seconds)
 
 
 def _has_client() -> bool:

@@ -80,9 +80,9 @@ class ServerSpec:
 
 @dataclass
 class _HeldPull:
+    reply: Reply
     task: int
     slots: NDArray[np.int32]
-    reply: Reply
 
 
 class Shard:
@@ -112,17 +112,11 @@ class Shard:
     # -- a run ---
 
     def begin(self, run: int) -> None:
-        """A new run: clocks at 0. The values are kept, in case it fails."""
+        """A new run: clocks at 0. A copy of the rows is kept until the next, in case it fails."""
         if run > self.run:
             self.run, self.running = run, True
             self._before = self.values.copy()
             self._start()
-
-    def end(self, run: int) -> None:
-        """The run went well; nothing happens if another has begun since."""
-        if run == self.run:
-            self.running = False
-            self._before = self.values
 
     def undo(self, run: int) -> None:
         """The run failed: back to the values before it; what comes late is passed over."""
@@ -130,11 +124,6 @@ class Shard:
         self.running = False
         self.values = self._before
         self._start()
-
-    def takes(self, run: int) -> bool:
-        """Whether a message of this run counts; the first one of a run begins it."""
-        self.begin(run)
-        return self.running and run == self.run
 
     def taken_staleness(self) -> Counter[int]:
         """Pulls since the last call, by how many tasks the slowest rank was behind."""
@@ -148,26 +137,53 @@ class Shard:
 
     # -- messages of a rank ---
 
-    def pull(
-        self, source: int, clock: int, task: int, slots: NDArray[np.int32], reply: Reply
-    ) -> None:
+    def take(self, run: int, source: int, reply: Reply, kind: str, clock: int, *rest: Any) -> None:
+        """Do what a rank asks.
+
+        The first message of a run begins it; those of runs that failed or are over are dropped.
+
+        Parameters
+        ----------
+        run, source : int
+            Which run, and which rank.
+        reply : callable
+            Takes the rows of a pull.
+        kind : {"pull", "push", "clock"}
+        clock : int
+            The rank has done all its tasks below this number.
+        *rest : object
+            Of a pull the task and the slots, of a push the slots and their rows.
+        """
+        self.begin(run)
+        if not self.running or run != self.run:
+            return
+        self._advance(source, clock)
+        if kind == "pull":
+            self._pull(_HeldPull(reply, *rest))
+        elif kind == "push":
+            self._push(source, clock, *rest)
+
+    def may_start(self, task: int) -> bool:
+        """Whether all pushes of tasks before task - τ are in."""
+        return self._oldest >= task - self.spec.delay
+
+    # -- what follows ---
+
+    def _pull(self, pull: _HeldPull) -> None:
         """Answer with rows, as soon as all pushes of tasks before task - τ are in."""
-        self.advance(source, clock)
-        pull = _HeldPull(task, slots, reply)
-        if self.may_start(task):
+        if self.may_start(pull.task):
             self._answer(pull)
         else:
             self._pulls.append(pull)
 
-    def push(self, source: int, clock: int, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:
+    def _push(self, source: int, clock: int, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:
         """Take rows in; in synchronous mode they wait for the end of the task on every rank."""
-        self.advance(source, clock)
         if self.spec.delay == 0:
             self._pushes.append((clock, source, slots, rows))
         else:
             self.spec.rule.apply(self.values, slots, rows)
 
-    def advance(self, source: int, clock: int) -> None:
+    def _advance(self, source: int, clock: int) -> None:
         """A rank has done all its tasks below this number."""
         before = self._clocks[source]
         if clock <= before:
@@ -180,12 +196,6 @@ class Shard:
             self._oldest = oldest
             self._apply_pushes()
             self._answer_pulls()
-
-    def may_start(self, task: int) -> bool:
-        """Whether all pushes of tasks before task - τ are in."""
-        return self._oldest >= task - self.spec.delay
-
-    # -- what follows ---
 
     def _answer_pulls(self) -> None:
         ready = [pull for pull in self._pulls if self.may_start(pull.task)]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .traffic import RankTraffic
 
-Slots = NDArray[np.int32]
 
+class RankOutcome(NamedTuple):
+    """Of one rank in a run: what it gave back and sent, and how stale its shard's answers were."""
 
-@dataclass(frozen=True)
-class RunOutcome:
-    """Of one run: what each rank gave back and sent, and how stale each shard's answers were."""
-
-    results: list[Any]
-    traffic: list[RankTraffic]
-    staleness: list[Counter[int]]
+    result: Any
+    traffic: RankTraffic
+    staleness: Counter[int]
 
 
 class ServerTransport(Protocol):
@@ -39,7 +35,7 @@ class ServerTransport(Protocol):
     def history(self) -> NDArray[np.int32] | None:
         """Rank of each call of the last run, where the transport knows their order."""
 
-    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> RunOutcome:
+    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> list[RankOutcome]:
         """Run the program on all ranks; after an error the rows are as before."""
 
     def values(self) -> list[NDArray[Any]]:
@@ -55,17 +51,15 @@ class ServerTransport(Protocol):
 class Link(Protocol):
     """How the messages of one rank get to the shards; a rank's messages arrive in order."""
 
-    def post_pull(self, pieces: list[tuple[int, Slots]], task: int, clock: int) -> Any:
-        """Ask shards for rows without waiting; a ticket for `collect`."""
+    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> Any:
+        """Send a message to some shards without waiting; a ticket for `collect`.
+
+        Kinds and contents are those of `Shard.take`: each piece is the shard's number, and then of
+        a "pull" the task and slots, of a "push" the slots and rows, of a "clock" nothing.
+        """
 
     def collect(self, ticket: Any) -> list[NDArray[Any]]:
-        """Wait for the rows of each piece."""
-
-    def push(self, pieces: list[tuple[int, Slots, NDArray[Any]]], clock: int) -> None:
-        """Send rows to shards without waiting."""
-
-    def advance(self, clock: int) -> None:
-        """Tell all shards that the tasks below this number are done, without waiting."""
+        """Wait for the rows of each piece of a pull."""
 
     def start(self, task: int) -> None:
         """Wait until the task may start."""

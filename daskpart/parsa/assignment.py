@@ -128,7 +128,7 @@ class Parallel:
         At least 1; 1 needs no server.
     delay : int or math.inf
         τ: how many blocks before the present one may still be worked on.
-    transport : "auto", "local" or "dask"
+    transport : "auto", "local", "dask" or "mpi"
     client : distributed.Client, optional
     schedule : None, "in turn" or int sequence
         As of `ParameterServer`.

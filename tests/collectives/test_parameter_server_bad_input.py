@@ -46,6 +46,7 @@ def local(n_items=N_ITEMS, **options):
         ({"start_seconds": 0}, "start_seconds is 0"),
         ({"transport": "pigeon"}, "transport='pigeon'"),
         ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),
+        ({"transport": "mpi", "schedule": "in turn"}, "transport='local'"),
         ({"schedule": 7}, "schedule is 7"),
     ],
 )

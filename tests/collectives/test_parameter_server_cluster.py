@@ -175,8 +175,11 @@ def test_bad_input_is_told_on_the_client(threaded_client):
         with pytest.raises(InputError, match="id 23 is out of range"):
             server.run(pull_too_far)
         assert len(server.run(log_tasks)) == 4
-    with pytest.raises(InputError, match=r"9 ranks of a server need as many threads.*has 8"):
-        server_on(threaded_client, n_ranks=9)
+    with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8 after") as caught:
+        server_on(threaded_client, n_ranks=9, start_seconds=0.3)
+    assert "transport='local'" in caught.value.__notes__[0]
+    with pytest.raises(InputError, match=r"needs workers that are ranks of one MPI job"):
+        server_on(threaded_client, transport="mpi")
     with pytest.raises(InputError, match="needs a synchronous Dask client"):
         server_on(None)
 

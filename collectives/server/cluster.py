@@ -1,0 +1,320 @@
+"""A parameter server on a Dask cluster: programs run on the ranks of a communicator, beside shards.
+
+    worker A                                         worker B
+    rank 0 ──lock──▶ shard 0                         event loop ─▶ queue ─▶ thread ─lock─▶ shard 1
+       └───────────────── pull, push, clock ═══ one stream ═══════▲            │
+    mailbox 0 ◀══════════════════════ rows ════════════════════════════════════┘
+
+The communicator starts the ranks, watches and ends them, hands programs out and stops a run on all
+ranks when one fails. Shards stay with the ranks between runs, so a run finds the rows of the last.
+
+A rank works on the shards of its own worker itself. What comes from other workers is done by one
+thread a worker, in the order of arrival, so the event loop is never kept. These messages go over
+the workers' own comms, also between MPI workers: a request comes unasked, and MPI would want a
+thread that looks for it all the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from functools import partial
+from time import sleep
+from typing import Any
+
+import numpy as np
+from distributed import get_worker
+from numpy.typing import NDArray
+
+from daskpart.collectives.communicator import Communicator, PerRank
+from daskpart.collectives.operations import barrier
+from daskpart.collectives.transports.dask_comm import DaskCommunicator, decoded, encoded
+from daskpart.collectives.transports.mailbox import Call, RunStopped
+from daskpart.collectives.transports.mpi import MpiCommunicator
+from daskpart.collectives.transports.worker import RankHost, Session
+from daskpart.errors import InputError, WorkerLostError
+
+from .endpoint import ServerEndpoint
+from .placement import Directory
+from .shard import ServerSpec, Shard
+from .traffic import RankTraffic
+from .transport import RankOutcome
+
+_SERVICE = "daskpart_shards"
+_LOOK_SECONDS = 5e-4
+_NO_SLOTS = np.empty(0, np.int32)
+
+
+class ClusterServer:
+    """Shards on the workers of a cluster; see `transport.ServerTransport`.
+
+    Parameters
+    ----------
+    spec : ServerSpec
+    pieces : list of array
+        Rows of each shard.
+    transport : {"dask", "mpi"}
+    client : distributed.Client or None
+        None: the current one.
+    timeout, start_seconds : float
+        As of `SpmdCommunicator`.
+    """
+
+    history = None
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        pieces: list[NDArray[Any]],
+        transport: str,
+        client: Any,
+        timeout: float,
+        start_seconds: float,
+    ) -> None:
+        kind = MpiCommunicator if transport == "mpi" else DaskCommunicator
+        try:
+            self._communicator = comm = kind(
+                spec.n_ranks, client, timeout=timeout, start_seconds=start_seconds
+            )
+        except InputError as error:
+            error.add_note("a parameter server knows transport='local' besides, and no graph")
+            raise
+        self._runs, self.places = 0, comm.placement
+        # the placement of the ids goes to each worker once
+        owners = [
+            spec.directory.owner if self.places.index(place) == rank else None
+            for rank, place in enumerate(self.places)
+        ]
+        rest = {field.name: getattr(spec, field.name) for field in fields(spec)[1:]}
+        try:
+            self._ranks = comm.values(list(range(spec.n_ranks)))
+            self._shards = comm.run(
+                _open, self._ranks, comm.values(pieces), comm.values(owners),
+                session=comm.run_id, rest=rest,
+            )  # fmt: skip
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> list[RankOutcome]:
+        """The program on every rank."""
+        self._runs += 1
+        values = map(self._communicator.values, columns)
+        call = {"program": program, "shared": shared, "run": self._runs}
+        try:
+            return self._gathered(_run, *values, **call)
+        except WorkerLostError as error:
+            error.add_note(
+                "its shards are gone; make a new server of the rows that were saved last"
+            )
+            raise
+        except BaseException:
+            with suppress(WorkerLostError):
+                self._on_ranks(_undo, run=self._runs)
+            raise
+
+    def values(self) -> list[NDArray[Any]]:
+        """Rows of each shard, brought here."""
+        return self._gathered(_values)
+
+    def set_values(self, pieces: list[NDArray[Any]]) -> None:
+        """Other rows for each shard."""
+        self._on_ranks(_set_values, self._communicator.values(pieces))
+
+    def close(self) -> None:
+        """End the ranks."""
+        self._communicator.close()
+
+    def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:
+        return self._communicator.map(step, self._shards, self._ranks, *values, **static)
+
+    def _gathered(self, step: Callable, *values: PerRank, **static: Any) -> list[Any]:
+        gathered = self._communicator.gather(self._on_ranks(step, *values, **static))
+        assert gathered is not None  # the driver is the root
+        return gathered
+
+
+# -- on the ranks ---
+
+
+def _open(
+    comm: Communicator,
+    ranks: PerRank,
+    pieces: PerRank,
+    owners: PerRank,
+    *,
+    session: str,
+    rest: dict,
+) -> PerRank:
+    """The shards of each rank's worker; a text."""
+    comm.map(_open_worker, owners, session=session, rest=rest)
+    barrier(comm)  # the first rank of a worker has opened it for all
+    return comm.map(_open_shard, ranks, pieces, session=session)
+
+
+def _open_worker(owner: NDArray[np.int32] | None, *, session: str, rest: dict) -> None:
+    if owner is not None:
+        of_worker = RankHost.of(get_worker()).sessions[session]
+        directory = Directory(owner, len(of_worker.spec.placement))
+        of_worker.services[_SERVICE] = WorkerShards(of_worker, ServerSpec(directory, **rest))
+
+
+def _open_shard(rank: int, rows: NDArray[Any], *, session: str) -> WorkerShards:
+    shards = RankHost.of(get_worker()).sessions[session].services[_SERVICE]
+    shards.add(rank, rows.copy())
+    return shards
+
+
+def _run(
+    shards: WorkerShards, rank: int, *values: Any, program: Callable, shared: dict, run: int
+) -> RankOutcome:
+    traffic, link = RankTraffic(shards.spec.n_ranks), ClusterLink(rank, shards, run)
+    endpoint = ServerEndpoint(rank, shards.spec, link, traffic)
+    try:
+        result = program(endpoint, *values, **shared)
+        endpoint.finish()
+        link.wait_for_all()
+    except RunStopped as stop:
+        raise shards.errors.get(run, stop) from None  # an update on this worker is the cause
+    return RankOutcome(result, traffic, shards.of_rank[rank].taken_staleness())
+
+
+def _undo(shards: WorkerShards, rank: int, *, run: int) -> None:
+    with shards.locks[rank]:
+        shards.of_rank[rank].undo(run)
+
+
+def _values(shards: WorkerShards, rank: int) -> NDArray[Any]:
+    return shards.of_rank[rank].values
+
+
+def _set_values(shards: WorkerShards, rank: int, rows: NDArray[Any]) -> None:
+    shards.of_rank[rank].values = rows.copy()
+
+
+class WorkerShards:
+    """The shards of one worker, and a thread for what other workers ask of them.
+
+    It is a service of the worker's session: run ids, timeouts, and what ends a run are those of the
+    other messages between ranks.
+
+    Parameters
+    ----------
+    session : Session
+    spec : ServerSpec
+    """
+
+    def __init__(self, session: Session, spec: ServerSpec) -> None:
+        spec.directory.prepare()
+        self.session, self.spec = session, spec
+        self.of_rank: dict[int, Shard] = {}
+        self.locks: dict[int, threading.Lock] = {}
+        self.errors: dict[int, Exception] = {}  # of a run
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="shards", daemon=True).start()
+
+    def add(self, rank: int, rows: NDArray[Any]) -> None:
+        """Put a rank's shard here."""
+        self.locks[rank], self.of_rank[rank] = threading.Lock(), Shard(rows, self.spec)
+
+    def put(self, message: tuple) -> None:
+        """Take a message from another worker; on the event loop."""
+        self._requests.put(message)
+
+    def end(self) -> None:
+        """No further message; on the event loop."""
+        self._requests.put(None)
+
+    def send(self, shard: int, request: tuple) -> None:
+        """Make a request to a shard, wherever it is; on the thread of a rank."""
+        place = self.session.spec.placement[shard]
+        if place == self.session.address:
+            self._take(shard, *request)
+        else:
+            self.session.send(place, (_SERVICE, shard, encoded(request)))
+
+    def _take(self, shard: int, run: int, call: Call, source: int, ticket: int, *rest: Any) -> None:
+        """Do what a rank asks of a shard of this worker."""
+        reply = partial(self._reply, source, call, (shard, ticket))
+        with self.locks[shard]:
+            self.of_rank[shard].take(run, source, reply, *rest)
+
+    def _reply(self, rank: int, call: Call, ticket: tuple[int, int], rows: NDArray[Any]) -> None:
+        place = self.session.spec.placement[rank]
+        if place == self.session.address:
+            self.session.mailboxes[rank].put(call, ticket, (rows,))
+        else:
+            self.session.send(place, (tuple(call), ticket, rank, encoded(rows)))
+
+    def _work(self) -> None:
+        while (message := self._requests.get()) is not None:
+            _, shard, packed = message
+            run, call, *rest = decoded(packed)
+            try:
+                self._take(shard, run, call, *rest)
+            except Exception as error:
+                self._fail(shard, run, call, error)
+
+    def _fail(self, shard: int, run: int, call: Call, error: Exception) -> None:
+        """An update rule failed here: its rank raises that, all others stop."""
+        error.add_note(f"in an update of shard {shard}")
+        self.errors.setdefault(run, error)
+        reason = f"shard {shard} failed: {type(error).__name__}: {error}"
+        stop = partial(self.session.stop, call.run, reason, tell_others=True)
+        self.session.loop.call_soon_threadsafe(stop)
+
+
+class ClusterLink:
+    """One rank's way to the shards; see `transport.Link`.
+
+    Parameters
+    ----------
+    rank : int
+    shards : WorkerShards
+        Of the rank's worker.
+    run : int
+        Number of the server's run.
+    """
+
+    def __init__(self, rank: int, shards: WorkerShards, run: int) -> None:
+        self._rank, self._shards, self._run = rank, shards, run
+        self._mailbox = shards.session.mailboxes[rank]
+        self._call = Call(self._mailbox.run, 0, "pull")  # which the answers bear
+        self._tickets = itertools.count()
+
+    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> list[tuple[int, int]]:
+        """Ask the shards, or tell them."""
+        self._mailbox.check()
+        ticket = next(self._tickets)
+        for shard, *rest in pieces:
+            request = (self._run, self._call, self._rank, ticket, kind, clock, *rest)
+            self._shards.send(shard, request)
+        return [(shard, ticket) for shard, *_ in pieces]
+
+    def collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
+        """What they answered."""
+        return [decoded(self._taken(piece)) for piece in ticket]
+
+    def start(self, task: int) -> None:
+        """Wait for the others: as long as the own shard would hold a pull."""
+        self.collect(self.send("pull", task, [(self._rank, task, _NO_SLOTS)]))
+
+    def wait_for_all(self) -> None:
+        """Until every rank has finished and all its messages to this rank's shard are in."""
+        while not self._shards.of_rank[self._rank].settled:
+            self._mailbox.check()
+            sleep(_LOOK_SECONDS)
+
+    def _taken(self, piece: tuple[int, int]) -> Any:
+        try:
+            return self._mailbox.take(self._call, piece)
+        except TimeoutError:
+            raise TimeoutError(
+                f"Rank {self._rank} waited {self._mailbox.timeout:g} s for shard {piece[0]}, the "
+                "timeout of this server: a rank is too far behind. If ranks compute for so long, "
+                "raise the timeout."
+            ) from None
