@@ -157,14 +157,14 @@ def lloyd(
 # -- a turn, under mpiexec ---
 
 
-def ours(client: Any, folder: str, n_steps: int) -> list[list[float]]:
+def ours(client: Any, folder: str, n_steps: int, transport: str = "mpi") -> list[list[float]]:
     """Seconds of the steps of every problem in the folder; results are put beside them."""
-    return [_ours_of(client, path, n_steps) for path in files(folder)]
+    return [_ours_of(client, path, n_steps, transport) for path in files(folder)]
 
 
-def _ours_of(client: Any, path: Path, n_steps: int) -> list[float]:
+def _ours_of(client: Any, path: Path, n_steps: int, transport: str) -> list[float]:
     problem = _read(path / "problem")
-    result = problem.fit("mpi", client, n_steps)
+    result = problem.fit(transport, client, n_steps)
     _write(path / "ours", result.arrays)
     return result.seconds
 
