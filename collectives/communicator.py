@@ -70,6 +70,7 @@ class Replicated:
     """A small value that every rank holds; `result` gives it as plain Python."""
 
     __slots__ = ("__weakref__", "communicator", "content")
+    spent = False  # nothing overwrites it
 
     def __init__(self, communicator: Communicator, content: Any) -> None:
         self.communicator = communicator
@@ -491,6 +492,12 @@ class Communicator(ABC):
         """Refuse a step whose arguments are not values of this communicator, or are spent."""
         self._require_open()
         for place, value in enumerate(values):
+            if (
+                isinstance(value, (PerRank, Replicated))
+                and value.communicator is self
+                and not value.spent
+            ):
+                continue
             if not isinstance(value, (PerRank, Replicated)):
                 raise InputError(
                     f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
@@ -498,11 +505,10 @@ class Communicator(ABC):
                 )
             if value.communicator is not self:
                 raise InputError(f"Argument {place} belongs to another communicator.")
-            if isinstance(value, PerRank) and value.spent:
-                raise InputError(
-                    f"Argument {place} was given to update or collect before, which may have "
-                    "overwritten it; use the value that they returned."
-                )
+            raise InputError(
+                f"Argument {place} was given to update or collect before, which may have "
+                "overwritten it; use the value that they returned."
+            )
         for name, value in static.items():
             if isinstance(value, (PerRank, Replicated)):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")

@@ -30,7 +30,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -414,7 +414,7 @@ class ForwardingBuffer:
                 f"it {self.payload_rows} rows of {row_bytes}; plan with "
                 f"payload_rows=rows_for_payload({payload.nbytes}, {row_bytes})."
             )
-        content = payload.tobytes() + _check_sum(payload)
+        content = payload.tobytes() + _check_sum(payload.dtype, payload.shape)
         padded = np.frombuffer(content.ljust(room, b"\0"), dtype=rows.dtype)
         return padded.reshape(self.payload_rows, *rows.shape[1:])
 
@@ -425,7 +425,7 @@ class ForwardingBuffer:
         own = self.payload
         assert own is not None
         content = rows.tobytes()
-        if content[own.nbytes : own.nbytes + 8] != _check_sum(own):
+        if content[own.nbytes : own.nbytes + 8] != _check_sum(own.dtype, own.shape):
             raise ranks_disagree(
                 f"the payload ({payload_reduction.name})",
                 (self.rank, f"shape {own.shape} and dtype {own.dtype} on rank {self.rank}"),
@@ -543,6 +543,6 @@ def _messages(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> list
     return messages
 
 
-def _check_sum(payload: NDArray[Any]) -> bytes:
-    described = f"{payload.dtype.str} {payload.shape}"
-    return zlib.crc32(described.encode()).to_bytes(8, "little")
+@cache
+def _check_sum(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return zlib.crc32(f"{dtype.str} {shape}".encode()).to_bytes(8, "little")

@@ -178,7 +178,8 @@ STUDIES = {
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
     "cp_memory": ["--tensor", "few", "--ranks", "2", "--rank", "3"],
-    "latency": ["--ranks", "2", "--transport", "local", "--bytes", "8", "--bytes", "40000"],
+    "latency": ["--ranks", "2", "--transport", "local"],
+    "message_memory": ["--transport", "local", "--ranks", "4", "--ranks", "8", "--bytes", "8"],
     "sparse_allreduce": [
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
     ],
@@ -198,6 +199,10 @@ STUDIES = {
     "tensor_messages": ["--tensor", "few", "--ranks", "4", "--ranks", "8"],
     "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
+    "twins": [
+        "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "k-means",
+        "--steps", "3", "--turns", "1",
+    ],
 }  # fmt: skip
 
 
@@ -207,9 +212,13 @@ def test_every_study_is_tested() -> None:
     assert with_main == set(STUDIES)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.mpi if n == "twins" else ()) for n in STUDIES]
+)
 def test_every_study_writes_its_section(small: None, name: str, tmp_path: Path) -> None:
     study = importlib.import_module(f"benchmarks.studies.{name}")
+    if name == "twins" and not study.has_mpiexec():
+        pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
     done = CliRunner().invoke(
         study.main, [*STUDIES[name], "--out", str(tmp_path)], catch_exceptions=False
     )

@@ -158,9 +158,11 @@ class MpiEndpoint:
         if source in self._session.mailboxes:
             return self._mailbox.take(call, source)
         mailbox, begin = self._mailbox, 0.0
+        found = mailbox.find(call, source)
         try:
-            while (found := mailbox.find(call, source)) is None:
-                if self._take_next(source):
+            while found is None:
+                if self._take_next(source):  # nobody else takes in this rank's messages
+                    found = mailbox.find(call, source)
                     continue
                 if not begin:
                     begin, mailbox.waiting = monotonic(), (call, source)

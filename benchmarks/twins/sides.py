@@ -1,0 +1,227 @@
+"""Both sides of the comparison: what is given to ours and to the twin, and how results compare.
+
+the parent    problem ─► folder: the problem for ours, a piece a rank for the twin
+dask-mpi      ours(client, folder, steps)   ─► seconds of each step, results into the folder
+MPI ranks     twin(world, folder, steps)    ─► the same
+the parent    agreement(folder): the same bits, or equal to rounding, or an error
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import data
+from benchmarks.studies.problem import matrix
+from daskpart.collectives import Communicator, PerRank, barrier, communicator_for
+from daskpart.collectives.operations import allreduce
+from daskpart.models import CPDecomposition, MatrixFactorization
+from daskpart.models.cp.starts import first_factors
+from daskpart.models.optimisation.learning_rates import learning_rate
+
+COMPONENTS = {"MF": 32, "CP": 16}
+N_POINTS, N_DIMENSIONS, N_CLUSTERS = 40_000, 4, 10
+ALGORITHMS = {"Algorithm 1": "p2p", "Algorithm 2": "emb"}
+SAME_BITS = ("MF", "CP Algorithm 2")
+Arrays = dict[str, np.ndarray]
+
+
+class Result(NamedTuple):
+    """Of one turn: seconds of each step, and arrays by name."""
+
+    seconds: list[float]
+    arrays: Arrays
+
+
+class Problem(NamedTuple):
+    """What both sides are given; pickled into a file."""
+
+    fit: Callable[[str, Any, int], Result]  # ours: transport, client, steps
+    train: Callable[[Any, Any, int], tuple[list[float], dict[str, Any]]]  # the twin's
+    pieces: list[Any]
+
+
+# -- problems, made in the parent process ---
+
+
+def problems(names: Sequence[str], n_ranks: int) -> Iterable[tuple[str, Problem]]:
+    """Name and problem; "MF:ml-1m", "CP:fb15k-237.train" and "k-means" are names to choose from."""
+    for name in names:
+        kind, _, of = name.partition(":")
+        if kind == "MF":
+            yield f"MF {of}", factorization(of, n_ranks)
+        elif kind == "CP":
+            for algorithm, method in ALGORITHMS.items():
+                yield f"CP {algorithm} {of}", decomposition(of, n_ranks, method)
+        else:
+            yield name, clustering(n_ranks)
+
+
+def factorization(name: str, n_ranks: int) -> Problem:
+    """η-PASGD with η = K, users split by the power of connectivity."""
+    from . import pasgd
+
+    users, items, values = data.ratings(name)
+    X = matrix((users, items, values), (int(users.max()) + 1, int(items.max()) + 1))
+    model = MatrixFactorization(COMPONENTS["MF"], n_ranks=n_ranks, partitioner="power")
+    plan = model.plan(X, transport="local")
+    rate = learning_rate(model.learning_rate, None).initial
+    pieces = pasgd.pieces(plan, rate, model.regularization, model.init_scale)
+    return Problem(partial(fit_factorization, X, plan), pasgd.train, pieces)
+
+
+def fit_factorization(X: Any, plan: Any, transport: str, client: Any, n_steps: int) -> Result:
+    """Ours."""
+    model = MatrixFactorization(
+        COMPONENTS["MF"], n_ranks=plan.n_ranks, partitioner="power", transport=transport,
+        max_iter=n_steps,
+    )  # fmt: skip
+    model.fit(X, plan=plan, client=client)
+    state = model.state_
+    arrays = {"user_factors": state.user_factors, "item_factors": state.item_factors}
+    return Result(model.history_["seconds"].tolist(), arrays)
+
+
+def decomposition(name: str, n_ranks: int, method: str) -> Problem:
+    """CP-ALS, R = 16, by the cut that suits the method."""
+    from . import cp
+
+    tensor = data.tensor(name)
+    plan = _decomposition(method, n_ranks).plan(tensor, transport="mpi")
+    factors = first_factors("random", None, tensor.shape, COMPONENTS["CP"], random_state=0)
+    typed = [factor.astype(tensor.values.dtype) for factor in factors]
+    fit = partial(fit_decomposition, tensor, plan, method)
+    return Problem(fit, cp.train, cp.pieces(plan, tensor, typed))
+
+
+def _decomposition(method: str, n_ranks: int, **more: Any) -> CPDecomposition:
+    return CPDecomposition(COMPONENTS["CP"], n_ranks=n_ranks, method=method, tol=0, **more)
+
+
+def fit_decomposition(
+    tensor: Any, plan: Any, method: str, transport: str, client: Any, n_steps: int
+) -> Result:
+    """Ours."""
+    model = _decomposition(method, plan.n_ranks, transport=transport, max_iter=n_steps)
+    model.fit(tensor, plan=plan, client=client)
+    arrays = {f"factor {mode}": factor for mode, factor in enumerate(model.state_.factors)}
+    arrays["fit"] = np.array([model.fit_])
+    return Result(model.history_["seconds"].tolist(), arrays)
+
+
+def clustering(n_ranks: int) -> Problem:
+    """k-means of points round random corners, the same points for any number of ranks."""
+    from . import kmeans
+
+    random = np.random.default_rng(0)
+    corners = 10 * random.normal(size=(N_CLUSTERS, N_DIMENSIONS))
+    points = corners[random.integers(0, N_CLUSTERS, N_POINTS)]
+    points = points + random.normal(size=points.shape)
+    pieces = kmeans.pieces(points, N_CLUSTERS, n_ranks)
+    return Problem(partial(fit_clustering, pieces), kmeans.train, pieces)
+
+
+def fit_clustering(pieces: list[Any], transport: str, client: Any, n_steps: int) -> Result:
+    """Ours."""
+    with communicator_for(transport, len(pieces), client) as communicator:
+        points = communicator.values([piece.points for piece in pieces])
+        seconds, centres = communicator.run(
+            lloyd, points, centres=pieces[0].centres, n_steps=n_steps
+        )
+    return Result(seconds, {"centres": centres})
+
+
+def lloyd(
+    comm: Communicator, points: PerRank, *, centres: np.ndarray, n_steps: int
+) -> tuple[list[float], np.ndarray]:
+    """The text of k-means: the twin's steps, and an allreduce on the hypercube."""
+    from .kmeans import mean_distance, means, sums_of_clusters
+
+    barrier(comm)
+    now, seconds = comm.replicated(centres), []
+    for _ in range(n_steps):
+        begin = perf_counter()
+        total = allreduce(comm, comm.map(sums_of_clusters, points, now), algorithm="hypercube")
+        now = comm.assume_replicated(comm.map(means, total, now))
+        mean_distance(total.result())
+        seconds.append(perf_counter() - begin)
+    return seconds, now.result()
+
+
+# -- a turn, under mpiexec ---
+
+
+def ours(client: Any, folder: str, n_steps: int, transport: str = "mpi") -> list[list[float]]:
+    """Seconds of the steps of every problem in the folder; results are put beside them."""
+    return [_ours_of(client, path, n_steps, transport) for path in files(folder)]
+
+
+def _ours_of(client: Any, path: Path, n_steps: int, transport: str) -> list[float]:
+    problem = _read(path / "problem")
+    result = problem.fit(transport, client, n_steps)
+    _write(path / "ours", result.arrays)
+    return result.seconds
+
+
+def twin(world: Any, folder: str, n_steps: int) -> list[list[float]]:
+    """The same of the twins; runs on every MPI rank."""
+    return [_twin_of(world, path, n_steps) for path in files(folder)]
+
+
+def _twin_of(world: Any, path: Path, n_steps: int) -> list[float]:
+    train, piece = _read(path / f"piece-{world.rank}")
+    seconds, arrays = train(world, piece, n_steps)
+    _write(path / f"twin-{world.rank}", arrays)
+    return seconds
+
+
+def files(folder: str) -> list[Path]:
+    return sorted(path for path in Path(folder).iterdir() if path.is_dir())
+
+
+def _read(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_bytes(pickle.dumps(content, 5))
+
+
+def lay_down(folder: Path, names: Sequence[str], n_ranks: int) -> list[str]:
+    """Write every problem into a folder of its own; gives their names, in that order."""
+    found = []
+    for number, (name, problem) in enumerate(problems(names, n_ranks)):
+        place = folder / f"{number:02d}"
+        place.mkdir()
+        for rank, piece in enumerate(problem.pieces):
+            _write(place / f"piece-{rank}", (problem.train, piece))
+        _write(place / "problem", problem._replace(pieces=[]))
+        found.append(name)
+    return found
+
+
+def agreement(path: Path, name: str) -> str:
+    """How ours and the twin's results compare.
+
+    Raises
+    ------
+    RuntimeError
+        If they differ by more than rounding, or at all where both add in the same order.
+    """
+    ours = _read(path / "ours")
+    exact = True
+    for part in sorted(path.glob("twin-*")):
+        for key, (ids, rows) in _read(part).items():
+            exact = exact and np.array_equal(ours[key][ids], rows)
+            scale = float(np.abs(ours[key]).max(initial=1e-12))
+            if not np.allclose(ours[key][ids] / scale, rows / scale, rtol=0, atol=1e-4):
+                raise RuntimeError(f"{name}: {key} of {part.name} differs from ours")
+    if not exact and name.startswith(SAME_BITS):
+        raise RuntimeError(f"{name}: the twin's bits are not ours")
+    return "same bits" if exact else "equal to rounding"
