@@ -179,7 +179,9 @@ class RankCommunicator(Communicator):
                 answer.result = pickled
         except RunStopped as error:
             answer.error = error
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception):  # of sys.exit, say: the rank must answer still
+                error = RuntimeError(f"the text ended with {type(error).__name__}: {error}")
             error.add_note(f"on rank {self.rank}")
             answer.error = error
         answer.spent = {number for number, value in given.items() if value.spent}
