@@ -99,7 +99,7 @@ def module_graph() -> tuple[scipy.sparse.csr_array, np.ndarray]:
 
 
 def cut(links: scipy.sparse.csr_array, n_ranks: int) -> tuple[Plan, list[Part]]:
-    """Pages dealt to ranks, and the plan that carries scores to where they are needed."""
+    """Pages assigned to ranks, and the plan that carries scores to where they are needed."""
     n_pages = links.shape[0]
     owner = daskpart.partition(links, n_ranks, epsilon=0.1, random_state=0).assignment
     linked, linking = links.nonzero()
