@@ -82,7 +82,7 @@ html_sidebars = {page: [] for page in _ALONE}
 
 
 def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]
-    """scikit-learn gives `set_fit_request` and `set_output`, whose texts link into its own pages."""
+    """`set_output`, `set_fit_request` and such: their texts link into pages of scikit-learn."""
     requests = name.startswith("set_") and name.endswith("_request")
     return True if requests or name == "set_output" else None
 
