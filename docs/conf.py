@@ -82,8 +82,9 @@ html_sidebars = {page: [] for page in _ALONE}
 
 
 def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]
-    """scikit-learn makes a `set_fit_request` for each method; its text links into its own pages."""
-    return True if name.startswith("set_") and name.endswith("_request") else None
+    """`set_output`, `set_fit_request` and such: their texts link into pages of scikit-learn."""
+    requests = name.startswith("set_") and name.endswith("_request")
+    return True if requests or name == "set_output" else None
 
 
 def setup(app):  # type: ignore[no-untyped-def]

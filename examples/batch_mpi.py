@@ -61,7 +61,7 @@ def main() -> None:
 
 
 # exit=False and the signal at the end: so the job ends with the exit code of main()
-if dask_mpi.initialize(nthreads=1, dashboard=False, exit=False):
+if dask_mpi.initialize(nthreads=1, dashboard=False, dashboard_address=":0", exit=False):
     try:
         with Client() as client:
             client.wait_for_workers(N_WORKERS, timeout=120)

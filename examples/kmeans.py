@@ -19,36 +19,32 @@ N_CLUSTERS, N_POINTS = 5, 2000
 
 
 def kmeans(
-    communicator: Communicator, points: PerRank, n_clusters: int, tolerance: float = 1e-6
+    comm: Communicator, points: PerRank, *, n_clusters: int, tolerance: float = 1e-6
 ) -> tuple[np.ndarray, float]:
     """Centres by Lloyd's algorithm, and the mean squared distance to the nearest of them."""
-    first = communicator.map(first_points, points, n_clusters=n_clusters)
-    centres = communicator.assume_replicated(broadcast(communicator, first))
+    first = broadcast(comm, comm.map(first_points, points, n_clusters=n_clusters))
+    centres = comm.assume_replicated(first).result()
     before, distance = np.inf, np.finfo(float).max
     while before - distance > tolerance * distance:
-        sums = communicator.map(sums_of_clusters, points, centres)
-        total = allreduce(communicator, sums, algorithm="hypercube")
-        centres = communicator.assume_replicated(communicator.map(means, points, total, centres))
-        counts, squares = total.result()[:, -2:].sum(axis=0)
-        before, distance = distance, float(squares / counts)
-    return centres.result(), distance
+        sums = comm.map(sums_of_clusters, points, centres=centres)
+        total = allreduce(comm, sums, algorithm="hypercube").result()
+        counts, squares = total[:, -2:-1], total[:, -1]
+        # of a cluster without points the centre stays where it was
+        centres = np.where(counts > 0, total[:, :-2] / np.maximum(counts, 1), centres)
+        before, distance = distance, float(squares.sum() / counts.sum())
+    return centres, distance
 
 
 def first_points(points: np.ndarray, *, n_clusters: int) -> np.ndarray:
     return points[:n_clusters].copy()
 
 
-def sums_of_clusters(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+def sums_of_clusters(points: np.ndarray, *, centres: np.ndarray) -> np.ndarray:
     """Of each cluster: the sum of its points, their number, the sum of squared distances."""
     distances = ((points[:, None] - centres) ** 2).sum(axis=2)
     members = distances.argmin(axis=1) == np.arange(len(centres))[:, None]
     counts, squares = members.sum(axis=1), members @ distances.min(axis=1)
     return np.column_stack((members @ points, counts, squares))
-
-
-def means(points: np.ndarray, total: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    counts = total[:, -2:-1]  # of a cluster without points the centre stays where it was
-    return np.where(counts > 0, total[:, :-2] / np.maximum(counts, 1), centres)
 
 
 # -- before and after it ---
@@ -62,13 +58,13 @@ def own_points(rank: int) -> np.ndarray:
     return corners + random.normal(size=(N_POINTS, 2))
 
 
-def main(communicator: Communicator) -> None:
-    points = communicator.map(own_points, communicator.values(list(range(communicator.n_ranks))))
-    centres, distance = kmeans(communicator, points, N_CLUSTERS)
-    print(f"{N_POINTS * communicator.n_ranks} points, mean squared distance {distance:.15f}")
+def main(comm: Communicator) -> None:
+    points = comm.map(own_points, comm.values(range(comm.n_ranks)))
+    centres, distance = comm.run(kmeans, points, n_clusters=N_CLUSTERS)
+    print(f"{N_POINTS * comm.n_ranks} points, mean squared distance {distance:.15f}")
     for x, y in centres[np.lexsort(centres.T)]:
         print(f"  centre {x:.15f} {y:.15f}")
-    print(communicator.counters)
+    print(comm.counters)
 
 
 if __name__ == "__main__":

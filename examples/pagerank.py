@@ -17,7 +17,16 @@ from transports import options, run
 
 import daskpart
 from daskpart import Connectivity
-from daskpart.collectives import MAX, Communicator, Plan, allreduce, expand, expand_plan
+from daskpart.collectives import (
+    MAX,
+    Communicator,
+    PerRank,
+    Plan,
+    PreparedPlan,
+    allreduce,
+    expand,
+    expand_plan,
+)
 
 
 @dataclass(frozen=True)
@@ -34,30 +43,21 @@ class Part:
 
 
 def pagerank(
-    communicator: Communicator, plan: Plan, parts: list[Part], n_pages: int, tolerance: float = 1e-9
-) -> np.ndarray:
-    """Scores of all pages; they add up to 1."""
-    part = communicator.values(parts)
-    halo = communicator.prepare(plan, communicator.map(pages_of, part))
-    scores = communicator.map(even_scores, part, n_pages=n_pages)
-    change = 1.0
+    comm: Communicator, part: PerRank, halo: PreparedPlan, *, n_pages: int, tolerance: float = 1e-9
+) -> tuple[PerRank, int]:
+    """The scores of each rank's own pages, of all pages 1 in sum; and how many iterations it took.
+
+    The halo is a plan by which the scores of other ranks' pages come.
+    """
+    scores = comm.map(even_scores, part, n_pages=n_pages)
+    change, n_iterations = 1.0, 0
     while change > tolerance:
-        for _ in range(10):  # looking at the change costs a trip to this process
-            loose = allreduce(communicator, communicator.map(loose_score, part, scores))
-            scores = expand(communicator, halo, scores)
-            moved = communicator.map(follow_links, part, scores, loose, n_pages=n_pages)
-            changes = communicator.map(largest_change, part, scores, moved)
-            scores = moved
-        change = allreduce(communicator, changes, MAX).result()
-    own = communicator.gather(communicator.map(own_scores, part, scores))
-    found = np.empty(n_pages)
-    for held, values in zip(parts, own, strict=True):
-        found[held.pages[: held.n_own]] = values
-    return found
-
-
-def pages_of(part: Part) -> np.ndarray:
-    return part.pages.copy()
+        loose = allreduce(comm, comm.map(loose_score, part, scores))
+        scores = expand(comm, halo, scores)
+        moved = comm.map(follow_links, part, scores, loose, n_pages=n_pages)
+        change = allreduce(comm, comm.map(largest_change, part, scores, moved), MAX).result()
+        scores, n_iterations = moved, n_iterations + 1
+    return comm.map(own_scores, part, scores), n_iterations
 
 
 def even_scores(part: Part, *, n_pages: int) -> np.ndarray:
@@ -99,7 +99,7 @@ def module_graph() -> tuple[scipy.sparse.csr_array, np.ndarray]:
 
 
 def cut(links: scipy.sparse.csr_array, n_ranks: int) -> tuple[Plan, list[Part]]:
-    """Pages dealt to ranks, and the plan that carries scores to where they are needed."""
+    """Pages assigned to ranks, and the plan that carries scores to where they are needed."""
     n_pages = links.shape[0]
     owner = daskpart.partition(links, n_ranks, epsilon=0.1, random_state=0).assignment
     linked, linking = links.nonzero()
@@ -116,16 +116,29 @@ def cut(links: scipy.sparse.csr_array, n_ranks: int) -> tuple[Plan, list[Part]]:
     return expand_plan(needed, owners=np.where(needed.connectivity > 0, owner, -1)), parts
 
 
-def main(communicator: Communicator) -> None:
+# -- around it: what is handed out before, and gathered after ---
+
+
+def scores_of_pages(comm: Communicator, plan: Plan, parts: list[Part]) -> tuple[np.ndarray, int]:
+    """Scores of all pages in their order, and the number of iterations."""
+    pages = [held.pages[: held.n_own] for held in parts]
+    found = np.empty(sum(map(len, pages)))
+    halo = comm.prepare(plan, comm.values([held.pages for held in parts]))
+    own, n_iterations = comm.run(pagerank, comm.values(parts), halo, n_pages=len(found))
+    found[np.concatenate(pages)] = np.concatenate(comm.gather(own))
+    return found, n_iterations
+
+
+def main(comm: Communicator) -> None:
     links, names = module_graph()
-    plan, parts = cut(links, communicator.n_ranks)
-    scores = pagerank(communicator, plan, parts, len(names))
+    plan, parts = cut(links, comm.n_ranks)
+    scores, n_iterations = scores_of_pages(comm, plan, parts)
     best = np.argsort(-scores, kind="stable")[:8]
     print(f"{len(names)} modules, {links.nnz} links, sum of scores {scores.sum():.9f}")
-    print(f"each iteration sends {plan.total_rows} scores in {plan.total_messages} messages")
+    print(f"{n_iterations} iterations, {plan.total_rows} scores travel in each")
     for page in best:
         print(f"  {names[page]:<12} {scores[page]:.15f}")
-    print(communicator.counters)
+    print(comm.counters)
 
 
 if __name__ == "__main__":

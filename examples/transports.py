@@ -2,8 +2,8 @@
 
 python pagerank.py                                  local   threads of this process
 python pagerank.py --transport graph --ranks 4      graph   tasks on worker processes
-python pagerank.py --transport dask --ranks 4       dask    long tasks, worker to worker
-mpiexec -n 6 python pagerank.py --transport mpi     mpi     ranks 2 … 5 are the workers
+python pagerank.py --transport dask --ranks 4       dask    every worker runs the text
+mpiexec -n 6 python pagerank.py --transport mpi     mpi     ranks 2 … 5 run the text
 """
 
 from __future__ import annotations
@@ -25,31 +25,36 @@ def options(description: str) -> argparse.Namespace:
 def run(main: Callable[[Communicator], None], transport: str, n_ranks: int) -> None:
     """Call ``main(communicator)``; under mpiexec only in the process of the client."""
     if transport == "local":
-        with communicator_for("local", n_ranks) as communicator:
-            main(communicator)
+        with communicator_for("local", n_ranks) as comm:
+            main(comm)
     elif transport == "mpi":
         _run_under_mpi(main, n_ranks)
     else:
         from distributed import Client, LocalCluster
 
         with (
-            LocalCluster(n_workers=2, threads_per_worker=-(-n_ranks // 2)) as cluster,
+            LocalCluster(
+                n_workers=2, threads_per_worker=-(-n_ranks // 2), dashboard_address=":0"
+            ) as cluster,
             Client(cluster) as client,
-            communicator_for(transport, n_ranks, client) as communicator,
+            communicator_for(transport, n_ranks, client) as comm,
         ):
-            main(communicator)
+            main(comm)
 
 
 def _run_under_mpi(main: Callable[[Communicator], None], n_ranks: int) -> None:
+    import dask
+
+    dask.config.set({"logging.distributed": "error"})  # else it tells of every worker that goes
     import dask_mpi
     from distributed import Client
 
     # exit=False and the signal at the end: so the job ends with the exit code of main()
-    if dask_mpi.initialize(nthreads=1, dashboard=False, exit=False):
+    if dask_mpi.initialize(nthreads=1, dashboard=False, dashboard_address=":0", exit=False):
         try:
             with Client() as client:
                 client.wait_for_workers(n_ranks, timeout=120)
-                with communicator_for("mpi", n_ranks, client) as communicator:
-                    main(communicator)
+                with communicator_for("mpi", n_ranks, client) as comm:
+                    main(comm)
         finally:
             dask_mpi.send_close_signal()

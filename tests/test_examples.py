@@ -18,6 +18,7 @@ import pytest
 
 import daskpart
 from daskpart.collectives import LocalCommunicator, communicator_for
+from daskpart.collectives.transports.threads import ThreadsCommunicator
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BIN = Path(sys.executable).parent
@@ -133,7 +134,12 @@ def test_pagerank_is_that_of_power_iteration(texts: dict[str, ModuleType]) -> No
     for n_ranks in (1, 3, 8):
         plan, parts = text.cut(links, n_ranks)
         with LocalCommunicator(n_ranks) as communicator:
-            found = text.pagerank(communicator, plan, parts, n_pages)
+            found, n_iterations = text.scores_of_pages(communicator, plan, parts)
+            assert communicator.counters.rows_sent.sum() == n_iterations * plan.total_rows
+            labels = [record.label for record in communicator.counters.rounds]
+        assert n_iterations > 10
+        # in each iteration: the scores of loose pages added up, and the change looked at
+        assert labels.count("allreduce") == 2 * 2 * n_iterations
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -141,7 +147,8 @@ def test_kmeans_is_lloyds_algorithm(texts: dict[str, ModuleType]) -> None:
     text = texts["kmeans"]
     shares = [text.own_points(rank) for rank in range(3)]
     with LocalCommunicator(3) as communicator:
-        found, distance = text.kmeans(communicator, communicator.values(shares), 5)
+        points = communicator.values(shares)
+        found, distance = communicator.run(text.kmeans, points, n_clusters=5)
     points, centres = np.concatenate(shares), shares[0][:5].copy()
     for _ in range(100):
         nearest = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
@@ -149,6 +156,16 @@ def test_kmeans_is_lloyds_algorithm(texts: dict[str, ModuleType]) -> None:
     np.testing.assert_allclose(found, centres, atol=1e-2)
     squares = ((points[:, None] - found) ** 2).sum(axis=2).min(axis=1)
     assert distance == pytest.approx(squares.mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pagerank", "kmeans"])
+def test_texts_on_ranks_that_are_threads(
+    name: str, texts: dict, capsys: pytest.CaptureFixture
+) -> None:
+    expected = run_text(texts[name], "local", capsys, None)
+    with ThreadsCommunicator(4) as communicator:
+        texts[name].main(communicator)
+    assert told(capsys.readouterr().out) == expected
 
 
 @pytest.mark.cluster

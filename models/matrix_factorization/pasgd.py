@@ -2,8 +2,8 @@
 
     for t in 0..η−1:                      on every rank k
         SGD over the ratings of cell (k, t)
-        reduce   copies of the rows that several ranks worked on ──► their owner, which averages
-        them expand   owner ──► the ranks that work on the row next
+        reduce   copies of the rows that several ranks worked on ──► their owner: it averages them
+        expand   owner ──► the ranks that work on the row next
 
 The text below is written against a `Communicator` over per-rank values, so it runs as it stands on
 every transport. Between messages there are only functions of their arguments: `apply_ratings`
