@@ -61,7 +61,7 @@ def test_plans_of_a_matrix(kind, rating_file, simulated, tmp_path):
     partition = daskpart.partition(matrix, 4, method="block")
     partition.save(tmp_path / "partition.npz")
     arguments = (kind, rating_file, "--partition", tmp_path / "partition.npz", "--row-bytes", 64)
-    lines = simulated(*arguments, "--seed", 3)["lines"]
+    lines = simulated(*arguments, "--random-state", 3)["lines"]
     hypergraph = Hypergraph.column_net(matrix)
     connectivity = Connectivity.from_partition(hypergraph, partition).with_random_owners(3)
     plan = expand_plan(connectivity)
@@ -156,7 +156,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
         (("allreduce", "--algorithm", "tree"), "'tree' is not one of"),
         (("sparse-allreduce", "--algorithm", "tree"), "--algorithm tree; allowed are all, ssar"),
         (("sparse-allreduce", "--nonzeros", "1e9"), "entries do not fit"),
-        (("sparse-allreduce", "--dimension", "10.5"), "--dimension 10.5: it must be a whole"),
+        (("sparse-allreduce", "--dimension", "10.5"), "'10.5': it must be a whole"),
         (
             ("sparse-allreduce", "--ranks", 4096, "--nonzeros", "1e5", "--spread", "power-law"),
             "only entries spread evenly have expected figures",
