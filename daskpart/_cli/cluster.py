@@ -171,9 +171,18 @@ def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
         nthreads=1, exit=False, dashboard=False, dashboard_address=_ANY_PORT
     ):
         return  # the scheduler or a worker, and the job is over
-    try:
-        with Client() as client:
+    with Client() as client:
+        try:
             client.wait_for_workers(place.size - 2, timeout=60)
             work(client)
-    finally:
-        dask_mpi.send_close_signal()
+        finally:
+            _close(client)
+
+
+def _close(client: Any) -> None:
+    """End scheduler and workers; what their connections log while they close is no news."""
+    for on_all in (client.run, client.run_on_scheduler):
+        with contextlib.suppress(Exception):  # one that has gone has nothing to say
+            on_all(logging.disable)
+    logging.disable()
+    client.shutdown()

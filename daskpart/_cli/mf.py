@@ -13,6 +13,7 @@ from daskpart.containers.matrix import as_matrix
 from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
@@ -64,14 +65,19 @@ class _MF(Model):
 
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
         """A partition from a file says itself what it cuts."""
-        cut = getattr(parameters["partitioner"], "info", {}).get("model")
-        if cut is not None:
-            axis = "columns" if cut == "row-net" else "rows"
-            if "axis" in typed and parameters["axis"] != axis:
-                raise InputError(
-                    f"the partition cuts {axis}: it cannot serve --axis {parameters['axis']}"
-                )
-            parameters["axis"] = axis
+        given = parameters["partitioner"]
+        if not isinstance(given, Partition):
+            return
+        axis = "columns" if given.info.get("model") == "row-net" else "rows"
+        if "axis" in typed and parameters["axis"] != axis:
+            raise InputError(
+                f"the partition cuts {axis}: it cannot serve --axis {parameters['axis']}"
+            )
+        # from here on it is one of the rows of what is trained on, which is not all that was cut
+        left_out = ("model", "shape", "nnz")
+        info = {name: value for name, value in given.info.items() if name not in left_out}
+        parameters["axis"] = axis
+        parameters["partitioner"] = replace(given, info=info)
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Errors on the held-out ratings, beside that of answering the mean every time."""
@@ -162,7 +168,7 @@ def _cut(fit: Fit) -> Cut:
     matrix = trained if fit.plan.axis == "rows" else trained.transposed()
     info = {**partition.info, "model": "column-net"}  # of the rows of this matrix
     weights = np.diff(matrix.row_pointer())
-    partition = type(partition)(partition.assignment, partition.n_parts, weights, info)
+    partition = replace(partition, weights=weights, info=info)
     report = partition.report(Hypergraph.column_net(matrix))
     return Cut(matrix, partition, fit.model.connectivity_, report.to_dict())
 
