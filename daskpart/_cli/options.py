@@ -207,8 +207,9 @@ def _type(allowed: list[Any], types: str) -> Any:
 
     for constraint in allowed:
         if isinstance(constraint, StrOptions):
-            told = [word for word in re.findall(r'"([^"]+)"', types) if word in constraint.options]
-            return click.Choice([*told, *sorted(constraint.options - {*told})])
+            told = dict.fromkeys(re.findall(r'"([^"]+)"', types))
+            known = [word for word in told if word in constraint.options]
+            return click.Choice([*known, *sorted(constraint.options - {*known})])
         if isinstance(constraint, Interval):
             return _range(constraint)
         if constraint == "boolean":

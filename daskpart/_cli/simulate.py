@@ -46,7 +46,7 @@ from .terminal import say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
-_MOST_COUNTED_MESSAGES = 50_000_000  # some ten seconds
+_MOST_COUNTED_MESSAGES, _MOST_PRICED_RANKS = 50_000_000, 2**16  # some seconds
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ def run_sparse_allreduce(
     """`simulate sparse-allreduce`."""
     if algorithm not in ("all", *ALGORITHMS):
         raise InputError(f"--algorithm {algorithm}; allowed are all, {', '.join(ALGORITHMS)}")
+    if max(ranks) > _MOST_PRICED_RANKS:
+        raise InputError(f"--ranks {max(ranks)}: at most {_MOST_PRICED_RANKS:,} are priced here")
     names = ALGORITHMS if algorithm == "all" else (algorithm,)
     if data is not None:
         if how == "expected":

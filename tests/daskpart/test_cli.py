@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 
+import click
 import numpy as np
 import pytest
 import scipy.sparse
@@ -19,8 +20,7 @@ import sparse
 import daskpart
 from daskpart import cli, data_models
 from daskpart._cli import cluster, inputs, mf, pictures, terminal
-from daskpart.containers.matrix import as_matrix
-from daskpart.datasets import power_law_ratings, train_test_split_ratings
+from daskpart._cli.fit import FitCommand
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.partitioners import METHODS
 from daskpart.readers.detection import FORMATS
@@ -38,7 +38,10 @@ def test_help_names_the_commands_and_a_first_line_to_type(capsys, run_cli):
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        (("fit", "mf"), ("--ranks", "--eta", "--cluster", "--checkpoint-path", "--resume", "--out")),
+        (
+            ("fit", "mf"),
+            ("--ranks", "--eta", "--cluster", "--checkpoint-path", "--resume", "--out"),
+        ),
         (("partition",), ("--parts", "--method", "--objective", "--epsilon", "--out")),
     ],
 )
@@ -242,6 +245,25 @@ def test_partition_by_every_model_of_a_graph(tmp_path, model, run_cli):
     assert run_cli("partition", tmp_path / "graph.npz", *arguments) == 0
     expected = daskpart.partition(matrix, 2, model=model)
     assert daskpart.Partition.load(tmp_path / "out" / "partition.npz") == expected
+
+
+@pytest.mark.parametrize("name", ["mf", "cp"])
+def test_options_of_fit_are_the_parameters_of_the_estimator(name):
+    command = FitCommand(name)
+    context = click.Context(command)
+    offered = {each.name: each for each in command.get_params(context)}
+    estimator = getattr(daskpart, command.model.estimator)()
+    left_out = {"verbose", "warm_start", "alpha_beta"}
+    for parameter, default in estimator.get_params().items():
+        if parameter in left_out:
+            assert parameter not in offered
+            continue
+        option = offered[parameter]
+        assert f"--{parameter.replace('_', '-')}" in option.opts[0].partition("/")[0]
+        assert option.get_default(context) == default, parameter
+        assert option.help or parameter == "checkpoint_every"
+    choices = offered["transport"].type.choices
+    assert list(choices) == ["auto", "local", "graph", "dask", "mpi"]  # as the docstring has them
 
 
 def test_what_the_command_offers_is_what_the_function_takes():

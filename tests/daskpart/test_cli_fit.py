@@ -106,9 +106,7 @@ def test_a_partitioner_of_arguments_is_what_python_gets(tmp_path, rating_file, r
     assert model.partitioner == {"objective": "power", "rho": 3, "epsilon": 0.2}
 
 
-def test_more_ranks_than_rows_are_refused(
-    tmp_path, rating_file, capsys, run_cli
-):
+def test_more_ranks_than_rows_are_refused(tmp_path, rating_file, capsys, run_cli):
     assert run_cli("fit", "mf", rating_file, "--ranks", 500, "--out", tmp_path / "out") == 2
     assert "500 ranks need as many rows to share out; there are 150" in capsys.readouterr().err
 
