@@ -1,7 +1,7 @@
 """The command `daskpart`: options here, what they do in `_cli`.
 
     daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
-    daskpart fit cp TENSOR --ranks 4 --rank 16 --out DIR
+    daskpart fit cp TENSOR --ranks 4 --components 16 --out DIR
     daskpart partition DATA --parts 8 --out DIR
     daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
@@ -18,21 +18,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ._cli.cluster import KINDS
-from ._cli.fit_cp_command import fit_cp
-from ._cli.options import COUNT as _COUNT
-from ._cli.options import POSITIVE as _POSITIVE
-from ._cli.options import SEED as _SEED
-from ._cli.options import SHARE as _SHARE
-from ._cli.options import choice as _choice
-from ._cli.options import number as _number
-from ._cli.options import options as _options
-from ._cli.options import output as _output
-from ._cli.options import pictures as _pictures
+from ._cli import options as _o
+from ._cli.fit import MODELS, FitCommand
 from ._cli.terminal import (
     INTERRUPTED,
     MpiPlace,
     errors_as_one_line,
+    say,
     silence_unless_speaking,
     warnings_as_lines,
 )
@@ -48,7 +40,7 @@ _MODELS = (
     "medium-grain", "stochastic",
 )  # fmt: skip
 _OBJECTIVES = ("connectivity", "cut-net", "power")
-_PARTITIONERS = ("power", "connectivity", "cut-net", "metis", "random", "block")
+_AT_LEAST_0 = click.FloatRange(min=0)
 
 
 class _Commands(click.Group):
@@ -74,119 +66,45 @@ def fit() -> None:
     """Learn a model and write it, with a report, to a folder."""
 
 
-_input = _choice("--format", _FORMATS, None, "Format of the file.  [default: told from the file]")
+for _name in MODELS:
+    fit.add_command(FitCommand(_name))
 
 
-_cutting = (
-    _number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
-    _number("--epsilon", 0.03, "Share of the mean by which a part may be too heavy.",
-            click.FloatRange(min=0)),
-    _choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),
-)  # fmt: skip
-_ratings_options = _options(
-    _input,
-    _number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", _SHARE),
-    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
-)
-_parallel_options = _options(
-    _number("--ranks", None, "Ranks that train side by side.  [default: 4]", _COUNT),
-    _number("--eta", None, "Synchronisations an epoch.  [default: as many as ranks]", _COUNT),
-    click.option(
-        "--partitioner",
-        default="power",
-        show_default=True,
-        metavar=f"[{'|'.join(_PARTITIONERS)}|FILE]",
-        help="How rows are dealt to ranks, or a partition.npz of 'daskpart partition'.",
-    ),
-    *_cutting,
-    _choice("--axis", ("rows", "columns", "auto"), None, "What is dealt.  [default: rows]"),
-    _choice(
-        "--transport",
-        ("auto", "local", "graph", "dask", "mpi"),
-        "auto",
-        "How rows travel between ranks; auto: the fastest that the cluster can run.",
-    ),
-    _choice("--cluster", KINDS, "none", "Where the ranks run; mpi: start it with mpiexec."),
-    _number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", _COUNT),
-)
-_training_options = _options(
-    _number("--components", 32, "Length of a factor row.", _COUNT),
-    _number("--epochs", 20, "Passes over the ratings.", _COUNT),
-    _choice(
-        "--learning-rate", ("adagrad", "constant", "decay", "bold-driver"), "adagrad",
-        "How the step size goes on from the first.",
-    ),
-    _number("--initial-learning-rate", None, "First step size.  [default: fits the schedule]",
-            _POSITIVE),
-    _number("--regularization", 0.05, "Pull of the factors towards 0.", click.FloatRange(min=0)),
-    click.option("--biases/--no-biases", default=True, show_default=True,
-                 help="Mean, user and item biases beside the factors."),
-    _choice("--averaging", ("mean", "ratings"), "mean", "Weights when copies of a row meet."),
-    _number("--validation-fraction", 0.0, "Share of the training ratings watched in training.",
-            _SHARE),
-    _number("--patience", None, "Stop after so many epochs without a lower validation RMSE.",
-            _COUNT),
-)  # fmt: skip
-_keeping_options = _options(
-    click.option("--checkpoint", type=click.Path(path_type=Path), metavar="PATH",
-                 help="Keep the state while training: a folder, or a name ending .npz or .zarr."),
-    _number("--checkpoint-every", 1, "Epochs between two checkpoints.", _COUNT),
-    click.option("--resume", is_flag=True, help="Go on from the newest state at --checkpoint."),
-    _output("daskpart-output"),
-    _choice("--model-format", ("npz", "zarr"), "npz", "One file, or a zarr folder."),
-    _pictures,
-)  # fmt: skip
+def _input() -> click.Option:
+    words = "Format of the file.  [default: told from the file]"
+    return _o.choice("--format", _FORMATS, None, words)
 
 
-@fit.command("mf", short_help="Matrix factorization of ratings.")
-@click.argument("ratings")
-@_ratings_options
-@_parallel_options
-@_training_options
-@_keeping_options
-@click.pass_context
-def fit_mf(ctx: click.Context, **options: Any) -> None:
-    """Factorize RATINGS: predict what is not in a sparse matrix from what is.
-
-    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
-    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
-    how often each module of Python's standard library uses each name.
-
-    \b
-    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
-    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
-
-    More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
-    many as ranks no rank ever works on a stale row.
-    """
-    from ._cli.fit_mf import FitSettings, run
-
-    ctx.exit(run(FitSettings(**options), ctx.obj))
+def _model() -> click.Option:
+    return _o.choice("--model", _MODELS, "auto", "What becomes a vertex, and what a net.")
 
 
-fit.add_command(fit_cp)
-_model = _choice("--model", _MODELS, "auto", "What becomes a vertex, and what a net.")
+def _cutting() -> list[click.Option]:
+    balance = "Share of the mean by which a part may be too heavy."
+    return [
+        _model(),
+        _o.choice("--method", _METHODS, "auto", "How to cut; auto fits the objective."),
+        _o.choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
+        _o.number("--epsilon", 0.03, balance, _AT_LEAST_0),
+        _o.number("--random-state", 0, "Fixes everything drawn at random.", _o.SEED),
+        _input(),
+    ]
 
 
 @cli.command("partition", short_help="Cut a matrix, a tensor or a hypergraph into parts.")
 @click.argument("data")
-@_options(
-    _number("--parts", 8, "Number of parts.", _COUNT),
-    _choice("--method", _METHODS, "auto", "How to cut; auto fits the objective."),
-    _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
-    _model,
-    *_cutting,
-    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
-    _input,
-    _output("daskpart-partition"),
-    click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                 help="Also write the part of each vertex to this file, one a line."),
-    click.option("--compare", is_flag=True,
+@_o.options(
+    _o.number("--parts", 8, "Number of parts.", _o.COUNT),
+    *_cutting(),
+    _o.number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
+    _o.choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),
+    _o.output("daskpart-partition"),
+    _o.file("--output", "Also write the part of each vertex to this file, one a line."),
+    click.Option(["--compare"], is_flag=True,
                  help="Cut by every method, and say what each costs; writes no partition."),
-    click.option("--memory-limit", metavar="SIZE",
+    click.Option(["--memory-limit"], metavar="SIZE",
                  help="With parsa: read a libsvm file in blocks that fit, such as 2GB."),
-    _pictures,
+    _o.pictures(),
 )  # fmt: skip
 def partition_command(memory_limit: str | None, compare: bool, **options: Any) -> None:
     """Cut DATA, anything sparse, into parts that weigh the same and share little.
@@ -218,7 +136,7 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 @cli.command("convert", short_help="Write data as a hypergraph for another partitioner.")
 @click.argument("data")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@_options(_model, _input)
+@_o.options(_model(), _input())
 def convert_command(data: str, target: Path, model: str, format: str | None) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
 
@@ -232,29 +150,24 @@ def convert_command(data: str, target: Path, model: str, format: str | None) -> 
 
 _ROUTINGS = ("point-to-point", "aware", "naive", "all")
 _DENSE = ("hypercube", "rabenseifner", "ring", "star", "all")
-_picture = click.Path(dir_okay=False, path_type=Path)
-_cost_options = _options(
-    _number("--alpha", 2e-6, "Seconds a message.", click.FloatRange(min=0)),
-    _number("--beta", 1e-10, "Seconds a byte.", click.FloatRange(min=0)),
-    click.option("--json", is_flag=True, help="Print JSON instead of a table."),
-    click.option("--plot", type=_picture, metavar="PATH", help="Draw the seconds into this file."),
-)
-_cut_options = _options(
-    click.option("--partition", type=_picture, metavar="FILE",
-                 help="Parts from 'daskpart partition', instead of cutting now."),
-    _model,
-    _choice("--method", _METHODS, "auto", "How to cut."),
-    _choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
-    _number("--epsilon", 0.03, "Share of the mean by which a part may be too heavy.",
-            click.FloatRange(min=0)),
-    _number("--seed", 0, "Fixes everything drawn at random.", _SEED),
-    _input,
-)  # fmt: skip
 
 
-def _many(name: str, words: str, default: tuple[int, ...] = ()) -> Any:
-    return click.option(name, type=_COUNT, multiple=True, default=default, metavar="N",
-                        show_default=bool(default), help=words)  # fmt: skip
+def _cost() -> list[click.Option]:
+    return [
+        _o.number("--alpha", 2e-6, "Seconds a message.", _AT_LEAST_0),
+        _o.number("--beta", 1e-10, "Seconds a byte.", _AT_LEAST_0),
+        click.Option(["--json"], is_flag=True, help="Print JSON instead of a table."),
+        _o.file("--plot", "Draw the seconds into this file.", "PATH"),
+    ]
+
+
+def _cut_before() -> list[click.Option]:
+    words = "Parts from 'daskpart partition', instead of cutting now."
+    return [_o.file("--partition", words), *_cutting()]
+
+
+def _row_bytes() -> click.Option:
+    return _o.number("--row-bytes", 128, "Bytes of a row.", _o.Bytes(min=1))
 
 
 @cli.group("simulate", cls=_Commands, short_help="What messages would cost, on any ranks.")
@@ -276,11 +189,11 @@ def _plan_command(kind: str, words: str) -> None:
         "'daskpart partition'; of a matrix rows are cut and columns are shared.",
     )
     @click.argument("data")
-    @_many("--parts", "Parts, one a rank; may be repeated.  [default: 8]")
-    @_choice("--routing", _ROUTINGS, "all", "Straight, or embedded in a hypercube.")
-    @_number("--row-bytes", 128.0, "Bytes of a row.", _POSITIVE)
-    @_cut_options
-    @_cost_options
+    @_o.options(
+        _o.many("--parts", "Parts, one a rank; may be repeated.  [default: 8]"),
+        _o.choice("--routing", _ROUTINGS, "all", "Straight, or embedded in a hypercube."),
+        *(_row_bytes(), *_cut_before(), *_cost()),
+    )
     def command(**options: Any) -> None:
         from ._cli import simulate
 
@@ -294,10 +207,12 @@ _plan_command("reduce", "Send each shared row from all that share it to its owne
 
 
 @simulate_group.command("allreduce", short_help="Combine an array of all ranks, on all ranks.")
-@_many("--ranks", "Ranks; may be repeated.", (8, 64, 512, 4096))
-@_number("--bytes", 8, "Bytes of the array.", click.IntRange(min=0))
-@_choice("--algorithm", _DENSE, "all", "How.")
-@_cost_options
+@_o.options(
+    _o.many("--ranks", "Ranks; may be repeated.", (8, 64, 512, 4096)),
+    _o.number("--bytes", 8, "Bytes of the array.", _o.Bytes(min=0)),
+    _o.choice("--algorithm", _DENSE, "all", "How."),
+    *_cost(),
+)
 def simulate_allreduce_command(**options: Any) -> None:
     """Combine an array of so many bytes that every rank has, so that every rank has the result."""
     from ._cli import simulate
@@ -309,20 +224,18 @@ def simulate_allreduce_command(**options: Any) -> None:
 
 @simulate_group.command("sparse-allreduce", short_help="Combine a sparse vector of all ranks.")
 @click.argument("data", required=False)
-@_many("--ranks", "Ranks (parts of DATA); may be repeated.", (8, 64))
-@_number("--dimension", 1e6, "Length of the vectors.", _POSITIVE)
-@_number("--nonzeros", 1e4, "Entries of a rank.", _POSITIVE)
-@click.option("--algorithm", default="all", show_default=True, help="One of the table, or all.")
-@_choice(
-    "--how",
-    ("auto", "counted", "expected"),
-    "auto",
-    "Merge real indices, or use the closed form; auto counts up to 512 ranks.",
-)
-@_choice("--spread", ("even", "power-law"), "even", "Where entries lie.")
-@_choice("--dtype", ("float32", "float64"), "float32", "Type of the values.")
-@_cut_options
-@_cost_options
+@_o.options(
+    _o.many("--ranks", "Ranks (parts of DATA); may be repeated.", (8, 64)),
+    _o.number("--dimension", 1_000_000, "Length of the vectors.", _o.COUNT),
+    _o.number("--nonzeros", 10_000, "Entries of a rank.", _o.COUNT),
+    click.Option(["--algorithm"], default="all", show_default=True,
+                 help="One of the table, or all."),
+    _o.choice("--how", ("auto", "counted", "expected"), "auto",
+              "Merge real indices, or use the closed form; auto counts up to 512 ranks."),
+    _o.choice("--spread", ("even", "power-law"), "even", "Where entries lie."),
+    _o.choice("--dtype", ("float32", "float64"), "float32", "Type of the values."),
+    *(*_cut_before(), *_cost()),
+)  # fmt: skip
 def simulate_sparse_command(**options: Any) -> None:
     """Combine a sparse vector of every rank, so that every rank has the result.
 
@@ -338,13 +251,23 @@ def simulate_sparse_command(**options: Any) -> None:
 
 @simulate_group.command("plan", short_help="A plan in a file.")
 @click.argument("path", type=click.Path(path_type=Path))
-@_number("--row-bytes", 128.0, "Bytes of a row.", _POSITIVE)
-@_cost_options
-def simulate_plan_command(path: Path, row_bytes: float, **options: Any) -> None:
+@_o.options(_row_bytes(), *_cost())
+def simulate_plan_command(path: Path, row_bytes: int, **options: Any) -> None:
     """Count the plan at PATH, which Plan.save wrote; --plot draws who sends how much to whom."""
     from ._cli import simulate
 
     simulate.run_file(path, row_bytes, simulate.settings_of(simulate.CostSettings, options))
+
+
+@cli.command("warm-up", short_help="Compile what most runs need, once.")
+def warm_up_command() -> None:
+    """Compile the kernels of partitioning and of the models into the cache on disk.
+
+    For the image of a container, or before a job: later processes load what is there.
+    """
+    from ._warm_up import warm_up
+
+    say(f"warm after {warm_up():.1f} s")
 
 
 def main(arguments: list[str] | None = None) -> None:

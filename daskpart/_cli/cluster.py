@@ -1,10 +1,11 @@
-"""Where the ranks run: in this process, on a cluster of this machine, or under mpiexec.
+"""Where the ranks run: in this process, on a cluster of this machine, under mpiexec, or elsewhere.
 
 none       one process, no Dask client           transport local
 threads    LocalCluster in this process          transport graph
 processes  LocalCluster, one process a worker    transport dask; graph with more ranks than threads
 mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others workers: transport
            mpi; graph with more ranks than threads
+HOST:PORT  the scheduler of a cluster that is there
 """
 
 from __future__ import annotations
@@ -16,24 +17,48 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import dask
+import click
 
 from daskpart.errors import InputError
 
-from .terminal import MpiPlace, say
+from .terminal import MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
+_TRANSPORTS = {"none": "local", "threads": "graph", "processes": "dask"}
 _LOST_AFTER = "60s"
 _ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
 
 
-def check_kind(kind: str, place: MpiPlace) -> None:
-    """Refuse a cluster that does not go with how the command was started.
+class Cluster(click.ParamType):
+    """One of `KINDS`, or the address of a scheduler."""
+
+    name = "cluster"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The word or the address."""
+        if value not in KINDS and not value.rpartition(":")[2].isdigit():
+            self.fail(f"{value!r} is not one of {', '.join(KINDS)}, nor HOST:PORT", param, ctx)
+        return value
+
+
+def is_there_before(kind: str) -> bool:
+    """Whether the cluster is there when the command starts, so that it decides how many ranks."""
+    return kind not in _TRANSPORTS
+
+
+def expected_transport(kind: str, transport: str) -> str | None:
+    """What "auto" will come to, where the cluster is still to be started; None: ask the client."""
+    return _TRANSPORTS.get(kind) if transport == "auto" else transport
+
+
+def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPlace) -> None:
+    """Refuse a cluster that does not go with the other options, or how the command was started.
 
     Raises
     ------
     InputError
-        `mpi` outside mpiexec or with fewer than three processes; anything else inside mpiexec.
+        For instance `mpi` outside mpiexec or with fewer than three processes, or anything else
+        inside mpiexec.
     """
     command = " ".join(["daskpart", *sys.argv[1:]])
     if kind == "mpi" and place.size < 3:
@@ -47,6 +72,19 @@ def check_kind(kind: str, place: MpiPlace) -> None:
             f"mpiexec started {place.size} copies of this command, and each would do all the work: "
             f"add --cluster mpi, or leave mpiexec away"
         )
+    if n_workers is not None and kind not in ("threads", "processes"):
+        raise InputError(
+            "--workers goes with --cluster threads or processes; under mpiexec -n P there are "
+            "P - 2 workers"
+        )
+    if transport == "local" and kind != "none":
+        raise InputError(f"--transport local stays in one process; with --cluster {kind} use graph")
+    if transport == "dask" and kind == "none":
+        raise InputError(
+            "--transport dask needs --cluster threads or processes or mpi or HOST:PORT, not none"
+        )
+    if transport == "mpi" and kind in _TRANSPORTS:
+        raise InputError(f"--transport mpi needs --cluster mpi or HOST:PORT, not {kind}")
 
 
 def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], None]) -> None:
@@ -54,12 +92,15 @@ def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], Non
 
     Under mpiexec only the client's process calls it; the others serve until it has ended.
     """
+    if kind == "none":
+        work(None)
+        return
+    _configure_dask()
     if kind == "mpi":
         _run_under_mpi(place, work)
-    elif kind == "none":
-        work(None)
     else:
-        with _local_cluster(kind, n_workers) as client:
+        opened = _local_cluster if kind in KINDS else _cluster_at
+        with opened(kind, n_workers) as client:
             work(client)
 
 
@@ -68,6 +109,8 @@ def _configure_dask() -> None:
 
     Dask's default for the latter is to wait for ever.
     """
+    import dask
+
     dask.config.set({"logging.distributed": "error"})
     logging.getLogger("distributed").setLevel(logging.ERROR)
     setting = "distributed.scheduler.no-workers-timeout"
@@ -87,7 +130,6 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
-    _configure_dask()
     say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
@@ -104,8 +146,19 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
         yield client
 
 
+@contextlib.contextmanager
+def _cluster_at(address: str, n_workers: int) -> Iterator[Any]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="10s")
+    except OSError as error:
+        raise OneLineError(f"--cluster {address}: no scheduler answers there", 1) from error
+    with client:
+        yield client
+
+
 def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
-    _configure_dask()
     try:
         import dask_mpi
     except ImportError as missing:
@@ -118,9 +171,18 @@ def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
         nthreads=1, exit=False, dashboard=False, dashboard_address=_ANY_PORT
     ):
         return  # the scheduler or a worker, and the job is over
-    try:
-        with Client() as client:
+    with Client() as client:
+        try:
             client.wait_for_workers(place.size - 2, timeout=60)
             work(client)
-    finally:
-        dask_mpi.send_close_signal()
+        finally:
+            _close(client)
+
+
+def _close(client: Any) -> None:
+    """End scheduler and workers; what their connections log while they close is no news."""
+    for on_all in (client.run, client.run_on_scheduler):
+        with contextlib.suppress(Exception):  # one that has gone has nothing to say
+            on_all(logging.disable)
+    logging.disable()
+    client.shutdown()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from daskpart.data_models import build
 
-from .ratings import in_words, load_any
+from .inputs import in_words, load_any
 from .terminal import say
 
 

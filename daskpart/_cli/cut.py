@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from daskpart import plots
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
-from daskpart.report import Report, readable, versions
 from daskpart.writers import write_parts
 
-from .album import Album
-from .ratings import in_words, load_any
-from .terminal import COMPILING, explained_if_slow, say
+from .inputs import in_words, load_any
+from .page import write_json, write_page
+from .pictures import Album
+from .terminal import say, say_files
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class CutSettings:
     engine: str
     epsilon: float
     rho: float
-    seed: int
+    random_state: int
     format: str | None
     out: Path
     output: Path | None
@@ -99,35 +97,28 @@ def run(settings: CutSettings) -> None:
     words = in_words(data, settings.data)
     say(words)
     say(f"cutting into {settings.parts} parts …")
-    with explained_if_slow(COMPILING):
-        model = build(data, settings.model, n_parts=settings.parts, random_state=settings.seed)
-        partition = daskpart.partition(
-            model,
-            settings.parts,
-            settings.objective,
-            method=settings.method,
-            engine=settings.engine,
-            epsilon=settings.epsilon,
-            random_state=settings.seed,
-            rho=settings.rho,
-        )
+    seed = settings.random_state
+    model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
+    partition = daskpart.partition(
+        model,
+        settings.parts,
+        settings.objective,
+        method=settings.method,
+        engine=settings.engine,
+        epsilon=settings.epsilon,
+        random_state=seed,
+        rho=settings.rho,
+    )
     matrix = data if isinstance(data, LabelledMatrix) else None
-    cut = _measured(matrix, partition, model.hypergraph)
+    cut = measure(matrix, partition, model.hypergraph)
     for sentence in sentences(cut):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    for path, meaning in _write(cut, model, settings, words):
-        say(f"  {path}  {meaning}")
+    say_files(_write(cut, model, settings, words))
 
 
-def measure(matrix: LabelledMatrix, partition: Partition) -> Cut:
-    """Every metric of a partition of the rows (or columns) of `matrix`."""
-    of_columns = partition.info.get("model") == "row-net"
-    hypergraph = Hypergraph.row_net(matrix) if of_columns else Hypergraph.column_net(matrix)
-    return _measured(matrix, partition, hypergraph)
-
-
-def _measured(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hypergraph) -> Cut:
+def measure(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hypergraph) -> Cut:
+    """Every metric of a partition."""
     connectivity = Connectivity.from_partition(hypergraph, partition)
     return Cut(matrix, partition, connectivity, partition.report(hypergraph).to_dict())
 
@@ -159,25 +150,27 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
     cut.partition.save(partition_file)
     table = settings.out / "assignment.csv"
     _write_assignment(cut, table)
-    metrics = settings.out / "metrics.json"
-    write_json(metrics, {"settings": vars(settings), "metrics": cut.metrics})
-    title = f"{Path(settings.data).name} in {settings.parts} parts"
-    page = Report(title, words)
-    album = Album(settings.out, page, settings.plots)
-    describe_cut(page, album, cut)
-    page.section("Settings")
-    page.table(vars(settings))
-    page.section("Load it")
-    page.code(f'import daskpart\n\npartition = daskpart.Partition.load("{partition_file}")')
-    page.section("Versions")
-    page.table(versions())
-    report = page.write(settings.out / "report.html")
+    metrics = {"settings": vars(settings), "metrics": cut.metrics}
+    album = Album(settings.out, settings.plots)
+    draw_cut(album, cut)
+    report = write_page(
+        settings.out / "report.html",
+        "partition.html",
+        album,
+        title=f"{Path(settings.data).name} in {settings.parts} parts",
+        lead=words,
+        numbers={},
+        cut=cut,
+        cut_sentences=sentences(cut),
+        settings=vars(settings),
+        file=partition_file,
+    )
     return [
         (partition_file, "the partition: daskpart.Partition.load"),
         (table, f"part of each {cut.names[0]}, as text"),
         *_texts(cut, model, settings),
-        (metrics, "every metric"),
-        *((picture, "picture") for picture in album.files),
+        (write_json(settings.out / "metrics.json", metrics), "every metric"),
+        *album.files,
         (report, "all of it on one page: open in a browser"),
     ]
 
@@ -195,12 +188,13 @@ def _texts(cut: Cut, model: DataModel, settings: CutSettings) -> list[tuple[Path
     return files
 
 
-def describe_cut(page: Report, album: Album, cut: Cut) -> None:
-    """The section about the partition: words, numbers, three pictures."""
+def draw_cut(album: Album, cut: Cut) -> None:
+    """The matrix reordered, the shares of the nets, the loads of the parts."""
+    if not album.draws:
+        return
+    from daskpart import plots
+
     net, nets = cut.names[1], cut.plurals[1]
-    page.section("Partition")
-    page.text(" ".join(sentences(cut)))
-    page.table(cut.metrics)
     if cut.matrix is not None and cut.partition.info.get("model") not in _NAMES:
         _draw_matrix(album, cut, cut.matrix)
     album.draw(
@@ -215,6 +209,8 @@ def describe_cut(page: Report, album: Album, cut: Cut) -> None:
 
 
 def _draw_matrix(album: Album, cut: Cut, matrix: LabelledMatrix) -> None:
+    from daskpart import plots
+
     vertices, nets = cut.plurals
     album.draw(
         "spy",
@@ -244,12 +240,3 @@ def _write_assignment(cut: Cut, path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow([cut.names[0], "part"])
         writer.writerows(zip(names, assignment, strict=True))
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write numbers, text, paths and numpy values as JSON, indented."""
-
-    def plain(value: Any) -> Any:
-        return value.tolist() if isinstance(value, np.ndarray | np.generic) else readable(value)
-
-    path.write_text(json.dumps(content, indent=2, default=plain) + "\n", encoding="utf-8")

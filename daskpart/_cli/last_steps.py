@@ -11,14 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from daskpart import plots
-from daskpart.collectives.timeline import KINDS, Timeline, record_timelines
+from daskpart.collectives.timeline import Timeline, record_timelines
 from daskpart.models.base.callbacks import EpochCallback
-
-from .album import Album
 
 _KEPT = 3  # epochs: one could be odd, and of more no picture shows the rounds
 
@@ -70,32 +66,3 @@ def last_steps(wanted: bool) -> Iterator[LastSteps]:
         return
     with record_timelines() as timelines:
         yield LastSteps(timelines)
-
-
-def describe_steps(album: Album, timeline: Timeline | None, step: str) -> None:
-    """A section on who computed, sent and waited in the last steps, with the picture.
-
-    Parameters
-    ----------
-    album : Album
-    timeline : Timeline or None
-        None: nothing was recorded, and nothing is told.
-    step : str
-        What a step is called: "epoch", "iteration".
-    """
-    if timeline is None or not album.draws:
-        return
-    page = album.page
-    page.subheading("Where the time went")
-    shares = timeline.shares(200).mean(axis=(0, 2))
-    told = ", ".join(f"{kind} {share:.0%}" for kind, share in zip(KINDS, shares, strict=True))
-    page.text(f"The last {step}s, {timeline.duration:.3g} s, mean of the ranks: {told}.")
-    album.draw(
-        "timeline",
-        (9.4, 1.4 + 0.28 * min(timeline.n_ranks, 20)),
-        partial(plots.timeline, timeline),
-        alt="When each rank computed, sent and was blocked",
-        caption=f"At most {_KEPT} {step}s. Blocked is a rank that waits for others; white is time "
-        "in which nothing was asked of it. With the local transport ranks take turns, and each is "
-        "drawn as if it had a core of its own.",
-    )

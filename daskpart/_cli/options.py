@@ -1,49 +1,241 @@
-"""How options of the command are written down: numbers, choices, and several as one decorator."""
+"""Options of the command: its own are written down, those of a model are read off its estimator.
+
+    signature of __init__     name, default        --n-components, 32
+    _parameter_constraints    what is allowed      a whole number of at least 1
+    docstring                 words of --help      "F, length of a factor row."
+
+Amounts are taken as people write them: 80000, 80_000, 8e4, and of bytes also 1MB.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import click
 
-COUNT = click.IntRange(min=1)
+_OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
+_LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
+
+
+class Count(click.IntRange):
+    """A whole number, also as 80_000 or 8e4."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """The number; a one-line error for anything else."""
+        if isinstance(value, str):
+            try:
+                number = self._read(value)
+            except ValueError:
+                self.fail(f"{value!r}: {self._words}", param, ctx)
+            if number != int(number):
+                self.fail(f"{value!r}: it must be a whole number, such as 80000 or 8e4", param, ctx)
+            value = int(number)
+        return super().convert(value, param, ctx)
+
+    _words = "write a whole number, such as 80000, 80_000 or 8e4"
+
+    def _read(self, text: str) -> float:
+        try:
+            return int(text)
+        except ValueError:
+            number = float(text)
+            if not abs(number) < 2**63:
+                raise
+            return number
+
+
+class Bytes(Count):
+    """An amount of bytes, also as 1MB or 8 KiB."""
+
+    _words = "write an amount of bytes, such as 80000, 8e4, 1MB or 1MiB"
+
+    def _read(self, text: str) -> float:
+        try:
+            return super()._read(text)
+        except ValueError:
+            from dask.utils import parse_bytes
+
+            return parse_bytes(text)
+
+
+class Partitioner(click.ParamType):
+    """What an estimator takes as `partitioner`: a name, a file, or arguments of `partition`."""
+
+    name = "partitioner"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """A name as it is, a Partition, or a dict."""
+        if not isinstance(value, str):
+            return value
+        if value.endswith(".npz"):
+            from daskpart.partitions import Partition
+
+            if not Path(value).is_file():
+                self.fail(f"{value}: no such file; 'daskpart partition' writes one", param, ctx)
+            return Partition.load(value)
+        if "=" not in value:
+            return value
+        pairs = [entry.partition("=") for entry in value.split(",")]
+        return {name.strip(): _number_or_text(text.strip()) for name, _, text in pairs}
+
+
+def _number_or_text(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+COUNT = Count(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1, max_open=True)
-SEED = click.IntRange(min=0)
+SEED = Count(min=0)
 
 
-def options(*given: Any) -> Any:
-    """Several click options as one decorator, in the order in which `--help` lists them."""
+def number(name: str, default: Any, words: str, kind: Any) -> click.Option:
+    """An option that takes a number; None as default shows nothing of it."""
+    letter = "SIZE" if isinstance(kind, Bytes) else "N" if isinstance(kind, Count) else "X"
+    return click.Option([name], type=kind, default=default, show_default=default is not None,
+                        metavar=letter, help=words)  # fmt: skip
+
+
+def many(name: str, words: str, default: tuple[int, ...] = ()) -> click.Option:
+    """An option that takes a whole number and may be repeated."""
+    return click.Option([name], type=COUNT, multiple=True, default=default, metavar="N",
+                        show_default=bool(default), help=words)  # fmt: skip
+
+
+def choice(name: str, values: tuple[str, ...], default: str | None, words: str) -> click.Option:
+    """An option that takes one of some words."""
+    return click.Option([name], type=click.Choice(values), default=default,
+                        show_default=default is not None, help=words)  # fmt: skip
+
+
+def file(name: str, words: str, metavar: str = "FILE") -> click.Option:
+    """An option that takes the path of a file."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.Option([name], type=kind, metavar=metavar, help=words)
+
+
+def output(default: str) -> click.Option:
+    """The option ``--out``, a folder."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.Option(["--out"], type=folder, default=Path(default), show_default=True,
+                        help="Folder for all results; made if absent.")  # fmt: skip
+
+
+def pictures() -> click.Option:
+    """The option ``--plots``."""
+    names = ["--plots/--no-plots"]
+    return click.Option(names, default=True, show_default=True, help="Draw pictures.")
+
+
+def options(*given: click.Option) -> Any:
+    """Several options as one decorator, in the order in which `--help` lists them."""
 
     def decorate(command: Any) -> Any:
-        for option in reversed(given):
-            command = option(command)
+        known = getattr(command, "__click_params__", [])
+        command.__click_params__ = [*known, *reversed(given)]
         return command
 
     return decorate
 
 
-def number(name: str, default: Any, words: str, kind: Any) -> Any:
-    """An option that takes a number; None as default shows nothing of it."""
-    letter = "N" if isinstance(kind, click.IntRange) else "X"
-    return click.option(name, type=kind, default=default, show_default=default is not None,
-                        metavar=letter, help=words)  # fmt: skip
+# -- from an estimator ---
 
 
-def choice(name: str, values: tuple[str, ...], default: str | None, words: str) -> Any:
-    """An option that takes one of some words."""
-    return click.option(name, type=click.Choice(values), default=default,
-                        show_default=default is not None, help=words)  # fmt: skip
+def of_estimator(kind: type) -> list[click.Option]:
+    """An option for each parameter of an estimator that a word or a number can give.
+
+    Parameters
+    ----------
+    kind : type
+        A `DistributedEstimator` with numpydoc text and constraints.
+    """
+    words = parameter_words(kind)
+    found = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name not in _LEFT_OUT:
+            types, text = words.get(name, ("", ""))
+            allowed = kind._parameter_constraints[name]  # type: ignore[attr-defined]
+            option = _option(name, parameter.default, _type(allowed, types), text)
+            found += [] if option is None else [option]
+    return found
 
 
-def output(default: str) -> Any:
-    """The option ``--out``, a folder."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    return click.option("--out", type=folder, default=Path(default), show_default=True,
-                        help="Folder for all results; made if absent.")  # fmt: skip
+def parameter_words(kind: type) -> dict[str, tuple[str, str]]:
+    """Of each parameter in a numpydoc docstring what stands behind the colon, and below it."""
+    text = inspect.getdoc(kind) or ""
+    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^(\w[\w, ]*?) : (.*)\n?((?:    .*\n?)*)", section, re.MULTILINE)
+    return {
+        name: (types, _plain(below))
+        for names, types, below in entries
+        for name in names.split(", ")
+    }
 
 
-pictures = click.option(
-    "--plots/--no-plots", default=True, show_default=True, help="Draw pictures."
-)
+def _plain(text: str) -> str:
+    """Words of a docstring as `--help` shows them."""
+    return " ".join(text.split()).replace("`", "").replace("None:", "not given:")
+
+
+def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | None:
+    dashed = f"--{name.replace('_', '-')}"
+    if kind is bool:
+        declared = f"{dashed}/--no-{dashed[2:]}" if default else dashed
+        return click.Option([declared], is_flag=True, default=default, show_default=bool(default),
+                            help=words)  # fmt: skip
+    if kind is None:
+        return None
+    names = [dashed, *([_OTHER_NAMES[name]] if name in _OTHER_NAMES else []), name]
+    letters: dict[Any, str] = {
+        Count: "N",
+        click.FloatRange: "X",
+        Partitioner: "NAME|FILE.npz|KEY=VALUE,…",
+    }
+    return click.Option(names, type=kind, default=default, show_default=default is not None,
+                        metavar=letters.get(type(kind)), help=words)  # fmt: skip
+
+
+def _type(allowed: list[Any], types: str) -> Any:
+    """The first of the constraints that text can meet; None if there is none."""
+    from sklearn.utils._param_validation import Interval, StrOptions
+
+    for constraint in allowed:
+        if isinstance(constraint, StrOptions):
+            told = dict.fromkeys(re.findall(r'"([^"]+)"', types))
+            known = [word for word in told if word in constraint.options]
+            return click.Choice([*known, *sorted(constraint.options - {*known})])
+        if isinstance(constraint, Interval):
+            return _range(constraint)
+        if constraint == "boolean":
+            return bool
+        if constraint == "random_state":
+            return SEED
+        if constraint is os.PathLike:
+            return click.Path(path_type=Path)
+        if constraint is dict:
+            return Partitioner()
+    return None
+
+
+def _range(interval: Any) -> click.ParamType:
+    ends: dict[str, Any] = {
+        name: None if end is None or abs(end) == float("inf") else end
+        for name, end in (("min", interval.left), ("max", interval.right))
+    }
+    if interval.type is Integral:
+        return Count(**ends)
+    return click.FloatRange(
+        **ends,
+        min_open=ends["min"] is not None and interval.closed in ("right", "neither"),
+        max_open=ends["max"] is not None and interval.closed in ("left", "neither"),
+    )

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from daskpart import plots
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
-from daskpart.report import Report, versions
 
-from .album import Album
-from .cut import CutSettings, write_json
-from .terminal import COMPILING, explained_if_slow, say
+from .cut import CutSettings
+from .page import write_json, write_page
+from .pictures import Album
+from .terminal import say, say_files
 
 
 def run(settings: CutSettings, memory_limit: str) -> None:
@@ -32,15 +31,13 @@ def run(settings: CutSettings, memory_limit: str) -> None:
     if not path.exists():
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
     say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
-    with explained_if_slow(COMPILING):
-        result = partition(
-            path, settings.parts, memory_limit=memory_limit, random_state=settings.seed
-        )
+    result = partition(
+        path, settings.parts, memory_limit=memory_limit, random_state=settings.random_state
+    )
     for sentence in sentences(result):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    for file, words in _write(result, settings, memory_limit):
-        say(f"  {file}  {words}")
+    say_files(_write(result, settings, memory_limit))
 
 
 def sentences(result: ParsaResult) -> list[str]:
@@ -68,14 +65,13 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
         _write_table(settings.out / "owners.csv", "column", result.owners),
     ]
     asked = {**vars(settings), "memory_limit": memory_limit}
-    metrics = settings.out / "metrics.json"
-    write_json(metrics, {"settings": asked, "metrics": result.to_dict()})
+    metrics = {"settings": asked, "metrics": result.to_dict()}
     files = [
         (whole, "all of the result: daskpart.parsa.ParsaResult.load"),
         (partition, "the parts of the rows: daskpart.Partition.load"),
         (tables[0], "part of each row, as text"),
         (tables[1], "part that keeps each column, as text; -1: no part needs it"),
-        (metrics, "every number"),
+        (write_json(settings.out / "metrics.json", metrics), "every number"),
     ]
     if settings.output is not None:
         result.partition.write(settings.output)
@@ -86,38 +82,39 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
 def _report(
     result: ParsaResult, settings: CutSettings, asked: dict[str, Any]
 ) -> list[tuple[Path, str]]:
-    page = Report(
-        f"{Path(settings.data).name} in {result.n_parts} parts", " ".join(sentences(result)[:1])
+    album = Album(settings.out, settings.plots)
+    if album.draws:
+        _draw(album, result)
+    report = write_page(
+        settings.out / "report.html",
+        "parsa.html",
+        album,
+        title=f"{Path(settings.data).name} in {result.n_parts} parts",
+        lead=sentences(result)[0],
+        numbers={},
+        sentences=sentences(result)[1:],
+        metrics=result.to_dict(),
+        settings=asked,
+        file=settings.out / "parsa.npz",
     )
-    album = Album(settings.out, page, settings.plots)
-    page.section("Parts")
-    page.text(" ".join(sentences(result)[1:]))
-    page.table(result.to_dict())
+    return [*album.files, (report, "all of it on one page: open in a browser")]
+
+
+def _draw(album: Album, result: ParsaResult) -> None:
+    from daskpart import plots
+
+    def draw_needs(ax: Any) -> None:
+        plots.part_weights(result.neighbours.sizes, ax=ax).set_ylabel("features needed")
+
     album.draw(
         "parts",
         (9.4, 3.4),
         partial(plots.connectivity_histogram, result.connectivity(), item="feature"),
-        partial(_draw_needs, result),
+        draw_needs,
         alt="Left: how many features are needed by how many parts. Right: how many each part needs",
         caption="Left: features by the number of parts that need one. Right: features that each "
         "part needs: what it holds in memory.",
     )
-    page.section("Settings")
-    page.table(asked)
-    page.section("Load it")
-    page.code(
-        "from daskpart.parsa import ParsaResult\n\n"
-        f'result = ParsaResult.load("{settings.out / "parsa.npz"}")'
-    )
-    page.section("Versions")
-    page.table(versions())
-    report = page.write(settings.out / "report.html")
-    pictures = [(picture, "picture") for picture in album.files]
-    return [*pictures, (report, "all of it on one page: open in a browser")]
-
-
-def _draw_needs(result: ParsaResult, ax: Any) -> None:
-    plots.part_weights(result.neighbours.sizes, ax=ax).set_ylabel("features needed")
 
 
 def _write_table(path: Path, what: str, parts: np.ndarray) -> Path:

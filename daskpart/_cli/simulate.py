@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import daskpart
-from daskpart import plots
 from daskpart._floor.progress import tracked
+from daskpart._floor.tables import text_lines
 from daskpart.collectives import (
     Plan,
     Simulation,
@@ -41,11 +41,12 @@ from daskpart.data_models import NAMES, build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
-from .ratings import load_any
-from .terminal import COMPILING, explained_if_slow, say
+from .inputs import load_any
+from .terminal import say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
+_MOST_COUNTED_MESSAGES, _MOST_PRICED_RANKS = 50_000_000, 2**16  # some seconds
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class CutSettings:
     method: str
     objective: str
     epsilon: float
-    seed: int
+    random_state: int
     format: str | None
 
 
@@ -88,7 +89,7 @@ Job = tuple[int, str, Callable[[], Line]]
 
 
 def run_plan(
-    kind: str, data: str, parts: Sequence[int], routing: str, row_bytes: float,
+    kind: str, data: str, parts: Sequence[int], routing: str, row_bytes: int,
     cut: CutSettings, cost: CostSettings,
 ) -> None:  # fmt: skip
     """`simulate expand` and `simulate reduce`."""
@@ -107,7 +108,7 @@ def run_plan(
         for connectivity in connectivities
         for way in ways
     ]
-    _tell(f"{kind} of {data}, {row_bytes:g} bytes a row", jobs, cost)
+    _tell(f"{kind} of {data}, {row_bytes:,} bytes a row", jobs, cost)
 
 
 def run_allreduce(ranks: Sequence[int], n_bytes: int, algorithm: str, cost: CostSettings) -> None:
@@ -118,17 +119,38 @@ def run_allreduce(ranks: Sequence[int], n_bytes: int, algorithm: str, cost: Cost
         found = simulate_allreduce(n_ranks, n_bytes, name, alpha=cost.alpha, beta=cost.beta)
         return _line(name, found)
 
-    jobs: list[Job] = [(n, name, partial(line, n, name)) for n in ranks for name in names]
+    jobs: list[Job] = []
+    for n_ranks in ranks:
+        few = [name for name in names if _n_messages(name, n_ranks) <= _MOST_COUNTED_MESSAGES]
+        if not few:
+            raise InputError(
+                f"--ranks {n_ranks}: {' and '.join(names)} would send over "
+                f"{_MOST_COUNTED_MESSAGES:,} messages, more than can be counted here; take fewer "
+                "ranks"
+            )
+        if len(few) < len(names):
+            left_out = ", ".join(name for name in names if name not in few)
+            say_aside(f"{n_ranks:,} ranks: too many messages to count by {left_out}")
+        jobs += [(n_ranks, name, partial(line, n_ranks, name)) for name in few]
     _tell(f"allreduce of {n_bytes:,} bytes", jobs, cost)
 
 
+def _n_messages(algorithm: str, n_ranks: int) -> int:
+    """About as many as a dense allreduce sends, which is what counting them costs."""
+    halvings = (n_ranks - 1).bit_length()
+    rounds = {"star": 2, "ring": 2 * n_ranks, "rabenseifner": 2 * halvings}
+    return n_ranks * rounds.get(algorithm, halvings)
+
+
 def run_sparse_allreduce(
-    data: str | None, ranks: Sequence[int], dimension: float, nonzeros: float, algorithm: str,
+    data: str | None, ranks: Sequence[int], dimension: int, nonzeros: int, algorithm: str,
     how: str, spread: str, dtype: str, cut: CutSettings, cost: CostSettings,
 ) -> None:  # fmt: skip
     """`simulate sparse-allreduce`."""
     if algorithm not in ("all", *ALGORITHMS):
         raise InputError(f"--algorithm {algorithm}; allowed are all, {', '.join(ALGORITHMS)}")
+    if max(ranks) > _MOST_PRICED_RANKS:
+        raise InputError(f"--ranks {max(ranks)}: at most {_MOST_PRICED_RANKS:,} are priced here")
     names = ALGORITHMS if algorithm == "all" else (algorithm,)
     if data is not None:
         if how == "expected":
@@ -140,24 +162,25 @@ def run_sparse_allreduce(
         ]
         _tell(f"sparse allreduce of what the parts of {data} touch", jobs, cost)
         return
-    size, entries = _whole("--dimension", dimension), _whole("--nonzeros", nonzeros)
     jobs = []
     for n_ranks in ranks:
-        if _is_counted(how, spread, n_ranks, entries):
-            vectors = random_vectors(n_ranks, size, entries, spread=spread, random_state=cut.seed)
-            jobs += _counted(vectors, size, names, dtype, cost)
+        if _is_counted(how, spread, n_ranks, nonzeros):
+            vectors = random_vectors(
+                n_ranks, dimension, nonzeros, spread=spread, random_state=cut.random_state
+            )
+            jobs += _counted(vectors, dimension, names, dtype, cost)
         else:
-            jobs += _expected(n_ranks, size, entries, names, dtype, cost)
-    _tell(f"sparse allreduce of {entries:,} of {size:,} {dtype} a rank", jobs, cost)
+            jobs += _expected(n_ranks, dimension, nonzeros, names, dtype, cost)
+    _tell(f"sparse allreduce of {nonzeros:,} of {dimension:,} {dtype} a rank", jobs, cost)
 
 
-def run_file(path: Path, row_bytes: float, cost: CostSettings) -> None:
+def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
     """`simulate plan`."""
     plan = Plan.load(path)
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
     say(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:
-        _draw(partial(plots.traffic, plan), cost)
+        _draw("traffic", plan, cost)
 
 
 # -- jobs ---
@@ -173,7 +196,7 @@ def _connectivities(
         made_with = given.info.get("model")
         name = made_with if name == "auto" and made_with in NAMES else name
     n_parts_of_model = given.n_parts if given else max(parts or (8,))
-    model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.seed)
+    model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.random_state)
     if given is not None:
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
@@ -184,17 +207,16 @@ def _connectivities(
         )
         partitions = [given]
     else:
-        with explained_if_slow(COMPILING):
-            partitions = [
-                daskpart.partition(
-                    model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
-                    random_state=cut.seed,
-                )
-                for n_parts in tracked(parts or (8,), "cutting", not cost.json)
-            ]  # fmt: skip
+        partitions = [
+            daskpart.partition(
+                model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
+                random_state=cut.random_state,
+            )
+            for n_parts in tracked(parts or (8,), "cutting", not cost.json)
+        ]  # fmt: skip
     for partition in partitions:
         connectivity = Connectivity.from_partition(model.hypergraph, partition)
-        yield connectivity.with_random_owners(cut.seed)
+        yield connectivity.with_random_owners(cut.random_state)
 
 
 def _items_of(connectivity: Connectivity) -> list[np.ndarray]:
@@ -230,10 +252,15 @@ def _counted(
 
 
 def _expected(
-    n_ranks: int, size: int, entries: int, names: Sequence[str], dtype: str, cost: CostSettings
+    n_ranks: int,
+    dimension: int,
+    nonzeros: int,
+    names: Sequence[str],
+    dtype: str,
+    cost: CostSettings,
 ) -> list[Job]:
     found = expected_allreduces(
-        n_ranks, size, entries, dtype=dtype, alpha=cost.alpha, beta=cost.beta
+        n_ranks, dimension, nonzeros, dtype=dtype, alpha=cost.alpha, beta=cost.beta
     )
     lines = {
         entry.algorithm: Line(
@@ -254,12 +281,6 @@ def _line(name: str, found: Simulation) -> Line:
     )  # fmt: skip
 
 
-def _whole(option: str, value: float) -> int:
-    if value != int(value):
-        raise InputError(f"{option} {value:g}: it must be a whole number, such as 1e6")
-    return int(value)
-
-
 # -- what is told ---
 
 
@@ -275,7 +296,7 @@ def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
         if any(line.seconds_without_lock_step is None for line in lines):
             say("expected, by the closed form for entries spread evenly; --how counted merges some")
     if cost.plot is not None:
-        _draw(partial(plots.simulated, lines), cost)
+        _draw("simulated", lines, cost)
 
 
 def table(lines: Sequence[Line]) -> list[str]:
@@ -298,26 +319,20 @@ def table(lines: Sequence[Line]) -> list[str]:
             f"{line.ranks}", line.algorithm + (" *" if line.seconds == best else ""),
             f"{line.rounds}", f"{line.messages:,.0f}", f"{line.bytes / 1e3:,.1f}",
             f"{line.total_bytes / 1e6:,.1f}", f"{1e3 * line.seconds:,.3f}",
-            "–" if free is None else f"{1e3 * free:,.3f}",
+            "" if free is None else f"{1e3 * free:,.3f}",
         ])  # fmt: skip
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if place == 1 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return [*text, "messages and kB of the busiest rank; * least time"]
+    return [*text_lines(rows), "messages and kB of the busiest rank; * least time"]
 
 
-def _draw(drawing: Callable[..., Any], cost: CostSettings) -> None:
+def _draw(name: str, what: Any, cost: CostSettings) -> None:
     try:
         from matplotlib.figure import Figure
+
+        from daskpart import plots
     except ImportError as missing:
         raise ImportError("--plot needs matplotlib: pip install 'daskpart[plot]'") from missing
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-    drawing(ax=figure.subplots())
+    getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
     figure.savefig(cost.plot, dpi=144)
     if not cost.json:

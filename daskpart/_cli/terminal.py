@@ -9,11 +9,11 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +21,6 @@ import click
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
-COMPILING = "  (the first run on a machine compiles its kernels; later ones skip that)"
 
 
 @contextlib.contextmanager
@@ -76,6 +75,18 @@ def say(words: str = "") -> None:
     click.echo(words)
 
 
+def say_aside(words: str) -> None:
+    """Print one line beside the results, on standard error."""
+    click.echo(f"note: {words}", err=True)
+
+
+def say_files(files: list[tuple[Path, str]]) -> None:
+    """Say what was written: a line a file, with what it is."""
+    width = max(len(str(path)) for path, _ in files)
+    for path, words in files:
+        say(f"  {path!s:{width}}  {words}")
+
+
 class OneLineError(click.ClickException):
     """An error as one line, with the exit code that fits it."""
 
@@ -104,18 +115,6 @@ def errors_as_one_line() -> Iterator[None]:
             raise
         place = f"{error.filename}: " if error.filename else ""
         raise OneLineError(f"{place}{error.strerror}", 1) from error
-
-
-@contextlib.contextmanager
-def explained_if_slow(words: str, after: float = 5.0) -> Iterator[None]:
-    """Say `words` if what is done inside takes more than `after` seconds."""
-    timer = threading.Timer(after, say, [words])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 @contextlib.contextmanager

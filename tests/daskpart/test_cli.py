@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 
+import click
 import numpy as np
 import pytest
 import scipy.sparse
@@ -18,9 +19,8 @@ import sparse
 
 import daskpart
 from daskpart import cli, data_models
-from daskpart._cli import album, cluster, judging, ratings, terminal
-from daskpart.containers.matrix import as_matrix
-from daskpart.datasets import power_law_ratings, train_test_split_ratings
+from daskpart._cli import cluster, inputs, mf, pictures, terminal
+from daskpart._cli.fit import FitCommand
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.partitioners import METHODS
 from daskpart.readers.detection import FORMATS
@@ -38,7 +38,10 @@ def test_help_names_the_commands_and_a_first_line_to_type(capsys, run_cli):
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        (("fit", "mf"), ("--ranks", "--eta", "--cluster", "--checkpoint", "--resume", "--out")),
+        (
+            ("fit", "mf"),
+            ("--ranks", "--eta", "--cluster", "--checkpoint-path", "--resume", "--out"),
+        ),
         (("partition",), ("--parts", "--method", "--objective", "--epsilon", "--out")),
     ],
 )
@@ -58,8 +61,9 @@ def test_version(capsys, run_cli):
     [
         (("partition", "absent.mtx"), "absent.mtx: no such file"),
         (("fit", "mf", "absent.data"), "'python-source'"),
-        (("fit", "mf", "x", "--resume"), "--resume needs --checkpoint"),
-        (("fit", "mf", "x", "--patience", "2"), "--patience needs --validation-fraction"),
+        (("fit", "mf", "x", "--resume"), "resume=True needs checkpoint_path"),
+        (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
+        (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
         (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
         (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
         (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use graph"),
@@ -91,14 +95,6 @@ def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):
         with pytest.warns(RuntimeWarning):
             warnings.warn("not ours", RuntimeWarning, stacklevel=1)
     assert capsys.readouterr().err == "note: eta is clipped\n"
-
-
-def test_what_takes_long_is_explained_and_what_does_not_is_not(capsys):
-    with terminal.explained_if_slow("compiling", after=0.01):
-        time.sleep(0.1)
-    with terminal.explained_if_slow("never said", after=10):
-        pass
-    assert capsys.readouterr().out == "compiling\n"
 
 
 def test_a_full_disk_is_one_line():
@@ -157,10 +153,10 @@ def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypa
 
 def test_mpi_needs_three_processes_and_mpiexec_needs_mpi():
     with pytest.raises(InputError, match="has 2 processes: it needs at least 3"):
-        cluster.check_kind("mpi", terminal.MpiPlace(0, 2))
+        cluster.check_cluster("mpi", None, "auto", terminal.MpiPlace(0, 2))
     with pytest.raises(InputError, match="started 6 copies of this command"):
-        cluster.check_kind("none", terminal.MpiPlace(3, 6))
-    cluster.check_kind("mpi", terminal.MpiPlace(3, 6))
+        cluster.check_cluster("none", None, "auto", terminal.MpiPlace(3, 6))
+    cluster.check_cluster("mpi", None, "auto", terminal.MpiPlace(3, 6))
 
 
 def test_silence_hides_what_the_other_processes_say(capsys):
@@ -172,38 +168,28 @@ def test_silence_hides_what_the_other_processes_say(capsys):
 # the input
 
 
-def test_held_out_ratings_are_those_of_the_python_function():
-    data = power_law_ratings(40, 30, 300, random_state=1)
-    split = ratings.hold_out(as_matrix(data), 0.2, 0.25, seed=5)
-    train, test = train_test_split_ratings(data, 0.2, 5)
-    assert np.array_equal(split.test.values, as_matrix(test).values)
-    assert split.train.nnz + split.validation.nnz == as_matrix(train).nnz
-    assert split.validation.nnz == 60
-    assert ratings.hold_out(as_matrix(data), 0, 0, seed=5).test is None
-
-
 def test_a_tensor_is_refused_with_its_number_of_modes(tmp_path):
     path = tmp_path / "small.tns"
     path.write_text("1 1 1 2.0\n2 2 2 3.0\n")
     with pytest.raises(InputError, match="tensor of 3 modes"):
-        ratings.load(str(path))
+        inputs.load_matrix(str(path))
 
 
 def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("to be or not to be\n")
     with pytest.raises(InputError, match="--format one of"):
-        ratings.load(str(path))
+        inputs.load_matrix(str(path))
 
 
 def test_a_judgement_hints_at_what_was_learnt_by_heart():
-    split = ratings.hold_out(as_matrix(power_law_ratings(40, 30, 300)), 0.2, 0, seed=0)
-    good = judging.Judgement(0.9, 0.7, 1.1, 60, 0, train_rmse=0.8)
-    assert len(good.sentences(split)) == 1 and "(18.2% better)" in good.sentences(split)[0]
-    bad = judging.Judgement(1.21, 0.7, 1.1, 60, 0, train_rmse=1.0)
-    assert "(10.0% worse)" in bad.sentences(split)[0]
-    by_heart = judging.Judgement(0.9, 0.7, 1.1, 60, 2, train_rmse=0.4)
-    assert "--regularization" in by_heart.sentences(split)[2]
+    good = {"test_rmse": 0.9, "test_mae": 0.7, "mean_rmse": 1.1, "n_test": 60, "n_strangers": 0}
+    names = ("user", "item")
+    (sentence,) = mf.judged({**good, "train_rmse": 0.8}, names)
+    assert "(18.2% better)" in sentence
+    assert "(10.0% worse)" in mf.judged({**good, "test_rmse": 1.21, "train_rmse": 1.0}, names)[0]
+    by_heart = mf.judged({**good, "n_strangers": 2, "train_rmse": 0.4}, names)
+    assert "a user or item without" in by_heart[1] and "--regularization" in by_heart[2]
 
 
 # daskpart partition
@@ -214,7 +200,7 @@ def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run
     matrix = scipy.sparse.random_array((60, 40), density=0.08, rng=np.random.default_rng(0))
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix.tocsr())
     out = tmp_path / "out"
-    arguments = ("--parts", 3, "--model", model, "--seed", 7, "--out", out)
+    arguments = ("--parts", 3, "--model", model, "--random-state", 7, "--out", out)
     assert run_cli("partition", tmp_path / "matrix.npz", *arguments) == 0
 
     expected = daskpart.partition(matrix, 3, model=model, random_state=7)
@@ -261,6 +247,25 @@ def test_partition_by_every_model_of_a_graph(tmp_path, model, run_cli):
     assert daskpart.Partition.load(tmp_path / "out" / "partition.npz") == expected
 
 
+@pytest.mark.parametrize("name", ["mf", "cp"])
+def test_options_of_fit_are_the_parameters_of_the_estimator(name):
+    command = FitCommand(name)
+    context = click.Context(command)
+    offered = {each.name: each for each in command.get_params(context)}
+    estimator = getattr(daskpart, command.model.estimator)()
+    left_out = {"verbose", "warm_start", "alpha_beta"}
+    for parameter, default in estimator.get_params().items():
+        if parameter in left_out:
+            assert parameter not in offered
+            continue
+        option = offered[parameter]
+        assert f"--{parameter.replace('_', '-')}" in option.opts[0].partition("/")[0]
+        assert option.get_default(context) == default, parameter
+        assert option.help or parameter == "checkpoint_every"
+    choices = offered["transport"].type.choices
+    assert list(choices) == ["auto", "local", "graph", "dask", "mpi"]  # as the docstring has them
+
+
 def test_what_the_command_offers_is_what_the_function_takes():
     assert set(cli._MODELS) == set(data_models.NAMES)
     assert set(cli._METHODS) <= {"auto", *METHODS}
@@ -270,7 +275,7 @@ def test_what_the_command_offers_is_what_the_function_takes():
 def test_without_matplotlib_all_but_the_pictures_is_written(
     tmp_path, rating_file, capsys, monkeypatch, run_cli
 ):
-    monkeypatch.setattr(album, "find_spec", lambda name: None)
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     out = tmp_path / "out"
     assert run_cli("partition", rating_file, "--method", "block", "--out", out) == 0
     assert "pip install 'daskpart[plot]'" in capsys.readouterr().out

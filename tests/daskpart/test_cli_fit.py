@@ -12,7 +12,7 @@ import pytest
 import daskpart
 from daskpart.datasets import train_test_split_ratings
 
-SMALL_FIT = ("--ranks", "3", "--components", "4", "--epochs", "3", "--partitioner", "block")
+SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
 
 def metrics_of(folder: Path) -> dict:
@@ -40,7 +40,7 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
         assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3"]
     assert (out / "factors.zarr").is_dir()
     assert daskpart.Partition.load(out / "partition.npz") == model.partition_
-    pictures = {"convergence", "spy", "partition", "traffic", "timeline"}
+    pictures = {"training", "spy", "partition", "traffic", "timeline"}
     assert {path.stem for path in out.glob("*.png")} == pictures
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(pictures)
@@ -71,16 +71,16 @@ def test_recording_shows_who_did_what_and_changes_no_bit(
     communication = metrics_of(drawn)["communication"]
     assert communication["transport"] == transport and communication["matches"]
     page = (drawn / "report.html").read_text()
-    assert "Words an epoch from the rank" in page and "The last epochs, " in page
+    assert "Rows per epoch from the rank" in page and "The last epochs, " in page
     assert "seconds blocked, all" in page
-    assert "timeline" not in {path.stem for path in plain.glob("*.png")}
+    assert (drawn / "timeline.png").exists() and not list(plain.glob("*.png"))
 
 
 def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, capsys, run_cli):
     cut, out = tmp_path / "cut", tmp_path / "out"
     assert run_cli("partition", rating_file, "--parts", 3, "--model", "row-net", "--out", cut) == 0
     given = ("fit", "mf", rating_file, "--partitioner", cut / "partition.npz", "--out", out)
-    small = ("--components", 4, "--epochs", 2)
+    small = ("--components", 4, "--max-iter", 2)
     assert run_cli(*given, *small) == 0
     metrics = metrics_of(out)
     assert (metrics["plan"]["axis"], metrics["plan"]["n_ranks"]) == ("columns", 3)
@@ -93,15 +93,22 @@ def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, ca
     assert "cuts columns" in capsys.readouterr().err
     assert run_cli(*given, *small, "--ranks", 4) == 2
     assert "has 3 parts" in capsys.readouterr().err
-    assert run_cli("fit", "mf", rating_file, "--partitioner", "absent.npz") == 2
-    assert "neither one of power, connectivity" in capsys.readouterr().err
+    for absent, words in (("absent.npz", "no such file"), ("absent", "choose one of 'power', ")):
+        assert run_cli("fit", "mf", rating_file, "--partitioner", absent) == 2
+        assert words in capsys.readouterr().err
 
 
-def test_more_ranks_than_rows_are_refused_in_the_words_of_the_options(
-    tmp_path, rating_file, capsys, run_cli
-):
+def test_a_partitioner_of_arguments_is_what_python_gets(tmp_path, rating_file, run_cli):
+    out = tmp_path / "out"
+    arguments = ("--partitioner", "objective=power,rho=3,epsilon=0.2", "--no-plots", "--out", out)
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT[:-2], *arguments) == 0
+    model = daskpart.MatrixFactorization.load(out / "model")
+    assert model.partitioner == {"objective": "power", "rho": 3, "epsilon": 0.2}
+
+
+def test_more_ranks_than_rows_are_refused(tmp_path, rating_file, capsys, run_cli):
     assert run_cli("fit", "mf", rating_file, "--ranks", 500, "--out", tmp_path / "out") == 2
-    assert "--ranks 500, but there are only 150 users" in capsys.readouterr().err
+    assert "500 ranks need as many rows to share out; there are 150" in capsys.readouterr().err
 
 
 def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
@@ -110,7 +117,7 @@ def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
     arguments = (*SMALL_FIT, "--eta", 9, "--no-plots", "--out", tmp_path / "out")
     assert run_cli("fit", "mf", rating_file, *arguments) == 0
     captured = capsys.readouterr()
-    assert (captured.out + captured.err).count("note: --eta 9 is more than 3 ranks") == 1
+    assert (captured.out + captured.err).count("note: eta=9 is more than n_ranks=3") == 1
     assert metrics_of(tmp_path / "out")["plan"]["eta"] == 3
 
 
@@ -126,10 +133,10 @@ def test_axis_auto_takes_what_moves_less(tmp_path, rating_file, run_cli):
 def test_resumed_fit_has_the_bits_of_an_unbroken_one(tmp_path, rating_file, capsys, run_cli):
     whole, state, parted = tmp_path / "whole", tmp_path / "state", tmp_path / "parted"
     arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--partitioner", "power", "--no-plots")
-    assert run_cli(*arguments, "--epochs", 4, "--out", whole) == 0
-    checkpoint = ("--checkpoint", state, "--out", parted)
-    assert run_cli(*arguments, "--epochs", 2, *checkpoint) == 0
-    assert run_cli(*arguments, "--epochs", 4, *checkpoint, "--resume") == 0
+    assert run_cli(*arguments, "--max-iter", 4, "--out", whole) == 0
+    checkpoint = ("--checkpoint-path", state, "--out", parted)
+    assert run_cli(*arguments, "--max-iter", 2, *checkpoint) == 0
+    assert run_cli(*arguments, "--max-iter", 4, *checkpoint, "--resume") == 0
     one, other = (daskpart.MatrixFactorization.load(out / "model") for out in (whole, parted))
     assert np.array_equal(one.user_factors_, other.user_factors_)
     assert np.array_equal(one.item_factors_, other.item_factors_)
@@ -141,7 +148,7 @@ def test_divergence_keeps_the_last_finite_state_and_exits_with_1(
     tmp_path, rating_file, capsys, run_cli
 ):
     out = tmp_path / "out"
-    wild = ("--learning-rate", "constant", "--initial-learning-rate", 0.9, "--epochs", 30)
+    wild = ("--learning-rate", "constant", "--initial-learning-rate", 0.9, "--max-iter", 30)
     outcome = run_cli("fit", "mf", rating_file, *SMALL_FIT, *wild, "--no-plots", "--out", out)
     captured = capsys.readouterr()
     assert outcome == 1
@@ -154,7 +161,7 @@ def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):
     cells = [f"{row} {column} 1" for row in range(1, 5) for column in range(1, 4)]
     header = ("%%MatrixMarket matrix coordinate real general", "4 3 12")
     path.write_text("\n".join((*header, *cells)))
-    arguments = ("--ranks", 2, "--epochs", 1, "--no-plots", "--out", tmp_path / "out")
+    arguments = ("--ranks", 2, "--max-iter", 1, "--no-plots", "--out", tmp_path / "out")
     assert run_cli("fit", "mf", path, *arguments) == 0
     assert "note: all values are 1" in capsys.readouterr().out
 

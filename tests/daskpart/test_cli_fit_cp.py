@@ -12,7 +12,7 @@ import daskpart
 from daskpart._cli.last_steps import LastSteps
 from daskpart.collectives.timeline import Span, Timeline
 
-SMALL = ("--rank", 3, "--iterations", 4, "--partitioner", "random", "--ranks", 3)
+SMALL = ("--n-components", 3, "--max-iter", 4, "--partitioner", "random", "--ranks", 3)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def metrics_of(folder):
 
 def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run_cli):
     out = tmp_path / "out"
-    named = ("--names", "user,place,word", "--labels", f"word={words}", "--tolerance", 0)
+    named = ("--names", "user,place,word", "--labels", f"word={words}", "--tol", 0)
     arguments = (*SMALL, *named, "--model-format", "zarr", "--out", out)
     assert run_cli("fit", "cp", tensor_file, *arguments) == 0
     told = capsys.readouterr()
-    assert "500 nonzeros in 30 user × 20 place × 10 word" in told.out
-    assert "  word: word" in told.out and "iteration 4/4  fit 0.0" in told.err
+    assert "500 nonzeros in a tensor of 30 user × 20 place × 10 word" in told.out
+    assert "; word: word" in told.out and "iteration 4/4  fit 0.0" in told.err
     metrics = metrics_of(out)
     assert metrics["ended"] == "done" and metrics["iterations"] == 4
     assert metrics["communication"]["matches"] is True
@@ -54,16 +54,16 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     assert (out / "components.csv").read_text().count("\n") == 1 + 3 * 3 * 5
     assert (out / "factors.zarr").is_dir()
     pictures = {path.stem for path in out.glob("*.png")}
-    assert pictures == {"fit", "traffic", "timeline", *(f"component_{i}" for i in range(3))}
+    assert pictures == {"training", "traffic", "timeline", *(f"component_{i}" for i in range(3))}
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
-    options = ("--checkpoint", tmp_path / "state.npz", "--tolerance", 0, "--no-plots")
+    options = ("--checkpoint-path", tmp_path / "state.npz", "--tol", 0, "--no-plots")
     whole, first, then = (tmp_path / name for name in ("whole", "first", "then"))
     fit = ("fit", "cp", tensor_file, *SMALL)
-    assert run_cli(*fit, "--tolerance", 0, "--no-plots", "--out", whole) == 0
-    assert run_cli(*fit, *options, "--iterations", 2, "--out", first) == 0
+    assert run_cli(*fit, "--tol", 0, "--no-plots", "--out", whole) == 0
+    assert run_cli(*fit, *options, "--max-iter", 2, "--out", first) == 0
     assert run_cli(*fit, *options, "--resume", "--out", then) == 0
     models = [daskpart.CPDecomposition.load(folder / "model") for folder in (whole, then)]
     for one, other in zip(*(model.state_.factors for model in models), strict=True):
@@ -78,9 +78,9 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli
         (("FILE", "--labels", "mode_0=absent.txt"), "no such file"),
         (("FILE", "--labels", "there=absent.txt"), "give MODE=FILE"),
         (("HYPERGRAPH",), "holds a hypergraph; this command takes a tensor or a matrix"),
-        (("FILE", "--resume"), "--resume needs --checkpoint"),
+        (("FILE", "--resume"), "resume=True needs checkpoint_path"),
         (("FILE", "--transport", "mpi"), "--transport mpi needs --cluster mpi"),
-        (("FILE", "--starts", 2, "--init", "nvecs"), "needs init='random'"),
+        (("FILE", "--n-init", 2, "--init", "nvecs"), "needs init='random'"),
         (("FILE", "--workers", 2), "--workers goes with"),
     ],
 )
@@ -112,7 +112,7 @@ def test_worker_processes(tensor_file, tmp_path, run_cli):
     assert metrics["communication"]["measured_messages"] == [6.0, 6.0]
     page = (out / "report.html").read_text()
     assert (out / "timeline.png").is_file() and "The last iterations" in page
-    assert "Words an iteration from the rank" in page and "seconds blocked, all" in page
+    assert "Rows per iteration from the rank" in page and "seconds blocked, all" in page
     plain = tmp_path / "plain"
     local = ("--method", "emb", "--no-plots", "--out", plain)
     assert run_cli("fit", "cp", tensor_file, *SMALL[:-1], 2, *local) == 0

@@ -23,7 +23,7 @@ def path(tmp_path_factory):
 
 def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsys):
     out = tmp_path / "out"
-    options = ("--parts", 4, "--method", "parsa", "--seed", 3, "--out", out)
+    options = ("--parts", 4, "--method", "parsa", "--random-state", 3, "--out", out)
     limit = ("--memory-limit", "68MB", "--output", tmp_path / "parts.txt")
     assert run_cli("partition", path, *options, *limit) == 0
     wanted = daskpart.parsa.partition(path, 4, memory_limit="68MB", random_state=3)

@@ -17,7 +17,7 @@ import pytest
 import daskpart
 
 INTERRUPTED = 130
-SMALL_FIT = ("--ranks", "3", "--components", "4", "--epochs", "3", "--partitioner", "block")
+SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
 
 def started(*arguments: object, before: tuple[str, ...] = (), **options) -> subprocess.Popen:
@@ -130,7 +130,7 @@ def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(
     out = tmp_path / "out"
     """In the middle of long tasks, one a rank: each of the three has a worker."""
     before = (request.getfixturevalue("mpiexec"), "-n", "5") if kind == "mpi" else ()
-    endless = ("--epochs", "100000", "--cluster", kind)
+    endless = ("--max-iter", "100000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
     process = started("fit", "mf", rating_file, *arguments, before=before, start_new_session=True)
     wait_for_epoch(process, 3)
@@ -164,12 +164,12 @@ def mpi_processes() -> dict[int, int]:
 @pytest.mark.mpi
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(mpiexec, tmp_path, rating_file):
-    """MPI ends the whole job with a process of it; what a fit kept at --checkpoint is left."""
-    options = ("--partitioner", "block", "--ranks", "2", "--components", "4", "--no-plots")
-    checkpoint = ("--checkpoint", tmp_path / "state.npz")
+    """MPI ends the whole job with a process of it; what a fit kept at --checkpoint-path is left."""
+    options = ("--partitioner", "block", "--ranks", "2", "--n-components", "4", "--no-plots")
+    checkpoint = ("--checkpoint-path", tmp_path / "state.npz")
     arguments = ("fit", "mf", rating_file, *options, *checkpoint, "--out", tmp_path / "out")
     process = started(
-        *arguments, "--cluster", "mpi", "--epochs", "100000", before=(mpiexec, "-n", "4"),
+        *arguments, "--cluster", "mpi", "--max-iter", "100000", before=(mpiexec, "-n", "4"),
         env={**os.environ, "DASKPART_TEST_JOB": str(os.getpid())},
     )  # fmt: skip
     wait_for_epoch(process, 3)
@@ -178,10 +178,10 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(mpiexec, tmp
     process.communicate(timeout=100)
     assert process.returncode != 0
     assert time.monotonic() - killed < 30
-    again = finished(*arguments, "--resume", "--epochs", "1")  # says how far it is
+    again = finished(*arguments, "--resume", "--max-iter", "1")  # says how far it is
     reached = len(daskpart.MatrixFactorization.load(tmp_path / "out" / "model").history_)
     assert reached >= 3, again.stderr
-    goal = ("--epochs", str(reached + 2))
+    goal = ("--max-iter", str(reached + 2))
     done = finished(*arguments, "--resume", *goal, "--cluster", "mpi", before=(mpiexec, "-n", "4"))
     assert done.returncode == 0, done.stderr
     whole = ("fit", "mf", rating_file, *options, *goal, "--out", tmp_path / "whole")
@@ -193,10 +193,9 @@ def test_ctrl_c_while_reading_is_one_word_and_130():
     code = (
         "import os, signal, sys\n"
         "from daskpart import cli\n"
-        "from daskpart._cli import ratings\n"
         "def read(*_): os.kill(os.getpid(), signal.SIGINT)\n"
-        "import daskpart._cli.fit_mf as job\n"
-        "job.load = read\n"
+        "import daskpart._cli.mf as job\n"
+        "job.load_matrix = read\n"
         "cli.main(['fit', 'mf', 'x'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -55,13 +55,28 @@ def test_allreduce_up_to_4096_ranks(simulated, run_cli, capsys):
     assert next(line for line in out.splitlines()[2:-1] if "*" in line).split()[1] == "rabenseifner"
 
 
+@pytest.mark.parametrize("amount", ["80000", "80_000", "8e4", "80kB"])
+def test_amounts_as_people_write_them(amount, simulated):
+    arguments = ("--ranks", "1_6", "--bytes", amount, "--algorithm", "star")
+    (line,) = simulated("allreduce", *arguments)["lines"]
+    assert line["ranks"] == 16 and line["total_bytes"] == 2 * 15 * 80_000
+
+
+def test_a_ring_too_long_to_count_is_left_out_of_all(run_cli, capsys):
+    assert run_cli("simulate", "allreduce", "--ranks", 8192, "--json") == 0
+    captured = capsys.readouterr()
+    lines = json.loads(captured.out)["lines"]  # the note is no part of it
+    assert {line["algorithm"] for line in lines} == {"hypercube", "rabenseifner", "star"}
+    assert "too many messages to count by ring" in captured.err
+
+
 @pytest.mark.parametrize("kind", ["expand", "reduce"])
 def test_plans_of_a_matrix(kind, rating_file, simulated, tmp_path):
     matrix = daskpart.read(rating_file)
     partition = daskpart.partition(matrix, 4, method="block")
     partition.save(tmp_path / "partition.npz")
     arguments = (kind, rating_file, "--partition", tmp_path / "partition.npz", "--row-bytes", 64)
-    lines = simulated(*arguments, "--seed", 3)["lines"]
+    lines = simulated(*arguments, "--random-state", 3)["lines"]
     hypergraph = Hypergraph.column_net(matrix)
     connectivity = Connectivity.from_partition(hypergraph, partition).with_random_owners(3)
     plan = expand_plan(connectivity)
@@ -153,10 +168,13 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
     [
         (("expand", "absent.mtx"), "absent.mtx: no such file"),
         (("allreduce", "--ranks", 0), "not in the range x>=1"),
+        (("allreduce", "--ranks", 100_000_000), "more than can be counted here"),
+        (("sparse-allreduce", "--ranks", "1e8"), "at most 65,536 are priced"),
+        (("allreduce", "--bytes", "much"), "'much': write an amount of bytes"),
         (("allreduce", "--algorithm", "tree"), "'tree' is not one of"),
         (("sparse-allreduce", "--algorithm", "tree"), "--algorithm tree; allowed are all, ssar"),
         (("sparse-allreduce", "--nonzeros", "1e9"), "entries do not fit"),
-        (("sparse-allreduce", "--dimension", "10.5"), "--dimension 10.5: it must be a whole"),
+        (("sparse-allreduce", "--dimension", "10.5"), "'10.5': it must be a whole"),
         (
             ("sparse-allreduce", "--ranks", 4096, "--nonzeros", "1e5", "--spread", "power-law"),
             "only entries spread evenly have expected figures",

@@ -1,39 +1,56 @@
-"""Pictures of a run: each is saved as a PNG beside the results and stands in the report too."""
+"""Pictures of a run: each is drawn once, into a PNG beside the results that the page holds too."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from daskpart.report import Report
 
 from .terminal import say
 
 _DPI = 144
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A file, and what is said of it; `width` is that on the page, in pixels."""
+
+    file: Path
+    alt: str
+    caption: str
+    width: int
+
+    @property
+    def data(self) -> str:
+        """The file as text for a page."""
+        return base64.b64encode(self.file.read_bytes()).decode()
+
+
 class Album:
-    """Draws into files and into a page.
+    """Draws into a folder.
 
     Parameters
     ----------
     folder : Path
-        Where the PNG files go.
-    page : Report
-        The page whose current section gets each picture.
     wanted : bool
         False draws nothing.
+
+    Attributes
+    ----------
+    pictures : dict of str to Picture
+        By name, as a template asks for them.
     """
 
-    def __init__(self, folder: Path, page: Report, wanted: bool = True) -> None:
-        self.folder, self.page = folder, page
+    def __init__(self, folder: Path, wanted: bool = True) -> None:
+        self.folder = folder
         can_draw = find_spec("matplotlib") is not None
         if wanted and not can_draw:
             say("note: no pictures without matplotlib: pip install 'daskpart[plot]'")
         self.draws = wanted and can_draw
-        self.files: list[Path] = []
+        self.pictures: dict[str, Picture] = {}
 
     def draw(
         self,
@@ -54,5 +71,9 @@ class Album:
             drawing(ax=place)
         path = self.folder / f"{name}.png"
         figure.savefig(path, dpi=_DPI)
-        self.files.append(path)
-        self.page.picture(figure, alt, caption)
+        self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
+
+    @property
+    def files(self) -> list[tuple[Path, str]]:
+        """Every picture with a word on it."""
+        return [(picture.file, "picture") for picture in self.pictures.values()]

@@ -1,0 +1,122 @@
+"""What `daskpart fit cp` adds to the driver: names of modes, and the section on components."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from .fit import Data, Fit, Model
+from .inputs import in_words, load_tensor
+
+_TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
+
+
+class _CP(Model):
+    """Decompose TENSOR into components: what goes together along all of its modes.
+
+    TENSOR is a file of indices and a value a line (FROSTT .tns; also .gz, .xz, .bz2), or a matrix
+    (Matrix Market, .npz), which has two modes.
+
+    \b
+    One process:           daskpart fit cp X.tns --components 16 --ranks 4 --out run
+    Worker processes:      daskpart fit cp X.tns --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit cp X.tns --ranks 4 --cluster mpi --out run
+
+    With --names and --labels the components are told and drawn by their names.
+    """
+
+    estimator = "CPDecomposition"
+    argument = "TENSOR"
+    options = (
+        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        click.Option(["--names"], metavar="A,B,…", help="Names of the modes, in order."),
+        click.Option(["--labels"], metavar="MODE=FILE", multiple=True,
+                     help="Names of the indices of a mode, one a line; may be repeated."),
+    )  # fmt: skip
+    template = "cp.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read, and name modes and indices."""
+        tensor = load_tensor(source, given["format"], given["names"], given["labels"])
+        return Data(tensor, [in_words(tensor, source)])
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """The fit and the weights."""
+        return {"fit": fit.model.fit_, "weights": fit.model.weights_.to_numpy().tolist()}
+
+    def told(self, fit: Fit) -> list[str]:
+        """The fit, and the heaviest components by their strongest indices."""
+        table, lines = _components(fit), [f"fit {fit.model.fit_:.6f}"]
+        for component in _order(fit)[:_TOLD]:
+            modes = table[table["component"] == component].groupby("mode", sort=False)["index"]
+            told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
+            weight = float(fit.model.weights_[component])
+            lines.append(f"component {component}, weight {weight:,.4g}: {told}")
+        return lines
+
+    def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
+        """The strongest indices."""
+        words = "the strongest indices of each component and mode"
+        return {"components.csv": (_components(fit), words)}
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """The fit over time, and the loadings of the heaviest components."""
+        from daskpart import plots
+
+        album.draw(
+            "training",
+            (9.4, 3.4),
+            partial(plots.fit_history, fit.model.history_),
+            partial(plots.fit_history, fit.model.history_, "seconds"),
+            alt="The fit rising over iterations and over seconds",
+            caption="The fit over iterations, and over the time spent in them.",
+        )
+        factors = fit.model.factors_
+        for component in _order(fit)[:_DRAWN]:
+            album.draw(
+                f"component_{component}",
+                (3.8 * len(factors), 3.2),
+                *(partial(plots.loadings, factor, component) for factor in factors),
+                alt=f"Largest loadings of component {component} along each mode",
+                caption="Blue is positive, orange negative.",
+            )
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers and components."""
+        report, weights = fit.plan.report(), fit.model.weights_.to_numpy()
+        return {
+            "numbers": {
+                "fit": fit.model.fit_,
+                "components": len(weights),
+                "messages_of_a_rank": report.messages_max,
+                "rows_moved_an_iteration": report.volume,
+            },
+            "drawn": [(component, float(weights[component])) for component in _order(fit)[:_DRAWN]],
+            "components": _components(fit),
+        }
+
+
+def _order(fit: Fit) -> list[int]:
+    """Components by falling weight."""
+    return np.argsort(-fit.model.weights_.to_numpy(), kind="stable").tolist()
+
+
+def _components(fit: Fit) -> pd.DataFrame:
+    """One row for each component, mode and strong index."""
+    rows = []
+    for component in _order(fit):
+        for factor in fit.model.factors_:
+            dim = str(factor.dims[0])
+            values = factor.to_numpy()[:, component]
+            labels = factor[dim].to_numpy() if dim in factor.coords else np.arange(len(values))
+            weight = float(fit.model.weights_[component])
+            for place in np.argsort(-np.abs(values), kind="stable")[:_TOP].tolist():
+                rows.append([component, weight, dim, str(labels[place]), float(values[place])])
+    return pd.DataFrame(rows, columns=["component", "weight", "mode", "index", "loading"])
+
+
+MODEL = _CP()

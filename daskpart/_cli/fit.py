@@ -1,0 +1,455 @@
+"""`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
+
+    data ── plan ── fit ── told, model, history, metrics, pictures, report
+                     │ Ctrl-C
+                     └─ a whole step is written all the same
+
+One driver for every model: the options are those of its estimator, and what else the command has
+to know of a model is a `Model` in the module of that name in this folder, with a template of its
+page beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import COUNT, choice, of_estimator, output, pictures
+from .terminal import INTERRUPTED, MpiPlace, OneLineError, one_ctrl_c_at_a_time, say, say_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .pictures import Album
+
+MODELS = {  # the module of each has the rest, as MODEL
+    "mf": "Matrix factorization of ratings.",
+    "cp": "CP decomposition of a sparse tensor.",
+}
+_ENDINGS = {
+    "done": "All {step}s were done.",
+    "stopped early": "It stopped early, as its options ask.",
+    "interrupted": "It was interrupted: this is a whole {step} that was kept before.",
+    "failed": "Workers were lost: this is a whole {step} that was kept before.",
+    "diverged": "It diverged: this is the last finite state.",
+}
+
+
+@dataclass
+class Data:
+    """What a model is fitted to.
+
+    Attributes
+    ----------
+    X : container
+    words : list of str
+        Lines that say what was read.
+    test : Any
+        What is held out to judge by.
+    """
+
+    X: Any
+    words: list[str]
+    test: Any = None
+
+
+@dataclass
+class Fit:
+    """A fit that ended, one way or another.
+
+    Attributes
+    ----------
+    model : DistributedEstimator
+        Holding a whole step.
+    data : Data
+    plan : FitPlan
+    ended : str
+        A key of `_ENDINGS`.
+    seconds, compiling : float
+        Time of the fit without compiling, and of compiling.
+    timeline : Timeline or None
+        Of the last steps, where they were recorded.
+    judgement : dict
+        What `Model.judge` found.
+    """
+
+    model: Any
+    data: Data
+    plan: Any
+    ended: str
+    seconds: float
+    compiling: float
+    timeline: Any = None
+    judgement: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def step(self) -> str:
+        """What a step is called."""
+        return self.plan.report().unit
+
+
+class Model:
+    """What the command has to know of a model; a new model overrides what differs.
+
+    Attributes
+    ----------
+    estimator : str
+        Its name in `daskpart`.
+    argument : str
+        What the data are called in `--help`.
+    options : sequence of click.Option
+        Of reading, beside those of the estimator; they come to `load`.
+    template : str
+        The page; one that extends ``fit.html``.
+    """
+
+    estimator: str
+    argument = "DATA"
+    options: Sequence[click.Option] = ()
+    template = "fit.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read the data."""
+        raise NotImplementedError
+
+    def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
+        """Change parameters of the estimator that others decide; `typed` were given by hand."""
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Numbers that say how good the model is, for metrics.json."""
+        return {}
+
+    def told(self, fit: Fit) -> list[str]:
+        """The judgement as sentences, without full stops."""
+        return []
+
+    def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
+        """Further tables to write, by file name, with what they are."""
+        return {}
+
+    def draw(self, fit: Fit, album: Album) -> None:
+        """Pictures of the model: one called ``training``, and what its template asks for."""
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """What its template names besides; ``numbers`` are those shown large."""
+        return {}
+
+
+class FitCommand(click.Command):
+    """The command of one model, whose options are made when they are asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, short_help=MODELS[name], callback=partial(_run_here, name))
+        self._made = False
+
+    @property
+    def model(self) -> Model:
+        """What is in the module of that name."""
+        return import_module(f"{__package__}.{self.name}").MODEL
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The argument, what reads it, the parameters of the estimator, the run."""
+        if not self._made:
+            import daskpart
+
+            model = self.model
+            self.params = [
+                click.Argument(["source"], metavar=model.argument),
+                *model.options,
+                *of_estimator(getattr(daskpart, model.estimator)),
+                *_run_options(),
+            ]
+            self._made = True
+        return super().get_params(ctx)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The docstring of the model."""
+        self.help = inspect.getdoc(self.model)
+        super().format_help_text(ctx, formatter)
+
+
+def _run_options() -> list[click.Parameter]:
+    from .cluster import KINDS, Cluster
+
+    return [
+        click.Option(["--cluster"], type=Cluster(), default="none", show_default=True,
+                     metavar="|".join((*KINDS, "HOST:PORT")),
+                     help="Where the ranks run; mpi: start it with mpiexec."),
+        click.Option(["--workers"], type=COUNT, metavar="N",
+                     help="Workers of the cluster.  [default: as many as ranks]"),
+        output("daskpart-output"),
+        choice("--model-format", ("npz", "zarr"), "npz", "npz, or a zarr folder beside it."),
+        pictures(),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What was asked for."""
+
+    model: Model
+    source: str
+    reading: dict[str, Any]
+    parameters: dict[str, Any]
+    cluster: str
+    workers: int | None
+    out: Path
+    model_format: str
+    plots: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the page and metrics.json."""
+        run = {name: getattr(self, name) for name in ("cluster", "workers", "out", "plots")}
+        return {"data": self.source, **self.reading, **self.parameters, **run}
+
+
+def _run_here(name: str, **given: Any) -> None:
+    """Sort the options, check, do the job, exit with its code."""
+    import daskpart
+
+    ctx = click.get_current_context()
+    assert isinstance(ctx.command, FitCommand)
+    model = ctx.command.model
+    reading = {str(each.name): given.pop(str(each.name)) for each in model.options}
+    run = {str(each.name): given.pop(str(each.name)) for each in _run_options()}
+    source = given.pop("source")
+    typed = {name for name in given if _is_typed(ctx, name)}
+    model.adjust(given, typed)
+    partitioner = given.get("partitioner")
+    if given["n_ranks"] is None:
+        given["n_ranks"] = getattr(partitioner, "n_parts", run["workers"])
+    if run["cluster"] == "threads" and given["transport"] == "auto":
+        given["transport"] = "graph"
+    estimator = getattr(daskpart, model.estimator)(**given)
+    ctx.exit(_run(_Job(model, source, reading, given, **run), estimator, ctx.obj))
+
+
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
+    """Do the whole job; returns the exit code."""
+    from .cluster import check_cluster, is_there_before, run_on
+
+    estimator._check_parameters()
+    check_cluster(job.cluster, job.workers, estimator.transport, place)
+    _check_output(job)
+    job.out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
+    planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
+    exit_codes: list[int] = []
+
+    def work(client: Any) -> None:
+        ready = planned or _plan(job, estimator, client)
+        with one_ctrl_c_at_a_time():
+            exit_codes.append(_fit_and_write(job, estimator, *ready))
+
+    n_workers = job.workers or (planned[1].n_ranks if planned else 1)
+    run_on(job.cluster, n_workers, place, work)
+    return exit_codes[0] if exit_codes else 0
+
+
+def _check_output(job: _Job) -> None:
+    from daskpart.errors import InputError
+
+    if job.model_format == "zarr" and find_spec("zarr") is None:
+        raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
+    model = job.out / "model"
+    if model.exists() and not (model / "model.json").is_file():
+        raise InputError(
+            f"{model} is there and is no saved model, and would be replaced: give another --out"
+        )
+
+
+def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
+    """Read and plan, and say each."""
+    from .cluster import expected_transport
+
+    data = job.model.load(job.source, {**job.reading, "random_state": estimator.random_state})
+    for line in data.words:
+        say(line)
+    say("planning: cutting the data, laying out the messages …")
+    transport = expected_transport(job.cluster, estimator.transport)
+    plan = estimator.plan(data.X, transport=transport, client=client)
+    say(f"\n{plan.report()}\n")
+    return data, plan
+
+
+def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
+    """Fit, judge, write, say where; returns the exit code."""
+    from daskpart._floor.kernels import compile_seconds
+
+    started, compiled = time.perf_counter(), compile_seconds()
+    ended, exit_code, timeline = _fit(job, estimator, data, plan)
+    compiling = compile_seconds() - compiled
+    seconds = time.perf_counter() - started - compiling
+    if getattr(estimator, "state_", None) is None:
+        step = plan.report().unit
+        raise OneLineError(f"{ended} before one {step} was kept: nothing written", exit_code)
+    fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
+    fit.judgement = job.model.judge(fit)
+    aside = f", and {compiling:.1f} s of compiling, once" if compiling >= 0.1 else ""
+    say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
+    for line in job.model.told(fit):
+        say(line)
+    say(f"\n{estimator.comm_report_}\n\nwritten:")
+    say_files(_write(job, fit))
+    return exit_code
+
+
+def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, Any]:
+    """Fit; returns how it ended, the exit code, and the timeline of the last steps.
+
+    A whole step is kept in any case.
+    """
+    from daskpart.models.base.callbacks import TrainingProgress
+
+    from .last_steps import last_steps
+
+    with last_steps(job.plots) as steps:
+        estimator.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
+        ended, exit_code = _ended(estimator, data, plan)
+    return ended, exit_code, steps.whole()
+
+
+def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
+    """Fit; returns how it ended and the exit code."""
+    from daskpart.errors import DivergenceError, WorkerLostError
+
+    try:
+        estimator.fit(data.X, plan=plan)
+    except KeyboardInterrupt:
+        say("\nCtrl-C: keeping the last whole step …")
+        return "interrupted", INTERRUPTED
+    except (DivergenceError, WorkerLostError) as error:
+        say(f"\n{error}")
+        return "diverged" if isinstance(error, DivergenceError) else "failed", 1
+    return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
+
+
+# -- what is written ---
+
+
+def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
+    """Write every result; returns each file and what it is."""
+    from .page import versions, write_json
+    from .pictures import Album
+
+    out, model = job.out, fit.model
+    model.save(out / "model")
+    files = [(out / "model", f"the model: daskpart.{job.model.estimator}.load")]
+    if job.model_format == "zarr":
+        model.state_.save(out / "factors.zarr")
+        files.append((out / "factors.zarr", "its factors, for zarr tools"))
+    if fit.plan.partition is not None:
+        fit.plan.partition.save(out / "partition.npz")
+        words = "which rank holds which row: daskpart.Partition.load"
+        files.append((out / "partition.npz", words))
+    tables = {"history.csv": (model.history_, f"one line per {fit.step}"), **job.model.tables(fit)}
+    for name, (table, words) in tables.items():
+        table.to_csv(out / name, index=False)
+        files.append((out / name, words))
+    metrics = {
+        **fit.judgement,
+        "ended": fit.ended,
+        f"{fit.step}s": model.n_iter_,
+        "fit_seconds": fit.seconds,
+        "compile_seconds": fit.compiling,
+        "plan": fit.plan.report().to_dict(),
+        "communication": model.comm_report_.to_dict(),
+        "settings": job.settings,
+        "versions": versions(),
+    }
+    files.append((write_json(out / "metrics.json", metrics), "all numbers"))
+    album = Album(out, job.plots)
+    if album.draws:
+        job.model.draw(fit, album)
+        _draw_run(fit, album)
+    report = _write_page(job, fit, album)
+    return [*files, *album.files, (report, "all of it on one page: open in a browser")]
+
+
+def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
+    from .page import write_page
+
+    measured, name = fit.model.comm_report_, Path(job.source).name
+    traffic = {
+        "rank": range(measured.n_ranks),
+        f"rows sent per {fit.step}": measured.traffic.sum(axis=1),
+        f"rows received per {fit.step}": measured.traffic.sum(axis=0),
+        "seconds computing, all": measured.seconds_computing,
+        "seconds blocked, all": measured.seconds_blocked,
+    }
+    content = {
+        "title": f"{MODELS[str(click.get_current_context().command.name)].partition(' of ')[0]} "
+        f"of {name}",
+        "lead": fit.data.words[0],
+        "numbers": {},
+        **job.model.page(fit),
+    }
+    content["numbers"] |= {f"{fit.step}s": fit.model.n_iter_, "ranks": measured.n_ranks}
+    return write_page(
+        job.out / "report.html",
+        job.model.template,
+        album,
+        **content,
+        step=fit.step,
+        n_steps=fit.model.n_iter_,
+        seconds=fit.seconds,
+        ending=_ENDINGS[fit.ended].format(step=fit.step),
+        sentences=job.model.told(fit),
+        history=fit.model.history_,
+        measured=measured,
+        planned=fit.plan.report(),
+        traffic_heads=list(traffic),
+        traffic_lines=list(zip(*(list(column) for column in traffic.values()), strict=True)),
+        shares=_shares(fit),
+        estimator=job.model.estimator,
+        folder=repr(str((job.out / "model").resolve())),
+        command="daskpart " + " ".join(sys.argv[1:]),
+        settings=job.settings,
+    )
+
+
+def _shares(fit: Fit) -> str:
+    from daskpart.collectives.timeline import KINDS
+
+    if fit.timeline is None:
+        return ""
+    shares = fit.timeline.shares(200).mean(axis=(0, 2))
+    told = ", ".join(f"{kind} {share:.0%}" for kind, share in zip(KINDS, shares, strict=True))
+    return f"The last {fit.step}s, {fit.timeline.duration:.3g} s, mean of the ranks: {told}."
+
+
+def _draw_run(fit: Fit, album: Album) -> None:
+    """Who sent how much to whom, and who worked when."""
+    from daskpart import plots
+
+    album.draw(
+        "traffic",
+        (5.6, 4.4),
+        partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
+        alt="Rows sent from each rank to each other rank",
+        caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
+    )
+    if fit.timeline is not None:
+        album.draw(
+            "timeline",
+            (9.4, 1.4 + 0.28 * min(fit.timeline.n_ranks, 20)),
+            partial(plots.timeline, fit.timeline),
+            alt="When each rank computed, sent and was blocked",
+            caption=f"The last {fit.step}s. Blocked is a rank that waits for others; white is time "
+            "in which nothing was asked of it. With the local transport ranks take turns, and each "
+            "is drawn as if it had a core of its own.",
+        )

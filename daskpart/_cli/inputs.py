@@ -1,0 +1,167 @@
+"""The input of a command: a file or the built-in data, as what can be cut or learned from.
+
+X.tns.gz ── --names user,artist,tag ── --labels artist=artists.map.gz ──► LabelledTensor
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.errors import InputError, ReadError
+from daskpart.hypergraph import Hypergraph
+from daskpart.readers import read
+from daskpart.readers.contents import sparse_inside
+from daskpart.readers.streams import opened
+
+BUILT_IN = "python-source"
+Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
+
+
+def load_matrix(
+    source: str, format: str | None = None, names: tuple[str, str] = ("user", "item")
+) -> LabelledMatrix:
+    """Read a matrix from a file, or the built-in module × identifier counts.
+
+    Parameters
+    ----------
+    source : str
+        Path, or `BUILT_IN`.
+    format : str, optional
+        Told from the file without it.
+    names : (str, str)
+        What rows and columns are called where the file does not say.
+
+    Raises
+    ------
+    InputError
+        Absent or damaged file, unknown format, something that is not a matrix.
+    """
+    if source == BUILT_IN:
+        from daskpart.datasets import load_python_source
+
+        return as_matrix(load_python_source()["counts"])
+    data = _read(source, format)
+    if isinstance(data, Hypergraph) or len(data.shape) != 2:
+        what = (
+            "a hypergraph"
+            if isinstance(data, Hypergraph)
+            else f"a tensor of {len(data.shape)} modes"
+        )
+        raise InputError(f"{source} holds {what}; this command takes a matrix (two modes)")
+    return _matrix(data, names)
+
+
+def load_any(source: str, format: str | None = None) -> Cuttable:
+    """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, or a hypergraph."""
+    if source == BUILT_IN:
+        return load_matrix(source)
+    data = _read(source, format)
+    if isinstance(data, Hypergraph):
+        return data
+    return as_tensor(data) if len(data.shape) != 2 else _matrix(data, ("row", "column"))
+
+
+def load_tensor(
+    source: str, format: str | None, names: str | None, labels: Sequence[str]
+) -> LabelledTensor:
+    """Read a tensor and name its modes.
+
+    Parameters
+    ----------
+    source, format : str
+        As for `load_matrix`.
+    names : str, optional
+        Names of the modes, with commas between them.
+    labels : sequence of str
+        ``mode=file`` each: a text file with one label a line, in order of the indices.
+
+    Raises
+    ------
+    InputError
+        Absent or damaged files, another number of names, or fewer labels than indices.
+    """
+    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format)
+    if isinstance(data, Hypergraph):
+        raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
+    tensor = _with_names(as_tensor(data), names)
+    known = dict(tensor.labels)
+    for entry in labels:
+        mode, equals, path = entry.partition("=")
+        if not equals or mode not in tensor.dims:
+            raise InputError(
+                f"--labels {entry}: give MODE=FILE, with a mode out of {', '.join(tensor.dims)}"
+            )
+        extent = tensor.shape[tensor.dims.index(mode)]
+        known[mode] = _read_labels(Path(path).expanduser(), extent, mode)
+    return replace(tensor, labels=known)
+
+
+def _read(source: str, format: str | None) -> Any:
+    """What the reader gives; its errors name the option of the command."""
+    if not Path(source).expanduser().exists():
+        raise InputError(
+            f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
+        )
+    try:
+        return sparse_inside(read(source, format), source)
+    except ReadError as error:
+        raise ReadError(
+            str(error).replace("format= ", "--format ").replace("format=", "--format ")
+        ) from error
+
+
+def _matrix(data: Any, names: tuple[str, str]) -> LabelledMatrix:
+    matrix = as_matrix(data)
+    if hasattr(data, "dims"):
+        return matrix
+    return replace(matrix, row_name=names[0], column_name=names[1])
+
+
+def _with_names(tensor: LabelledTensor, names: str | None) -> LabelledTensor:
+    if names is None:
+        return tensor
+    dims = tuple(name.strip() for name in names.split(","))
+    if len(dims) != tensor.n_modes or len(set(dims)) != len(dims) or not all(dims):
+        raise InputError(
+            f"--names {names} gives {len(dims)} name(s); the tensor has {tensor.n_modes} modes, "
+            "each needs a name of its own, with commas between them"
+        )
+    pairs = zip(dims, tensor.dims, strict=True)
+    labels = {new: tensor.labels[old] for new, old in pairs if old in tensor.labels}
+    return replace(tensor, dims=dims, labels=labels)
+
+
+def _read_labels(path: Path, extent: int, mode: str) -> np.ndarray:
+    with opened(path) as stream:
+        lines = stream.read().decode("utf-8", "replace").splitlines()
+    if len(lines) < extent:
+        raise InputError(f"{path}: {len(lines)} lines, but {mode} has {extent} indices")
+    return np.array(lines[:extent])
+
+
+def in_words(data: Cuttable, source: str) -> str:
+    """What was read, as one line."""
+    if isinstance(data, Hypergraph):
+        return (
+            f"{source}: {data.n_nets:,} nets with {data.n_pins:,} pins on "
+            f"{data.n_vertices:,} vertices"
+        )
+    if isinstance(data, LabelledTensor):
+        extents = " × ".join(
+            f"{extent:,}" if dim == f"mode_{place}" else f"{extent:,} {dim}"
+            for place, (extent, dim) in enumerate(zip(data.shape, data.dims, strict=True))
+        )
+        return f"{source}: {data.nnz:,} nonzeros in a tensor of {extents}"
+    rows, columns = data.shape
+    density = data.nnz / (rows * columns)
+    return (
+        f"{source}: {data.nnz:,} values in {rows:,} {data.row_name}s × "
+        f"{columns:,} {data.column_name}s ({density:.2%} known)"
+    )

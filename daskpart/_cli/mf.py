@@ -1,0 +1,184 @@
+"""What `daskpart fit mf` adds to the driver: held-out ratings, and the section on the partition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+
+from daskpart.containers.matrix import as_matrix
+from daskpart.datasets.splitting import train_test_split_ratings
+from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
+
+from .cut import Cut, draw_cut, sentences
+from .fit import Data, Fit, Model
+from .inputs import in_words, load_matrix
+from .options import SHARE, number
+
+_FAR_ABOVE = 1.3
+
+
+class _MF(Model):
+    """Factorize RATINGS: predict what is not in a sparse matrix from what is.
+
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
+    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
+    how often each module of Python's standard library uses each name.
+
+    \b
+    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
+    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
+
+    More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
+    many as ranks no rank ever works on a stale row.
+    """
+
+    estimator = "MatrixFactorization"
+    argument = "RATINGS"
+    options = (
+        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
+    )
+    template = "mf.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read, and hold out a share of the ratings."""
+        ratings = load_matrix(source, given["format"])
+        words, train, test = [in_words(ratings, source)], ratings, None
+        if ratings.values.min() == ratings.values.max():
+            words.append(
+                f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
+            )
+        if given["test_fraction"]:
+            parts = train_test_split_ratings(
+                ratings.to_xarray(), given["test_fraction"], given["random_state"]
+            )
+            train, test = map(as_matrix, parts)
+            words.append(f"{train.nnz:,} to learn from, {test.nnz:,} held out to judge by")
+        return Data(train, words, test)
+
+    def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
+        """A partition from a file says itself what it cuts."""
+        given = parameters["partitioner"]
+        if not isinstance(given, Partition):
+            return
+        axis = "columns" if given.info.get("model") == "row-net" else "rows"
+        if "axis" in typed and parameters["axis"] != axis:
+            raise InputError(
+                f"the partition cuts {axis}: it cannot serve --axis {parameters['axis']}"
+            )
+        # from here on it is one of the rows of what is trained on, which is not all that was cut
+        left_out = ("model", "shape", "nnz")
+        info = {name: value for name, value in given.info.items() if name not in left_out}
+        parameters["axis"] = axis
+        parameters["partitioner"] = replace(given, info=info)
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Errors on the held-out ratings, beside that of answering the mean every time."""
+        test = fit.data.test
+        if test is None:
+            return {}
+        wanted = test.values.astype(np.float64)
+        error = wanted - fit.model.predict(test.to_frame())
+        seen = fit.model.seen_
+        known = (seen.sum(axis=1)[test.rows] > 0) & (seen.sum(axis=0)[test.columns] > 0)
+        return {
+            "test_rmse": _root_mean_square(error),
+            "test_mae": float(np.abs(error).mean()),
+            "mean_rmse": _root_mean_square(wanted - fit.data.X.values.mean(dtype=np.float64)),
+            "n_test": test.nnz,
+            "n_strangers": int(np.count_nonzero(~known)),
+            "train_rmse": float(fit.model.history_["train_rmse"].iloc[-1]),
+        }
+
+    def told(self, fit: Fit) -> list[str]:
+        """The judgement as sentences."""
+        names = fit.data.X.row_name, fit.data.X.column_name
+        return judged(fit.judgement, names) if fit.judgement else []
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """Convergence and partition."""
+        from daskpart import plots
+
+        history, test = fit.model.history_, fit.judgement.get("test_rmse")
+        album.draw(
+            "training",
+            (9.4, 3.6),
+            partial(plots.convergence, history, test_rmse=test),
+            partial(plots.convergence, history, "seconds"),
+            alt="RMSE falling over epochs and over seconds",
+            caption="Error over epochs, and over the time spent in them. The training error is "
+            "measured while an epoch runs.",
+        )
+        draw_cut(album, _cut(fit))
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers, the partition, a user and an item to ask for."""
+        cut, state = _cut(fit), fit.model.state_
+        judged = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
+        report = fit.plan.report()
+        user, item = (_first(labels) for labels in (state.user_labels, state.item_labels))
+        return {
+            "numbers": {
+                **judged,
+                "training_RMSE": float(fit.model.history_["train_rmse"].iloc[-1]),
+                "rows_moved_an_epoch": report.volume,
+                "stale_rows_an_epoch": report.staleness,
+            },
+            "cut": cut,
+            "cut_sentences": sentences(cut),
+            "user": user,
+            "item": item,
+        }
+
+
+def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
+    """Errors on held-out ratings in plain words."""
+    test, mean = judgement["test_rmse"], judgement["mean_rmse"]
+    gain = 1 - test / mean if mean else 0.0
+    words = [
+        f"test RMSE {test:.4f}, mean absolute error {judgement['test_mae']:.4f} on "
+        f"{judgement['n_test']:,} held-out values; answering the mean every time gives "
+        f"{mean:.4f} ({abs(gain):.1%} {'better' if gain >= 0 else 'worse'})"
+    ]
+    if judgement["n_strangers"]:
+        words.append(
+            f"{judgement['n_strangers']:,} of them belong to a {names[0]} or {names[1]} without "
+            "any training value"
+        )
+    if test > _FAR_ABOVE * judgement["train_rmse"]:
+        words.append(
+            f"the training RMSE, {judgement['train_rmse']:.4f}, is far below it: a larger "
+            "--regularization, a smaller --max-iter or --n-components, or --patience may help"
+        )
+    return words
+
+
+def _cut(fit: Fit) -> Cut:
+    """The partition, with the owners of the fit, on the ratings that it learned from."""
+    X, partition = fit.data.X, fit.plan.partition
+    seen = as_matrix(fit.model.seen_)
+    trained = replace(X, rows=seen.rows, columns=seen.columns, values=np.ones(seen.nnz, np.float32))
+    matrix = trained if fit.plan.axis == "rows" else trained.transposed()
+    info = {**partition.info, "model": "column-net"}  # of the rows of this matrix
+    weights = np.diff(matrix.row_pointer())
+    partition = replace(partition, weights=weights, info=info)
+    report = partition.report(Hypergraph.column_net(matrix))
+    return Cut(matrix, partition, fit.model.connectivity_, report.to_dict())
+
+
+def _root_mean_square(error: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(error))))
+
+
+def _first(labels: Any) -> str:
+    return "0" if labels is None or not len(labels) else repr(labels.tolist()[0])
+
+
+MODEL = _MF()

@@ -1,0 +1,140 @@
+"""One self-contained page about a run: numbers in tables, pictures inside the file.
+
+    base.html         heading, key numbers, links to the sections, style
+      fit.html          a fitted model: communication, plan, run, use, settings
+        mf.html, cp.html
+      partition.html, comparison.html, parsa.html
+
+A page needs no script, no font and no picture from elsewhere; all that templates put in is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup, escape
+
+from .pictures import Album, Picture
+
+_PACKAGES = ("daskpart", "numpy", "scipy", "numba", "dask", "distributed", "sparse", "scikit-learn")
+
+
+def write_page(path: Path, template: str, album: Album, **content: Any) -> Path:
+    """Write a page; gives where it is.
+
+    Parameters
+    ----------
+    path : Path
+    template : str
+        A file in `templates`.
+    album : Album
+        With the pictures that the template asks for; those that were not drawn are left out.
+    **content
+        What the template names; all of them ``title``, ``lead`` and ``numbers``.
+    """
+    page = render(template, album.pictures, **content)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"readable": readable, "is_number": is_number}
+    macros: Any = environment.get_template("macros.html").module
+    headings: list[str] = []
+
+    def section(heading: str) -> Markup:
+        headings.append(heading)
+        return Markup(f'<h2 id="section-{len(headings) - 1}">{escape(heading)}</h2>')
+
+    def picture(name: str) -> str:
+        return macros.picture(pictures[name]) if name in pictures else ""
+
+    environment.globals |= {
+        "code": macros.code,
+        "frame": frame,
+        "grid": macros.grid,
+        "headings": headings,
+        "picture": picture,
+        "pictures": pictures,
+        "section": section,
+        "table": macros.table,
+        "versions": versions(),
+    }
+    return environment.get_template(template).render(content)
+
+
+def frame(data: Any) -> tuple[list[str], Iterable[Sequence[Any]]]:
+    """Heads and lines of a data frame; columns that hold nothing are left out."""
+    data = data.dropna(axis="columns", how="all") if len(data) else data
+    heads = [str(name).replace("_", " ") for name in data.columns]
+    return heads, list(zip(*(data[name].tolist() for name in data.columns), strict=True))
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages a result depends on."""
+    found = {"Python": platform.python_version(), "system": platform.platform(terse=True)}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def readable(value: Any) -> str:
+    """A value as a reader wants it: thousands grouped, four digits, yes and no, short lists."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    if isinstance(value, float | np.floating):
+        return _readable_float(float(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {readable(entry)}" for name, entry in value.items())
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        entries = [readable(entry) for entry in value[:8]]
+        return ", ".join(entries) + (", …" if len(value) > 8 else "")
+    return str(value)
+
+
+def _readable_float(number: float) -> str:
+    if not np.isfinite(number):
+        return "–" if np.isnan(number) else str(number)
+    if number == int(number) and abs(number) < 1e15:
+        return f"{int(number):,}"
+    if abs(number) >= 1000:
+        return f"{number:,.1f}"
+    return f"{number:.4g}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value stands to the right in its column."""
+    kinds = int | float | np.integer | np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool | np.bool_)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Write numbers, text, paths and numpy values as JSON, indented."""
+
+    def plain(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray | np.generic) else readable(value)
+
+    path.write_text(json.dumps(content, indent=2, default=plain) + "\n", encoding="utf-8")
+    return path

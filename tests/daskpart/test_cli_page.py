@@ -1,0 +1,131 @@
+"""The page: everything inside one file, everything escaped, numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+
+import jinja2
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskpart._cli.page import frame, readable, render, versions
+from daskpart._cli.pictures import Album
+
+
+class Outline(html.parser.HTMLParser):
+    """Collects tags, and fails on a tag that is closed out of order."""
+
+    VOID = frozenset({"meta", "img", "link", "br"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def full_page(**content) -> str:
+    """The page of a comparison, whose template asks for a table, a picture and settings."""
+    content = {
+        "title": "ml <run> & co",
+        "lead": "5 < 6",
+        "numbers": {"test_RMSE": 0.87654321, "ratings": 100_000},
+        "heads": ["method", "rows sent"],
+        "lines": [["<block>", 1200], ["random", 3]],
+        "settings": {"data": 'load("<path>")', "empty": None},
+        "pictures": {},
+        **content,
+    }
+    return render("comparison.html", **content)
+
+
+def test_page_is_well_formed_and_needs_nothing_from_elsewhere():
+    page = full_page()
+    outline = Outline(page)
+    assert outline.open == []
+    assert not {"script", "link", "iframe"} & {tag for tag, _ in outline.tags}
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:|//|file:)", page)
+    assert "url(" not in page and "@import" not in page
+    headings = [fields["id"] for tag, fields in outline.tags if tag == "h2"]
+    links = [fields["href"] for tag, fields in outline.tags if tag == "a"]
+    assert links == [f"#{heading}" for heading in headings] and len(links) == 3
+
+
+def test_everything_is_escaped():
+    page = full_page()
+    assert "<title>ml &lt;run&gt; &amp; co</title>" in page
+    assert "5 &lt; 6" in page and "<td>&lt;block&gt;</td>" in page
+    assert "load(&#34;&lt;path&gt;&#34;)" in page
+
+
+def test_numbers_stand_to_the_right_and_are_readable():
+    page = full_page()
+    assert '<th scope="col" class="number">rows sent</th>' in page
+    assert '<td class="number">1,200</td>' in page
+    assert "<dt>test RMSE</dt><dd>0.8765</dd>" in page
+
+
+def test_a_name_that_a_template_lacks_is_an_error_and_no_gap():
+    with pytest.raises(jinja2.UndefinedError, match="lines"):
+        render("comparison.html", {}, title="t", lead="", numbers={}, heads=[], settings={})
+
+
+def test_frame_leaves_out_empty_columns():
+    heads, lines = frame(pd.DataFrame({"train_rmse": [1.0, 0.9], "none": [np.nan] * 2}))
+    assert heads == ["train rmse"] and lines == [(1.0,), (0.9,)]
+    assert frame(pd.DataFrame({"epoch": []})) == (["epoch"], [])
+
+
+def test_a_table_without_lines_has_a_header():
+    assert "<tbody></tbody>" in full_page(lines=[])
+
+
+def test_a_picture_is_drawn_once_and_stands_inside_the_page(tmp_path):
+    pytest.importorskip("matplotlib")
+    album, calls = Album(tmp_path), []
+    album.draw(
+        "comparison", (2, 1), lambda ax: calls.append(ax), alt='what "it" shows', caption="c"
+    )
+    page = full_page(pictures=album.pictures)
+    (image,) = [fields for tag, fields in Outline(page).tags if tag == "img"]
+    assert image["src"].startswith("data:image/png;base64,iVBOR")
+    assert image["alt"] == 'what "it" shows' and len(calls) == 1
+    assert album.files == [(tmp_path / "comparison.png", "picture")]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1234567, "1,234,567"),
+        (np.int32(-1200), "-1,200"),
+        (0.123456, "0.1235"),
+        (2.0, "2"),
+        (123456.78, "123,456.8"),
+        (1e-7, "1e-07"),
+        (float("nan"), "–"),
+        (float("inf"), "inf"),
+        (None, "–"),
+        (True, "yes"),
+        (np.bool_(False), "no"),
+        ([1, 2.5], "1, 2.5"),
+        (np.arange(10), "0, 1, 2, 3, 4, 5, 6, 7, …"),
+        ({"a": 1}, "a: 1"),
+        ("words", "words"),
+    ],
+)
+def test_readable(value, words):
+    assert readable(value) == words
+
+
+def test_versions_name_python_and_what_results_depend_on():
+    assert {"Python", "daskpart", "numpy", "numba", "dask"} <= set(versions())
