@@ -109,6 +109,8 @@ def test_wheel_holds_every_module_and_imports_without_the_checkout(tmp_path: Pat
     tops = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"daskpart"}, "a wheel may install one top-level name only"
     assert (site / "daskpart" / "py.typed").exists()
+    pages = [path.name for path in (ROOT / "daskpart/_cli/templates").iterdir()]
+    assert {path.name for path in (site / "daskpart/_cli/templates").iterdir()} == {*pages}
     code = (
         "import importlib, json\n"
         f"names = {['daskpart', *module_names()]!r}\n"

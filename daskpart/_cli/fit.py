@@ -43,6 +43,7 @@ _ENDINGS = {
     "failed": "Workers were lost: this is a whole {step} that was kept before.",
     "diverged": "It diverged: this is the last finite state.",
 }
+_WORTH_SAYING = 0.1  # seconds of compiling
 
 
 @dataclass
@@ -274,15 +275,20 @@ def _check_output(job: _Job) -> None:
 
 def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
     """Read and plan, and say each."""
+    from daskpart._floor.kernels import compile_seconds
+
     from .cluster import expected_transport
 
     data = job.model.load(job.source, {**job.reading, "random_state": estimator.random_state})
     for line in data.words:
         say(line)
     say("planning: cutting the data, laying out the messages …")
-    transport = expected_transport(job.cluster, estimator.transport)
+    transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
     plan = estimator.plan(data.X, transport=transport, client=client)
-    say(f"\n{plan.report()}\n")
+    say(f"\n{plan.report()}")
+    if compile_seconds() - compiled >= _WORTH_SAYING:
+        say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
+    say()
     return data, plan
 
 
@@ -299,7 +305,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
         raise OneLineError(f"{ended} before one {step} was kept: nothing written", exit_code)
     fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
     fit.judgement = job.model.judge(fit)
-    aside = f", and {compiling:.1f} s of compiling, once" if compiling >= 0.1 else ""
+    aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
     say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
     for line in job.model.told(fit):
         say(line)
