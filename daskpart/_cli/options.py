@@ -67,6 +67,7 @@ class Partitioner(click.ParamType):
     """What an estimator takes as `partitioner`: a name, a file, or arguments of `partition`."""
 
     name = "partitioner"
+    letters = "NAME|FILE.npz|KEY=VALUE,…"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """A name as it is, a Partition, or a dict."""
