@@ -279,18 +279,16 @@ class RankCommunicator(Communicator):
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Call:
         call = self._next_call(f"{pending.label} {pending.index}")
-        begin = packing = perf_counter()
+        begin = perf_counter()
         ranks, rows, sizes = [], [], []
         for message in self._half(pending).outgoing(values.content, pack):
-            self._answer.seconds_computing += perf_counter() - packing
             ranks.append(message.destination)
             rows.append(message.rows)
             sizes.append(message.nbytes)
             self._endpoint.send(call, message.destination, message.payload)
-            packing = perf_counter()
         share = RoundShare(pending.label, pending.index, tuple(ranks), tuple(rows), tuple(sizes))
         self._count(share)
-        self._note(SENDING, pending.label, begin, sum(sizes))
+        self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
         return call
 
     def _collect(
