@@ -24,6 +24,7 @@ import numpy as np
 
 from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
 
+from .interrupts import interrupts_at_the_end
 from .reports import Expected, Traffic
 from .session import Connection, transport_of
 from .state import State
@@ -113,8 +114,11 @@ class Trainer:
             When something is NaN or infinite; the state of the step before is kept.
         WorkerLostError
             When workers were lost too often, or none is left.
+        KeyboardInterrupt
+            After the run, when Ctrl-C was pressed in it once; at once when it was pressed twice.
         """
-        return self._resilient(lambda text: self._run(text, last))
+        with interrupts_at_the_end():
+            return self._resilient(lambda text: self._run(text, last))
 
     def state(self) -> State:
         """The state after the last step that was run."""

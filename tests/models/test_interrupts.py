@@ -1,0 +1,76 @@
+"""Ctrl-C in the middle of a step: it ends, and nothing of it is lost; pressed twice it stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import daskpart
+from daskpart.models.base.interrupts import interrupts_at_the_end
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)  # so that the handler has run
+
+
+@pytest.fixture(autouse=True)
+def pythons_own_handler():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_waits_for_the_end():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end():
+        press()
+        done.append("the step")
+    assert done == ["the step"]
+    with pytest.raises(KeyboardInterrupt):
+        press()  # as ever
+
+
+def test_the_second_comes_through():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end():
+        press()
+        press()
+        done.append("never")
+    assert not done
+
+
+def test_other_handlers_and_threads_are_left_alone():
+    caught = []
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    with interrupts_at_the_end():
+        press()
+    assert caught == [signal.SIGINT]
+
+    def elsewhere():
+        with interrupts_at_the_end():
+            pass
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None)
+
+
+def test_a_fit_keeps_every_step_that_was_done():
+    ratings = daskpart.datasets.power_law_ratings(300, 200, 20_000, random_state=0)
+    model = daskpart.MatrixFactorization(8, n_ranks=2, max_iter=10**6, partitioner="block")
+    timer = threading.Timer(1.0, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ratings, client=None)
+    timer.join()
+    assert model.state_.epoch == model.history_["epoch"].iloc[-1] == model.n_iter_ > 3
+    whole = daskpart.MatrixFactorization(
+        8, n_ranks=2, max_iter=model.n_iter_, partitioner="block"
+    ).fit(ratings)
+    assert whole.state_.user_factors.tobytes() == model.state_.user_factors.tobytes()
