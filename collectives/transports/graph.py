@@ -23,7 +23,7 @@ from typing import Any
 import dask
 from dask.base import is_dask_collection
 
-from daskpart._floor.rank_tasks import RankPlacement
+from daskpart._floor.rank_tasks import RankCollection, RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters
 from daskpart.collectives.messages import Exchange
@@ -99,10 +99,10 @@ class GraphCommunicator(Communicator):
         """What was sent and how long it took, measured where the tasks ran; as of the last wait."""
         return self._measures.counters
 
-    def collection(self, values: PerRank) -> tasks.RankCollection:
+    def collection(self, values: PerRank) -> RankCollection:
         """The lazy values as a Dask collection of one key a rank, to look at or to compute."""
         self._check_step((values,), {})
-        return tasks.RankCollection(self._graph([values.content]), list(values.content.keys))
+        return RankCollection(self._graph([values.content]), list(values.content.keys))
 
     def replaced(self, timeout: float = 60.0) -> GraphCommunicator:
         """A new communicator of as many ranks on the workers that are there now.

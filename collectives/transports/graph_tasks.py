@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from dask.base import DaskMethodsMixin
-from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.threaded import get as threaded_get
 
 from daskpart._floor.rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
 from daskpart.collectives.communicator import duplicate
@@ -31,49 +28,6 @@ from .ledger import Message, record
 Mark = tuple[str, int]  # of a step: the run and the step's number
 # a rank's half of a round; of a plan the key of the rank's list of messages, and the place in it
 Half = RankExchange | tuple[Any, int]
-
-
-class RankCollection(DaskMethodsMixin):
-    """A Dask collection of one value a key, whose pins survive.
-
-    Parameters
-    ----------
-    graph : HighLevelGraph
-    keys : list of keys
-    """
-
-    __dask_scheduler__ = staticmethod(threaded_get)
-
-    def __init__(self, graph: HighLevelGraph, keys: list) -> None:
-        self.dask = graph
-        self.keys = keys
-
-    def __dask_graph__(self) -> HighLevelGraph:
-        return self.dask
-
-    def __dask_keys__(self) -> list:
-        return self.keys
-
-    def __dask_layers__(self) -> tuple[str, ...]:
-        return tuple(self.dask.layers)
-
-    def __dask_tokenize__(self) -> tuple:
-        return (type(self).__name__, tuple(self.keys))
-
-    def __dask_postcompute__(self) -> tuple:
-        return list, ()
-
-    def __dask_postpersist__(self) -> tuple:
-        return _rebuild, (self.keys,)
-
-    @staticmethod
-    def __dask_optimize__(graph: HighLevelGraph, keys: Any, **_: Any) -> HighLevelGraph:
-        return graph.cull(set(flatten(keys)))  # no more: pins live on the layers
-
-
-def _rebuild(graph: dict, keys: list, *, rename: dict[str, str] | None = None) -> RankCollection:
-    layer = MaterializedLayer(dict(graph))
-    return RankCollection(HighLevelGraph({"settled": layer}, {"settled": set()}), keys)
 
 
 def pinned_graph(

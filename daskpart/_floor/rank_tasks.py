@@ -11,9 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dask.base import DaskMethodsMixin
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import DataNode, List, Task, TaskRef
+from dask.threaded import get as threaded_get
 
-__all__ = ["DataNode", "List", "PinnedTask", "RankPlacement", "Task", "TaskRef", "known_workers"]
+__all__ = [
+    "DataNode",
+    "List",
+    "PinnedTask",
+    "RankCollection",
+    "RankPlacement",
+    "Task",
+    "TaskRef",
+    "known_workers",
+]
 
 
 class PinnedTask(Task):
@@ -25,6 +38,49 @@ class PinnedTask(Task):
     def block_fusion(self) -> bool:
         """Keep the key."""
         return True
+
+
+class RankCollection(DaskMethodsMixin):
+    """A Dask collection of one value a key, whose pins survive.
+
+    Parameters
+    ----------
+    graph : HighLevelGraph
+    keys : list of keys
+    """
+
+    __dask_scheduler__ = staticmethod(threaded_get)
+
+    def __init__(self, graph: HighLevelGraph, keys: list) -> None:
+        self.dask = graph
+        self.keys = keys
+
+    def __dask_graph__(self) -> HighLevelGraph:
+        return self.dask
+
+    def __dask_keys__(self) -> list:
+        return self.keys
+
+    def __dask_layers__(self) -> tuple[str, ...]:
+        return tuple(self.dask.layers)
+
+    def __dask_tokenize__(self) -> tuple:
+        return (type(self).__name__, tuple(self.keys))
+
+    def __dask_postcompute__(self) -> tuple:
+        return list, ()
+
+    def __dask_postpersist__(self) -> tuple:
+        return _rebuild, (self.keys,)
+
+    @staticmethod
+    def __dask_optimize__(graph: HighLevelGraph, keys: Any, **_: Any) -> HighLevelGraph:
+        return graph.cull(set(flatten(keys)))  # no more: pins live on the layers
+
+
+def _rebuild(graph: dict, keys: list, *, rename: dict[str, str] | None = None) -> RankCollection:
+    layer = MaterializedLayer(dict(graph))
+    return RankCollection(HighLevelGraph({"settled": layer}, {"settled": set()}), keys)
 
 
 class RankPlacement:

@@ -13,7 +13,6 @@ pattern: then the coordinates of the nonzeros come to the client, their values d
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -22,11 +21,10 @@ from typing import Any
 import dask
 import numpy as np
 import sparse
-from dask.base import DaskMethodsMixin
-from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
+from daskpart._floor.rank_tasks import RankCollection
 from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import as_labels, as_values, refuse_dense_chunks, stable_order
 from daskpart.containers.tensor import LabelledTensor, as_tensor, from_coordinates
@@ -39,43 +37,6 @@ from .problem import MemoryTensor, TensorProblem
 from .ranks import RankNonzeros
 
 Block = tuple[NDArray[np.int32], NDArray[Any]]
-
-
-class RankCollection(DaskMethodsMixin):
-    """One delayed value a rank, as a Dask collection: what `Communicator.values` takes."""
-
-    __dask_scheduler__ = staticmethod(dask.threaded.get)
-
-    def __init__(self, graph: HighLevelGraph, keys: Sequence[Any]) -> None:
-        self._graph, self._keys = graph, list(keys)
-
-    def __dask_graph__(self) -> HighLevelGraph:
-        return self._graph
-
-    def __dask_keys__(self) -> list[Any]:
-        return self._keys
-
-    def __dask_layers__(self) -> tuple[str, ...]:
-        return tuple(self._graph.layers)
-
-    def __dask_tokenize__(self) -> Any:
-        return self._keys
-
-    @staticmethod
-    def __dask_optimize__(graph: Any, keys: Any, **_: Any) -> Any:
-        if not isinstance(graph, HighLevelGraph):
-            graph = HighLevelGraph.from_collections("ranks", graph)
-        return graph.cull(set(flatten(keys)))
-
-    def __dask_postcompute__(self) -> tuple[Any, tuple[()]]:
-        return list, ()
-
-    def __dask_postpersist__(self) -> tuple[Any, tuple[()]]:
-        return self._rebuild, ()
-
-    def _rebuild(self, graph: Any, **_: Any) -> RankCollection:
-        held = HighLevelGraph.from_collections("ranks", {key: graph[key] for key in self._keys})
-        return RankCollection(held, self._keys)
 
 
 @dataclass(eq=False)
