@@ -423,12 +423,12 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _own_callbacks(self) -> list[EpochCallback]:
         own: list[EpochCallback] = []
+        if self.checkpoint_path is not None:  # first: what progress tells is on the disk
+            own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
             own.append(TrainingProgress())
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:
             own.append(EarlyStopping(self.patience))
-        if self.checkpoint_path is not None:
-            own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         return own

@@ -11,32 +11,37 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
+
+PAUSE = 1.0  # seconds in which a second Ctrl-C is the first: mpiexec passes on what all got already
 
 
 @contextmanager
 def interrupts_at_the_end() -> Iterator[None]:
-    """Hold the first Ctrl-C back until the block is over; the second one comes through.
+    """Hold the first Ctrl-C back until the block is over; a second one comes through.
 
-    Only where Python's own handler would raise it, in the main thread: nobody else's is touched.
+    Whoever handles it otherwise, Python itself or a handler of the program, is asked then. Only in
+    the main thread, which alone is told of it.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return
-    pressed = False
+    pressed: float | None = None
 
     def hold_back(number: int, frame: Any) -> None:
         nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-        print("Ctrl-C: ends after this step; press again to stop at once", file=sys.stderr)
+        if pressed is None:
+            pressed = monotonic()
+            print("Ctrl-C: ends after this step; press again to stop at once", file=sys.stderr)
+        elif monotonic() - pressed >= PAUSE:
+            usual(number, frame)
 
     signal.signal(signal.SIGINT, hold_back)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, usual)
+    if pressed is not None:
+        usual(signal.SIGINT, sys._getframe())
