@@ -358,14 +358,32 @@ def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
     return rows, columns, values, shape, row_labels, column_labels, row_name, column_name
 
 
+def pair_columns(frame: pandas.DataFrame) -> tuple[int, int] | None:
+    """Places of user and item: by names that people use, else the first two of a few columns.
+
+    None where neither tells.
+    """
+    plain, found = _named_columns(frame)
+    if all(len(places) == 1 for places in found[:2]):
+        return found[0][0], found[1][0]
+    few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in _TIMES)
+    return (0, 1) if few else None
+
+
+def _named_columns(frame: pandas.DataFrame) -> tuple[list[str], list[list[int]]]:
+    """Names in their plainest form, and the places of names for user, item and rating."""
+    plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
+    found = [[at for at, name in enumerate(plain) if name in known] for known in _COLUMN_NAMES]
+    return plain, found
+
+
 def _rating_columns(frame: pandas.DataFrame) -> tuple[int, int, int]:
     """Places of user, item and rating: by names that people use, else the first three columns.
 
     A fourth column may say when; it is not read.
     """
     names = [str(name) for name in frame.columns]
-    plain = [name.lower().replace("_", "").replace(" ", "") for name in names]
-    found = [[at for at, name in enumerate(plain) if name in known] for known in _COLUMN_NAMES]
+    plain, found = _named_columns(frame)
     if all(len(places) == 1 for places in found):
         return found[0][0], found[1][0], found[2][0]
     in_order = len(names) == 3 or (len(names) == 4 and plain[3] in _TIMES)

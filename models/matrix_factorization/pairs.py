@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from daskpart.containers.matrix import LabelledMatrix
+from daskpart.containers.matrix import LabelledMatrix, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
@@ -90,11 +90,11 @@ def _is_frame(pairs: Any) -> bool:
 
 
 def _columns_of_frame(frame: pd.DataFrame, factors: MFState) -> tuple[Any, Any]:
-    for names in ((factors.user_name, factors.item_name), ("user", "item")):
-        if all(name in frame.columns for name in names):
-            return frame[names[0]], frame[names[1]]
-    if frame.shape[1] in (2, 3, 4):
-        return frame.iloc[:, 0], frame.iloc[:, 1]
+    if factors.user_name in frame.columns and factors.item_name in frame.columns:
+        return frame[factors.user_name], frame[factors.item_name]
+    places = pair_columns(frame)
+    if places is not None:
+        return frame.iloc[:, places[0]], frame.iloc[:, places[1]]
     raise InputError(
         f"the DataFrame has no columns {factors.user_name!r} and {factors.item_name!r}: it has "
         f"{', '.join(map(str, frame.columns[:8]))}; {_ALLOWED}."

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
+import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
@@ -384,7 +385,7 @@ def test_recommend_new_is_recommend_with_the_solved_row(model):
 
 
 def test_scikit_learn_sees_a_sparse_unsupervised_estimator(model):
-    tags = get_tags(model)
+    tags = get_tags(daskpart.MatrixFactorization())
     assert tags.input_tags.sparse and not tags.input_tags.two_d_array
     assert not tags.target_tags.required
     assert not hasattr(clone(model), "state_")
