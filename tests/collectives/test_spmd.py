@@ -205,7 +205,7 @@ def test_a_run_waits_for_threads_that_another_holds(threaded_client):
 
 def test_more_ranks_than_threads(threaded_client):
     with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
-        DaskCommunicator(9, threaded_client)
+        DaskCommunicator(9, threaded_client, start_seconds=0.5)
     with communicator_for("auto", 9, threaded_client) as communicator:
         assert isinstance(communicator, GraphCommunicator)
     assert_nothing_left(threaded_client)
