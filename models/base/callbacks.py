@@ -370,16 +370,16 @@ class Epochs:
         self._task.call_on_fit_task_begin(estimator=self._estimator, X=self._X)
 
     def _tell(self, task: Any, row: dict[str, Any], snapshot: Callable[[], Any]) -> None:
+        for callback in self._own:  # first: what others tell of is in the checkpoint
+            if callback.epoch_done(row, snapshot):
+                self.stopped_by = type(callback).__name__
         if task.call_on_fit_task_end(
             estimator=self._estimator,
             X=self._X,
             metadata={"history": row, "snapshot": snapshot},
             reconstruction_attributes=lambda: {"state_": snapshot()},
         ):
-            self.stopped_by = "callback"
-        for callback in self._own:
-            if callback.epoch_done(row, snapshot):
-                self.stopped_by = type(callback).__name__
+            self.stopped_by = self.stopped_by or "callback"
 
 
 @contextmanager
@@ -405,7 +405,7 @@ def epoch_contexts(
     X : container, optional
         Handed to callbacks that ask for it.
     own : sequence of EpochCallback
-        The estimator's own, told after the user's.
+        The estimator's own, told before the user's.
     history : sequence of dict
         Rows of the epochs before.
 
