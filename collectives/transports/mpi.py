@@ -30,7 +30,7 @@ from .mailbox import Call
 from .rank_cluster import places_by_threads
 from .spmd import SpmdCommunicator
 
-_BUSY_SECONDS = 1e-3  # of a wait are spent testing, the rest with pauses
+_BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
 _GROUP_TAGS = 32_749  # of `Create_group`: within every tag bound, which is at least 32 767
 _SWEEP_SECONDS = 2.0
