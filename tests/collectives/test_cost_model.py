@@ -182,7 +182,7 @@ def test_constants_are_measured_once_and_choose(scheduler):
             assert cost_model_of(other, again=True) is not model
         model = cost_model_of(communicator)
         assert all(0 <= value < 1 for value in asdict(model).values())
-        assert min(model.merged_entry, model.dense_element) > 0
+        assert model.merged_entry > model.dense_element > 0
         assert 0 < model.switch_density(10**6, "f4") <= 0.5
         vectors = random_vectors(4, 500, 16)
         pending = post_sparse_allreduce(communicator, communicator.values(vectors))
