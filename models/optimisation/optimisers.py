@@ -1,0 +1,194 @@
+"""How weights move along their gradient: SGD, momentum, AdaGrad, Adam.
+
+    gradients ─┐
+    slots ─────┼─► update ─► weights and slots, changed in place
+    rate ──────┘
+
+What an optimiser remembers of each weight (its *slots*: a velocity, sums of squares) is a dict of
+arrays, so that it is replicated in a `State` as it is and comes back with the same bits. An
+optimiser is a frozen description: it may be a static argument of a text, and the same numbers on
+every rank give the same weights there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+Weights = Sequence[NDArray[Any]]
+Slots = dict[str, NDArray[Any]]  # "slot.place" → as the weight at this place
+
+
+@dataclass(frozen=True)
+class Optimizer(ABC):
+    """The base of the optimisers.
+
+    Parameters
+    ----------
+    weight_decay : float or tuple of float
+        Times the weight is added to its gradient (L2); a tuple gives one for each weight.
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ()
+    weight_decay: float | tuple[float, ...] = 0.0
+
+    def first_slots(self, weights: Weights) -> Slots:
+        """What is remembered before the first step: zeros."""
+        return {
+            f"{slot}.{place}": np.zeros_like(weight)
+            for slot in self.slots
+            for place, weight in enumerate(weights)
+        }
+
+    def update(
+        self, weights: Weights, gradients: Weights, slots: Slots, *, rate: float, number: int
+    ) -> None:
+        """Change weights and slots in place.
+
+        Parameters
+        ----------
+        weights, gradients : sequences of arrays of equal shapes
+            Gradients are left as they are.
+        slots : dict of arrays
+            As `first_slots` gives them.
+        rate : float
+        number : int
+            Of the step, from 1.
+        """
+        for place, (weight, gradient) in enumerate(zip(weights, gradients, strict=True)):
+            decay = self._decay_of(place)
+            if decay:
+                gradient = gradient + weight.dtype.type(decay) * weight
+            own = [slots[f"{slot}.{place}"] for slot in self.slots]
+            self._move(weight, gradient, own, rate, number)
+
+    def _decay_of(self, place: int) -> float:
+        decay = self.weight_decay
+        return decay[place] if isinstance(decay, tuple) else decay
+
+    @abstractmethod
+    def _move(
+        self,
+        weight: NDArray[Any],
+        gradient: NDArray[Any],
+        slots: list[NDArray[Any]],
+        rate: float,
+        number: int,
+    ) -> None:
+        """Change one weight and its slots in place."""
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """w ← w − rate · g."""
+
+    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+        weight -= weight.dtype.type(rate) * gradient
+
+
+@dataclass(frozen=True)
+class Momentum(Optimizer):
+    """v ← momentum · v + g;  w ← w − rate · v, with `nesterov` − rate · (g + momentum · v).
+
+    Parameters
+    ----------
+    momentum : float
+        In [0, 1).
+    nesterov : bool
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("velocity",)
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+        (velocity,) = slots
+        velocity *= velocity.dtype.type(self.momentum)
+        velocity += gradient
+        direction = velocity
+        if self.nesterov:
+            direction = gradient + velocity.dtype.type(self.momentum) * velocity
+        weight -= weight.dtype.type(rate) * direction
+
+
+@dataclass(frozen=True)
+class AdaGrad(Optimizer):
+    """q ← q + g²;  w ← w − rate · g / (√q + ε) (Duchi, Hazan and Singer 2011).
+
+    Parameters
+    ----------
+    epsilon : float
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("squares",)
+    epsilon: float = 1e-10
+
+    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+        (squares,) = slots
+        squares += gradient * gradient
+        divisor = np.sqrt(squares)
+        divisor += weight.dtype.type(self.epsilon)
+        weight -= weight.dtype.type(rate) * (gradient / divisor)
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Means of g and g², corrected for their start at zero (Kingma and Ba 2015, Alg. 1).
+
+    Parameters
+    ----------
+    beta1, beta2 : float
+        In [0, 1).
+    epsilon : float
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("mean", "squares")
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+        mean, squares = slots
+        one = weight.dtype.type
+        mean *= one(self.beta1)
+        mean += one(1 - self.beta1) * gradient
+        squares *= one(self.beta2)
+        squares += one(1 - self.beta2) * (gradient * gradient)
+        divisor = np.sqrt(squares)
+        divisor *= one(1 / np.sqrt(1 - self.beta2**number))
+        divisor += one(self.epsilon)
+        weight -= one(rate / (1 - self.beta1**number)) * (mean / divisor)
+
+
+OPTIMIZERS: Mapping[str, type[Optimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adagrad": AdaGrad,
+    "adam": Adam,
+}
+
+
+def optimizer_of(name: str | Optimizer, **options: Any) -> Optimizer:
+    """The named optimiser with these options; one that is given already is taken as it is.
+
+    Raises
+    ------
+    InputError
+        For an unknown name or option.
+    """
+    if isinstance(name, Optimizer):
+        return name
+    if name not in OPTIMIZERS:
+        known = ", ".join(map(repr, OPTIMIZERS))
+        raise InputError(f"optimizer={name!r} is unknown; choose one of {known}")
+    try:
+        return OPTIMIZERS[name](**options)
+    except TypeError as error:
+        raise InputError(f"optimizer={name!r}: {error}") from None

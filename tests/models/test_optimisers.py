@@ -1,0 +1,106 @@
+"""Optimisers: their formulas, their slots, and what they leave alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.errors import InputError
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, SGD, Adam, Momentum, optimizer_of
+
+
+def run(optimizer, start, gradients, rate=0.1):
+    weights = [start.copy()]
+    slots = optimizer.first_slots(weights)
+    for number, gradient in enumerate(gradients, start=1):
+        optimizer.update(weights, [gradient], slots, rate=rate, number=number)
+    return weights[0], slots
+
+
+@pytest.fixture
+def steps():
+    random = np.random.default_rng(3)
+    return random.normal(size=(4, 2)), random.normal(size=(5, 4, 2))
+
+
+def test_momentum_is_a_sum_of_past_gradients(steps):
+    start, gradients = steps
+    expected, velocity = start.copy(), np.zeros_like(start)
+    for gradient in gradients:
+        velocity = 0.9 * velocity + gradient
+        expected = expected - 0.1 * velocity
+    found, slots = run(Momentum(), start, gradients)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(slots["velocity.0"], velocity, rtol=1e-14)
+    assert run(Momentum(momentum=0.0), start, gradients)[0].tobytes() == (
+        run(SGD(), start, gradients)[0].tobytes()
+    )
+
+
+def test_nesterov_looks_ahead(steps):
+    start, gradients = steps
+    first = run(Momentum(nesterov=True), start, gradients[:1])[0]
+    np.testing.assert_allclose(first, start - 0.1 * 1.9 * gradients[0], rtol=1e-14)
+
+
+def test_adagrad_divides_by_the_root_of_summed_squares(steps):
+    start, gradients = steps
+    expected, squares = start.copy(), np.zeros_like(start)
+    for gradient in gradients:
+        squares = squares + gradient**2
+        expected = expected - 0.1 * gradient / (np.sqrt(squares) + 1e-10)
+    found = run(OPTIMIZERS["adagrad"](), start, gradients)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_adam_is_algorithm_1_of_its_paper(steps):
+    start, gradients = steps
+    expected, mean, squares = start.copy(), np.zeros_like(start), np.zeros_like(start)
+    for number, gradient in enumerate(gradients, start=1):
+        mean = 0.9 * mean + 0.1 * gradient
+        squares = 0.999 * squares + 0.001 * gradient**2
+        corrected = mean / (1 - 0.9**number), squares / (1 - 0.999**number)
+        expected = expected - 0.1 * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+    np.testing.assert_allclose(run(Adam(), start, gradients)[0], expected, rtol=1e-10)
+
+
+@given(name=st.sampled_from([*OPTIMIZERS]), decay=st.floats(0, 1), single=st.booleans())
+def test_weight_decay_adds_to_the_gradient(name, decay, single):
+    random = np.random.default_rng(5)
+    dtype = np.float32 if single else np.float64
+    start = random.normal(size=6).astype(dtype)
+    gradient = random.normal(size=6).astype(dtype)
+    kept = gradient.copy()
+    decayed, _ = run(optimizer_of(name, weight_decay=decay), start, [gradient])
+    added, _ = run(optimizer_of(name), start, [gradient + dtype(decay) * start])
+    assert decayed.dtype == dtype
+    assert decayed.tobytes() == added.tobytes()
+    assert gradient.tobytes() == kept.tobytes()
+
+
+def test_each_weight_may_have_its_own_decay():
+    weights = [np.ones(2), np.ones(3)]
+    optimizer = SGD(weight_decay=(0.5, 0.0))
+    optimizer.update(weights, [np.zeros(2), np.zeros(3)], {}, rate=1.0, number=1)
+    assert weights[0].tolist() == [0.5, 0.5]
+    assert weights[1].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("sgd", 0.05), ("momentum", 0.05), ("adagrad", 1.0), ("adam", 0.05)]
+)
+def test_a_bowl_is_descended(name, rate):
+    weights = [np.array([3.0, -2.0])]
+    optimizer = optimizer_of(name)
+    slots = optimizer.first_slots(weights)
+    for number in range(1, 400):
+        optimizer.update(weights, [2 * weights[0]], slots, rate=rate, number=number)
+    assert np.abs(weights[0]).max() < 1e-2
+
+
+def test_unknown_names_and_options_are_refused():
+    with pytest.raises(InputError, match="'adam'"):
+        optimizer_of("adma")
+    with pytest.raises(InputError, match="momentum"):
+        optimizer_of("sgd", momentum=0.9)
+    assert optimizer_of(Adam(beta1=0.5)).beta1 == 0.5
