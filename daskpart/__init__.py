@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import containers, data_models, datasets, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
+    from .models import metrics
     from .models.cp.estimator import CPDecomposition
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
@@ -37,6 +38,7 @@ _HOME_OF = {
     "refine": ".partitioners",
     "shard": ".shards",
 }
+_ELSEWHERE = {"metrics": ".models.metrics"}
 _MODULES = (
     "collectives",
     "containers",
@@ -63,6 +65,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "shard",
     "MatrixFactorization",
     "CPDecomposition",
+    "metrics",
     "plots",
 ]
 
@@ -74,8 +77,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
+    if name in _MODULES or name in _ELSEWHERE:
+        return import_module(_ELSEWHERE.get(name, f".{name}"), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
