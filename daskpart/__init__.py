@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hypergraph import Hypergraph
     from .models import metrics
     from .models.cp.estimator import CPDecomposition
+    from .models.implicit_factorization.estimator import ImplicitFactorization
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
@@ -30,6 +31,7 @@ _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
+    "ImplicitFactorization": ".models.implicit_factorization.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
@@ -64,6 +66,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "parsa",
     "shard",
     "MatrixFactorization",
+    "ImplicitFactorization",
     "CPDecomposition",
     "metrics",
     "plots",

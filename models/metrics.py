@@ -1,11 +1,11 @@
-"""How good lists of recommendations are: ranked against the whole catalogue, a block of users a task.
+"""How good lists of recommendations are, ranked against the whole catalogue in blocks of users.
 
     test items of a user     ranks among all items that it has not seen      of the best n
     {tea, jam}               tea: 0   jam: 7                                 [tea, …]
 
-    precision  hits / n                        NDCG  Σ_hits 1 / log2(rank + 2)  /  of the best order
-    recall     hits / test items               MAP   Σ_hits (hits up to it) / (rank + 1)  /  min(n, T)
-    MRR        1 / (first rank + 1), 0 from n  AUC   share of pairs (test item, other) in order
+    precision  hits / n                      NDCG  Σ_hits 1 / log2(rank + 2)  /  of the best order
+    recall     hits / T, the test items      MAP   Σ_hits (hits so far) / (rank + 1)  /  min(n, T)
+    MRR        1 / (first rank + 1)          AUC   share of pairs (test item, other) in order
 
 Nothing is sampled: metrics over a sample of the catalogue put models into another order (Krichene
 and Rendle, "On Sampled Metrics for Item Recommendation", KDD 2020). Means are over users that have
@@ -36,7 +36,7 @@ def evaluate_ranking(
     test: Any,
     n: int | Sequence[int] = 10,
     *,
-    exclude_seen: bool = True,
+    exclude_seen: bool | str = True,
     unknown: str = "raise",
     client: Any = None,
 ) -> pd.DataFrame:
@@ -50,8 +50,9 @@ def evaluate_ranking(
         What users took to: any container that `fit` takes. Values are not read.
     n : int or sequence of int, default=10
         Lengths of the lists.
-    exclude_seen : bool
-        Leave out of each user's ranking what it had in the fit, test items among it.
+    exclude_seen : bool or "others", default=True
+        Leave out of each user's ranking what it had in the fit, test items among it; with "others",
+        test items stay.
     unknown : {"raise", "nan"}, default="raise"
         Users and items of `test` that the model does not know: an error, or left out.
     client : distributed.Client, optional
@@ -84,7 +85,7 @@ def evaluate_ranking(
     if not state.is_finite():
         raise InputError("the factors hold NaN or infinity: what they rank has no meaning")
     wanted = _wanted(model, test, unknown)
-    if exclude_seen:
+    if exclude_seen is True:
         wanted = scipy.sparse.csr_array(wanted - wanted.multiply(model._seen()))
         wanted.eliminate_zeros()
     users = np.flatnonzero(np.diff(wanted.indptr))
@@ -127,11 +128,13 @@ def _sums(
     """Sums over a block of users, float64 of shape (lengths, 6)."""
     scores = rows @ items.T
     scores += level
-    if seen is not None:
-        n_seen = np.diff(seen.indptr)
-        scores[np.repeat(np.arange(len(rows)), n_seen), seen.indices] = -np.inf
     pointer = wanted.indptr.astype(np.int64)
     order = wanted.sorted_indices().indices.astype(np.int32)
+    if seen is not None:
+        of_wanted = np.repeat(np.arange(len(rows)), np.diff(pointer))
+        kept = scores[of_wanted, order]  # those that were seen are not wanted, or asked for
+        scores[np.repeat(np.arange(len(rows)), np.diff(seen.indptr)), seen.indices] = -np.inf
+        scores[of_wanted, order] = kept
     ranks, in_order = np.empty(order.size, np.int64), np.empty(len(rows))
     ranks_of_wanted(scores, order, pointer, ranks, in_order)
     n_items = (scores > -np.inf).sum(axis=1)

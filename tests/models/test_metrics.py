@@ -12,9 +12,9 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 import daskpart
 from daskpart.errors import InputError
-from daskpart.models.metrics import evaluate_ranking
 from daskpart.models import metrics
 from daskpart.models.matrix_factorization import blocks
+from daskpart.models.metrics import evaluate_ranking
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
-from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization import ranking
+from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization.ranking import top_n
 from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
 from daskpart.models.matrix_factorization.state import MFState
