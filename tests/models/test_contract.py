@@ -114,7 +114,9 @@ class DenseEvents(Dense, daskpart.ImplicitFactorization):
 
 
 def _positive(X: Any) -> Any:
-    return np.exp(-np.abs(check_array(X)))
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
 
 
 class DenseTensor(Dense, daskpart.CPDecomposition):
