@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.collectives import (
     Plan,
     concurrent_volume,
@@ -273,7 +273,7 @@ def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
 def _cut(
     tensor: LabelledTensor, settings: PlanSettings, partitioner: Any
 ) -> tuple[NDArray[np.int32], list[Connectivity], float]:
-    begin = perf_counter()
+    begin = working_clock()
     parts = nonzero_parts(
         tensor,
         settings.n_ranks,
@@ -281,6 +281,6 @@ def _cut(
         n_components=settings.n_components,
         random_state=settings.random_state,
     )
-    seconds = perf_counter() - begin
+    seconds = working_clock() - begin
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
     return parts, found, seconds
