@@ -20,6 +20,7 @@ from click.core import ParameterSource
 
 from ._cli import options as _o
 from ._cli.fit import MODELS, FitCommand
+from ._cli.mpi import dismiss, joins, serve
 from ._cli.terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -274,18 +275,32 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     place = MpiPlace.from_environment()
     with silence_unless_speaking(place), warnings_as_lines():
-        try:
-            with errors_as_one_line():
-                code = cli.main(arguments, "daskpart", standalone_mode=False, obj=place)
-        except click.exceptions.Abort:
-            click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
-            code = INTERRUPTED
-        except click.exceptions.Exit as stop:
-            code = stop.exit_code
-        except click.ClickException as error:
-            error.show()
-            code = error.exit_code
-    raise SystemExit(code or 0)
+        if not joins(place):
+            code = _run(arguments, place)
+        elif not place.speaks:
+            code = serve(place)
+        else:
+            code = 1  # of an error that nobody expects
+            try:
+                code = _run(arguments, place)
+            finally:
+                dismiss(code, place)
+    raise SystemExit(code)
+
+
+def _run(arguments: list[str] | None, place: MpiPlace) -> int:
+    """Run the command here; gives its exit code."""
+    try:
+        with errors_as_one_line():
+            return cli.main(arguments, "daskpart", standalone_mode=False, obj=place) or 0
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
+        return INTERRUPTED
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
 
 
 if __name__ == "__main__":
