@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import containers, data_models, datasets, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
+    from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
@@ -32,6 +33,7 @@ _HOME_OF = {
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
+    "cp_diagnostics": ".models.cp.diagnostics",
     "partition": ".partitioners",
     "read": ".readers",
     "refine": ".partitioners",
@@ -63,6 +65,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "shard",
     "MatrixFactorization",
     "CPDecomposition",
+    "cp_diagnostics",
     "plots",
 ]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .base.reports import CommunicationReport, PlanReport
     from .base.state import State
     from .base.text import Text
+    from .cp.diagnostics import CPDiagnostics, core_consistency, factor_match_score
     from .cp.estimator import CPDecomposition
     from .cp.plan import CPPlan, CPPlanReport
     from .cp.state import CPState
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _HOME_OF = {
     "CPDecomposition": ".cp.estimator",
+    "CPDiagnostics": ".cp.diagnostics",
     "CPPlan": ".cp.plan",
     "CPPlanReport": ".cp.plan",
     "CPState": ".cp.state",
@@ -50,10 +52,13 @@ _HOME_OF = {
     "Text": ".base.text",
     "Tolerance": ".base.callbacks",
     "TrainingProgress": ".base.callbacks",
+    "core_consistency": ".cp.diagnostics",
+    "factor_match_score": ".cp.diagnostics",
 }
 
 __all__ = [
     "CPDecomposition",
+    "CPDiagnostics",
     "CPPlan",
     "CPPlanReport",
     "CPState",
@@ -73,6 +78,8 @@ __all__ = [
     "Text",
     "Tolerance",
     "TrainingProgress",
+    "core_consistency",
+    "factor_match_score",
 ]
 
 

@@ -350,9 +350,9 @@ _TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
     """Triples and shape of a DataFrame of ratings, then its labels and the names of its columns."""
     user, item, rating = _rating_columns(frame)
-    rows, row_labels = _factorized(frame, user)
-    columns, column_labels = _factorized(frame, item)
-    values = _numbers(frame.iloc[:, rating])
+    rows, row_labels = factorized_column(frame, user)
+    columns, column_labels = factorized_column(frame, item)
+    values = number_column(frame.iloc[:, rating])
     row_name, column_name = (str(frame.columns[side]) for side in (user, item))
     shape = (len(row_labels), len(column_labels))
     return rows, columns, values, shape, row_labels, column_labels, row_name, column_name
@@ -397,7 +397,10 @@ def _rating_columns(frame: pandas.DataFrame) -> tuple[int, int, int]:
     )
 
 
-def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[Any]]:
+def factorized_column(
+    frame: pandas.DataFrame, column: int, needs: str = "each rating needs a user and an item"
+) -> tuple[Any, npt.NDArray[Any]]:
+    """Numbers for the entries of a column, and their labels: of categories all, else those seen."""
     import pandas
 
     series = frame.iloc[:, column]
@@ -405,13 +408,16 @@ def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[
     if missing.any():
         raise InputError(
             f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
-            f"in line {int(np.argmax(missing))}; each rating needs a user and an item. Drop them"
+            f"in line {int(np.argmax(missing))}; {needs}. Drop them"
         )
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
     codes, labels = pandas.factorize(series, sort=True)
     return codes, as_labels(labels)
 
 
-def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
+def number_column(series: pandas.Series) -> npt.NDArray[Any]:
+    """Values of a column, missing ones as NaN."""
     from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
 
     if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):

@@ -42,8 +42,8 @@ class LabelIndex:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
 
-    def positions(self, labels: Any) -> np.ndarray:
-        """Positions of `labels`, int32 of the same length.
+    def positions(self, labels: Any, *, strict: bool = True) -> np.ndarray:
+        """Positions of `labels`, int32 of the same length; where not `strict`, −1 of unknown ones.
 
         Raises
         ------
@@ -52,6 +52,8 @@ class LabelIndex:
         """
         wanted = _as_vector(labels)
         found = self._in_range(wanted) if self._index is None else self._in_index(wanted)
+        if not strict:
+            return found
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
             raise InputError(self._refusal(np.asarray(unknown)))

@@ -148,6 +148,15 @@ MODELS = {
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
     ),
+    "CPDecomposition, absent is unknown": Case(
+        partial(
+            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),
         samples,
