@@ -42,8 +42,8 @@ class LabelIndex:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
 
-    def positions(self, labels: Any, *, strict: bool = True) -> np.ndarray:
-        """Positions of `labels`, int32 of the same length; where not `strict`, −1 of unknown ones.
+    def positions(self, labels: Any) -> np.ndarray:
+        """Positions of `labels`, int32 of the same length.
 
         Raises
         ------
@@ -51,13 +51,18 @@ class LabelIndex:
             When labels are unknown; names the first ones and how many there are.
         """
         wanted = _as_vector(labels)
-        found = self._in_range(wanted) if self._index is None else self._in_index(wanted)
-        if not strict:
-            return found
+        found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
             raise InputError(self._refusal(np.asarray(unknown)))
         return found
+
+    def find(self, labels: Any) -> np.ndarray:
+        """Positions of `labels`, int32 of the same length; −1 for those that are unknown."""
+        return self._found(_as_vector(labels))
+
+    def _found(self, wanted: np.ndarray) -> np.ndarray:
+        return self._in_range(wanted) if self._index is None else self._in_index(wanted)
 
     def take(self, positions: np.ndarray) -> np.ndarray:
         """Labels at `positions` (the positions themselves where there are no labels)."""

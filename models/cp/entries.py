@@ -150,12 +150,9 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
         if wrong:
             raise InputError(f"{wrong[0]!r} does not name {n_modes} indices, one a mode")
         columns = [list(column) for column in zip(*indices, strict=True)] or [[]] * n_modes
-    return np.stack(
-        [
-            state.index_of(dim).positions(column, strict=strict)
-            for dim, column in zip(state.dims, columns, strict=True)
-        ]
-    )
+    indexes = [state.index_of(dim) for dim in state.dims]
+    look_up = [index.positions if strict else index.find for index in indexes]
+    return np.stack([found(column) for found, column in zip(look_up, columns, strict=True)])
 
 
 class Aligned:

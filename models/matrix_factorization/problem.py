@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, is_dask_frame
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
-from .kernels.scoring import predict_pairs
 from .pairs import entry_positions
+from .predicting import predictions
 from .state import MFState, blank_state
 
 
@@ -33,9 +33,10 @@ class Ratings(Problem):
     validation: Validation | None = None
 
     @classmethod
-    def of(cls, X: Any) -> Ratings:
-        """From any container of ratings; lazy ones stay as they are."""
-        return cls(X if is_lazy(X) else as_matrix(X))
+    def of(cls, X: Any, columns: Columns = (None, None, None)) -> Ratings:
+        """From any container of ratings; lazy arrays stay as they are."""
+        stays = is_lazy(X) and not is_dask_frame(X)
+        return cls(X if stays else as_matrix(X, columns))
 
     @property
     def in_memory(self) -> bool:
@@ -111,12 +112,18 @@ class Ratings(Problem):
             if not same:
                 raise InputError(f"the {name} labels differ from those of the fit")
 
-    def with_validation(self, given: Any, fraction: float, random_state: int) -> Ratings:
+    def with_validation(
+        self,
+        given: Any,
+        fraction: float,
+        random_state: int,
+        columns: Columns = (None, None, None),
+    ) -> Ratings:
         """These ratings, less a share that is held out; or beside others that were given."""
         if given is not None:
             if fraction:
                 raise InputError("give validation=… or validation_fraction, not both")
-            other = Ratings.of(given)
+            other = Ratings.of(given, columns)
             return Ratings(self.matrix, Validation(other.matrix, self.blank(1)))
         if not fraction:
             return self
@@ -145,13 +152,11 @@ class Validation:
         self._values = ratings.values
         self._rows, self._columns = entry_positions(ratings, state)
 
-    def rmse(self, state: MFState) -> float:
-        """Root mean squared error of a state on these ratings."""
-        predicted = np.empty(self._rows.size, np.float32)
-        predict_pairs(
-            self._rows, self._columns, state.user_factors, state.item_factors, state.user_bias,
-            state.item_bias, np.float32(state.global_mean), predicted,
-        )  # fmt: skip
+    def rmse(self, state: MFState, ends: tuple[float, float] | None = None) -> float:
+        """Root mean squared error of a state on these ratings, predictions clipped to `ends`."""
+        predicted = predictions(state, self._rows, self._columns)
+        if ends is not None:
+            np.clip(predicted, *ends, out=predicted)
         errors = np.subtract(self._values, predicted, dtype=np.float64)
         return float(np.sqrt(np.mean(errors * errors)))
 

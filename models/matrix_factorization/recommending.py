@@ -23,12 +23,12 @@ import xarray as xr
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 
 from .fold_in import solve_rows
-from .kernels.scoring import predict_pairs
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions
+from .predicting import predictions
 from .ranking import rank_items, similar_rows
 from .state import MFState
 
@@ -54,12 +54,18 @@ class FactorModel(TransformerMixin):
         γ, a parameter of the estimator.
     biases : bool
         Whether users and items have biases, a parameter of the estimator.
+    clip, user, item, rating
+        Parameters of the estimator, where it has them.
     """
 
     state_: MFState
     seen_: scipy.sparse.csr_array | None
     regularization: float
     biases: bool
+    clip: bool | tuple[float, float] = False
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
 
     @property
     def user_factors_(self) -> xr.DataArray:
@@ -95,15 +101,18 @@ class FactorModel(TransformerMixin):
         n_components = self._fitted().n_components
         return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
 
-    def predict(self, pairs: Any) -> Any:
+    def predict(self, pairs: Any, unknown: str = "raise") -> Any:
         """Predict ratings.
 
         Parameters
         ----------
         pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
             Labels of users and items (positions where the ratings of the fit had no labels); a
-            DataFrame with a user and an item column; or any sparse container that `fit` takes,
-            whose stored entries are predicted.
+            DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
+            `fit` takes, whose stored entries are predicted.
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            What users and items get that the model does not know: an error; the mean of the ratings
+            and the bias of the other, if that is known; or NaN.
 
         Returns
         -------
@@ -119,12 +128,12 @@ class FactorModel(TransformerMixin):
         """
         state = self._fitted()
         if is_pairs(pairs):
-            return _predicted(state, *pair_positions(pairs, state))
+            return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
         matrix = as_matrix(pairs)
-        values = _predicted(state, *entry_positions(matrix, state))
+        values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         return _same_kind(pairs, matrix, values)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
         """Minus the root mean squared error over the stored entries of `X`: higher is better.
 
         Parameters
@@ -132,6 +141,9 @@ class FactorModel(TransformerMixin):
         X : container
             Any container of ratings that `fit` takes.
         y : ignored
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            Users and items that the model does not know: an error; predicted as by `predict`; or
+            left out.
 
         Returns
         -------
@@ -141,12 +153,16 @@ class FactorModel(TransformerMixin):
         Raises
         ------
         InputError
-            For users or items that the model does not know.
+            For users or items that the model does not know, or when none is left.
         """
         state = self._fitted()
-        matrix = as_matrix(X)
-        predicted = _predicted(state, *entry_positions(matrix, state))
+        matrix = as_matrix(X, self._columns())
+        predicted = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        if unknown == "nan":
+            errors = errors[~np.isnan(predicted)]
+            if not errors.size:
+                raise InputError("the model knows user and item of none of these ratings")
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def recommend(self, user: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
@@ -230,7 +246,7 @@ class FactorModel(TransformerMixin):
         return _ranking(state.items().take(items), ranked, state, names)
 
     def transform(self, X_new: Any) -> xr.DataArray:
-        """MFState of new users: the ridge solution against H, which stays as it is.
+        """Factors of new users: the ridge solution against H, which stays as it is.
 
         Parameters
         ----------
@@ -258,6 +274,19 @@ class FactorModel(TransformerMixin):
         check_is_fitted(self, "state_")
         return self.state_
 
+    def _columns(self) -> Columns:
+        return self.user, self.item, self.rating
+
+    def _ends(self) -> tuple[float, float] | None:
+        """What predictions are clipped to."""
+        if self.clip is True:
+            return self._fitted().lowest, self._fitted().highest
+        return (float(self.clip[0]), float(self.clip[1])) if self.clip else None
+
+    def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
+        predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()
+        return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
+
     def _seen(self) -> scipy.sparse.csr_array:
         seen = getattr(self, "seen_", None)
         if seen is None:
@@ -268,7 +297,7 @@ class FactorModel(TransformerMixin):
         return seen
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = as_matrix(X_new)
+        matrix = as_matrix(X_new, self._columns())
         return matrix, item_positions(matrix, self._fitted())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -285,15 +314,6 @@ class FactorModel(TransformerMixin):
 def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
     dims = (name, _COMPONENT)[: values.ndim]
     return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
-
-
-def _predicted(state: MFState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    predicted = np.empty(rows.size, np.float32)
-    predict_pairs(
-        rows, columns, state.user_factors, state.item_factors, state.user_bias, state.item_bias,
-        np.float32(state.global_mean), predicted,
-    )  # fmt: skip
-    return predicted
 
 
 def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:

@@ -30,6 +30,11 @@ class MFState(State):
         Zeros when the model has no biases.
     global_mean : float
         Added to every prediction.
+    unit : float
+        s, the power of two that values were divided by in training (see `scaling`). Factors,
+        biases and mean are in the units of the ratings; sums of squared gradients are not.
+    rating_mean, lowest, highest : float
+        Mean and ends of the ratings of the fit.
     user_gradient, item_gradient : float32 ndarray of shape (M,) and (N,)
         Sums of squared gradients (AdaGrad).
     learning_rate_state : dict of str to float
@@ -45,6 +50,10 @@ class MFState(State):
     user_bias: np.ndarray = rows_of("user")
     item_bias: np.ndarray = rows_of("item")
     global_mean: float = scalar(0.0)
+    rating_mean: float = scalar(0.0)
+    unit: float = scalar(1.0)
+    lowest: float = scalar(float("inf"))
+    highest: float = scalar(float("-inf"))
     user_gradient: np.ndarray = rows_of("user", None)
     item_gradient: np.ndarray = rows_of("item", None)
     learning_rate_state: Mapping[str, float] = scalar(default_factory=dict)

@@ -389,3 +389,44 @@ def test_scikit_learn_sees_a_sparse_unsupervised_estimator(model):
     assert tags.input_tags.sparse and not tags.input_tags.two_d_array
     assert not tags.target_tags.required
     assert not hasattr(clone(model), "state_")
+
+
+def test_strangers_get_the_mean_or_nothing(model):
+    pairs = [("ann", 10), ("zoe", 10), ("ann", 15), ("zoe", 15)]
+    state = model.state_
+    state.rating_mean = 3.25
+    known = model.predict(pairs[:1])[0]
+    found = model.predict(pairs, unknown="mean")
+    expected = [known, 3.25 + state.item_bias[0], 3.25 + state.user_bias[0], 3.25]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = model.predict(pairs, unknown="nan")
+    np.testing.assert_array_equal(np.isnan(found), [False, True, True, True])
+    assert found[0] == known
+    with pytest.raises(InputError, match="allowed are 'raise', 'mean', 'nan'"):
+        model.predict(pairs, unknown="zero")
+    frame = pd.DataFrame(pairs, columns=["person", "film"]).assign(rating=[1.0, 2.0, 3.0, 4.0])
+    assert model.score(frame, unknown="nan") == pytest.approx(-abs(1 - known))
+    expected = frame["rating"] - model.predict(frame, unknown="mean")
+    assert model.score(frame, unknown="mean") == pytest.approx(-np.sqrt((expected**2).mean()))
+    with pytest.raises(InputError, match="unknown to the model"):
+        model.score(frame)
+    with pytest.raises(InputError, match="knows user and item of none"):
+        model.score(frame[1:], unknown="nan")
+
+
+def test_what_is_turned_round_is_refused(model):
+    turned = labelled_ratings().transpose("film", "person")
+    for call in (model.predict, model.score):
+        with pytest.raises(InputError, match="the other way round in the model: give the transp"):
+            call(turned)
+
+
+def test_columns_may_be_named():
+    frame = as_matrix(labelled_ratings()).to_frame()
+    odd = frame.set_axis(["who", "what", "how"], axis=1)[["how", "what", "who"]]
+    named = Model()
+    named.user, named.item, named.rating = "who", "what", "how"
+    named.fit(labelled_ratings())
+    plain = Model().fit(labelled_ratings())
+    np.testing.assert_array_equal(named.predict(odd), plain.predict(frame))
+    assert named.score(odd) == plain.score(frame)
