@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hypergraph import Hypergraph
     from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
+    from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
@@ -30,6 +31,9 @@ _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
+    "LinearRegression": ".models.linear.estimator",
+    "LinearSVC": ".models.linear.estimator",
+    "LogisticRegression": ".models.linear.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
@@ -66,6 +70,9 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "MatrixFactorization",
     "CPDecomposition",
     "cp_diagnostics",
+    "LogisticRegression",
+    "LinearSVC",
+    "LinearRegression",
     "plots",
 ]
 
