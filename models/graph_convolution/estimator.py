@@ -307,12 +307,14 @@ class GraphNetwork(DistributedEstimator):
     def _make_plan(
         self, problem: GraphProblem, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> GCNPlan:
+        network = self._network(problem, random_state)
         return plan_fit(
             problem,
-            self._network(problem, random_state),
+            network,
             n_ranks,
             partitioner=self.partitioner,
             random_state=random_state,
+            n_slots=len(self._optimizer(network).slots),
         )
 
     def _optimizer(self, network: Network) -> Optimizer:

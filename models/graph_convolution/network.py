@@ -84,15 +84,31 @@ class Network:
             for _ in range(layer.n_backward if backward else layer.n_forward)
         ]
 
+    @property
+    def n_weights(self) -> int:
+        """Numbers in all weights."""
+        return sum(
+            int(np.prod(shape)) for layer in self.layers for shape in layer.shapes.values()
+        )
+
     def values_a_vertex(self) -> list[int]:
-        """Numbers that each layer holds for each vertex of a rank, until its backward is done."""
+        """Numbers that each layer makes for each vertex of a rank, and holds for its backward.
+
+        Its input with entries dropped (of the first layer see `features`), its message where that
+        is not the input, what Â made of it, and its output.
+        """
         return [
-            self._held(place, layer) + (2 * layer.n_outputs if layer.is_last else 0)
+            (layer.n_inputs if self.dropout and place else 0)
+            + layer.extra_values
+            + (layer.width if layer.n_forward else 0)
+            + layer.n_outputs
             for place, layer in enumerate(self.layers)
         ]
 
-    def _held(self, place: int, layer: Layer) -> int:
-        dropped = layer.n_inputs if self.dropout and place else 0
-        message = layer.n_outputs if layer.transforms_first else 0
-        total = layer.width if layer.n_forward else 0
-        return dropped + message + total + layer.n_outputs
+    @property
+    def gradient_values(self) -> int:
+        """Numbers of a vertex on the way back, at the widest place: gradient of Z, and message."""
+        return max(
+            layer.n_outputs * (1 if layer.transforms_first else 2 - (not layer.n_backward))
+            for layer in self.layers
+        )

@@ -112,9 +112,9 @@ class Gradient:
         Of Z, as the layer's `enter_back` left it.
     message : ndarray or None
     weights : list of ndarray
-        Gradients of the weights of the layer behind.
+        Gradients of the weights of all layers behind.
     sums : float64 ndarray
-        Of the loss; of the last boundary only.
+        Of the loss.
     """
 
     gradient: Any
@@ -178,10 +178,14 @@ def backward(
     *,
     network: Network,
     epoch: int | None,
+    made: list[PerRank] | None = None,
 ) -> PerRank:
-    """All layers back (Algorithm 2): each rank's share of all gradients, flat, then loss sums."""
+    """All layers back (Algorithm 2): each rank's share of all gradients, flat, then loss sums.
+
+    Parameters are those of `forward`; `done` is what it gave, and what is made on the way is added
+    to the list `made`, for those who count bytes.
+    """
     back = comm.map(last_gradient, data, model, done.boundaries[-1], network=network)
-    every = [back]
     for place in reversed(range(len(network.layers))):
         layer, total, returned = network.layers[place], done.totals[place], None
         if layer.n_backward:
@@ -192,8 +196,9 @@ def backward(
             previous_gradient, data, model, before, after, back, *given,
             network=network, epoch=epoch, place=place, has_total=total is not None,
         )  # fmt: skip
-        every.append(back)
-    return comm.map(flat, *every, dtype=network.dtype)
+        if made is not None:
+            made.append(back)
+    return comm.map(flat, back, dtype=network.dtype)
 
 
 # -- one rank: between layers ---
@@ -279,20 +284,19 @@ def previous_gradient(
     into, of_weights = layer.leave_back(
         before.inputs, total, after.saved, back.gradient, returned, weights
     )
-    none = np.zeros(0)
+    of_weights = [*of_weights, *back.weights]
     if layer.is_first:
-        return Gradient(None, None, of_weights, none)
+        return Gradient(None, None, of_weights, back.sums)
     into = _dropout(network, epoch, place)(into, data.graph.own)
     into = ACTIVATIONS[network.activation].backward(before.value, into)
     earlier = network.of_layer(model.weights, place - 1)
     ready, message = network.layers[place - 1].enter_back(into, before.saved, earlier)
-    return Gradient(ready, message, of_weights, none)
+    return Gradient(ready, message, of_weights, back.sums)
 
 
-def flat(*every: Gradient, dtype: str) -> NDArray[Any]:
+def flat(back: Gradient, *, dtype: str) -> NDArray[Any]:
     """All gradients of weights as one array in the order of the weights, then the loss sums."""
-    pieces = [array.ravel() for back in reversed(every) for array in back.weights]
-    return np.concatenate([*pieces, every[0].sums.astype(dtype)])
+    return np.concatenate([*(array.ravel() for array in back.weights), back.sums.astype(dtype)])
 
 
 def validation_sums(data: RankData, last: Boundary, *, network: Network) -> NDArray[np.float64]:

@@ -56,6 +56,8 @@ class GCNPlan(FitPlan):
         Whether Âᵀ is Â, so that both directions share one matrix.
     feature_bytes : int64 ndarray of shape (n_ranks,)
         Of features, or of their product with Â where that is kept.
+    n_slots : int
+        Numbers that the optimiser remembers of each weight.
     """
 
     network: Network
@@ -64,6 +66,7 @@ class GCNPlan(FitPlan):
     n_entries: NDArray[np.int64] = field(repr=False)
     is_symmetric: bool
     feature_bytes: NDArray[np.int64] = field(repr=False)
+    n_slots: int = 0
 
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of one product with Â, and with Âᵀ."""
@@ -106,15 +109,18 @@ class GCNPlan(FitPlan):
         network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
         matrices = 1 if self.is_symmetric else 2
         halos = max(self.passes[0], default=0) * self.n_halo
+        dropped = self.feature_bytes if network.dropout else 0 * self.feature_bytes
         layers = {
             f"layer {place + 1}": itemsize * values * self.n_own
             for place, values in enumerate(network.values_a_vertex())
         }
         return {
             "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * self.n_own) + 8 * self.n_own,
-            "features": self.feature_bytes,
+            "features": self.feature_bytes + dropped,
             "halo": itemsize * halos,
+            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
             **layers,
+            "gradients": itemsize * network.gradient_values * self.n_own,
         }
 
     def report(self) -> GCNPlanReport:
@@ -124,7 +130,7 @@ class GCNPlan(FitPlan):
         n_forward, n_backward = self.forward.total_rows, self.backward.total_rows
         inputs = sum(layer.n_inputs * layer.hops for layer in network.layers)
         outputs = sum(layer.n_outputs * layer.hops for layer in network.layers)
-        plain = inputs * (len(forward) // len(network.widths(False) or [1]) or 1)
+        plain = inputs * (2 if network.n_validation else 1)
         return GCNPlanReport(
             n_ranks=self.n_ranks,
             unit="epoch",
@@ -139,7 +145,7 @@ class GCNPlan(FitPlan):
             plain_bytes=int(itemsize * (n_forward * plain + n_backward * outputs)),
             messages=int(self.expected().messages.sum()),
             keeps_product=network.layers[0].keeps_product,
-            transforms_first=[layer.transforms_first for layer in network.layers],
+            transforms_first=[bool(each.hops) and each.transforms_first for each in network.layers],
             n_entries=self.n_entries,
             n_own=self.n_own,
             n_halo=self.n_halo,
@@ -147,7 +153,13 @@ class GCNPlan(FitPlan):
 
 
 def plan_fit(
-    problem: Any, network: Network, n_ranks: int, *, partitioner: Any, random_state: int
+    problem: Any,
+    network: Network,
+    n_ranks: int,
+    *,
+    partitioner: Any,
+    random_state: int,
+    n_slots: int = 0,
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
 
@@ -155,7 +167,7 @@ def plan_fit(
     ----------
     problem : GraphProblem
     network : Network
-    n_ranks : int
+    n_ranks, n_slots : int
     partitioner, random_state
         As for `GCNClassifier`, checked.
 
@@ -190,6 +202,7 @@ def plan_fit(
         n_entries=problem.entries_of_ranks(partition, network.operator),
         is_symmetric=problem.is_symmetric and network.operator != "mean",
         feature_bytes=problem.feature_bytes(partition, network),
+        n_slots=n_slots,
     )
 
 
@@ -298,13 +311,14 @@ class GCNPlanReport(PlanReport):
             *(["first product kept"] if self.keeps_product else []),
             *([f"H·W travels in layer {', '.join(map(str, first))}"] if first else []),
         ]
+        words = f" ({'; '.join(how)})" if how else ""
         return {
             "rows an epoch": f"{self.volume:,} in {self.n_forward} + {self.n_backward} products "
             "(forward + backward)",
             "rows a product": f"{self.rows_of_product:,} forward, "
             f"{self.rows_of_transposed:,} backward",
             "bytes an epoch": f"{bytes_words(self.nbytes)}, {saved:.0%} less than H forward and G "
-            f"backward in every layer{f' ({'; '.join(how)})' if how else ''}",
+            f"backward in every layer{words}",
             "messages an epoch": f"{self.messages:,}",
             "halo": f"{self.n_halo.mean():,.0f} vertices a rank on average beside "
             f"{self.n_own.mean():,.0f} own",

@@ -157,10 +157,7 @@ class GraphProblem(Problem):
             for _ in range(first.hops):
                 product = self.operator(network).astype(np.float32) @ product
             counts.append(np.diff(product.indptr))
-        both = 2 * (4 + itemsize)  # rows, and their transpose
-        return sum(
-            both * _summed(each, partition) + 4 * (own + self.n_inputs + 2) for each in counts
-        )
+        return sum((4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts)
 
     # -- the same data ---
 

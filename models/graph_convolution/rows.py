@@ -19,31 +19,29 @@ from numpy.typing import NDArray
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
-from .kernels import spmm, transpose_csr
+from .kernels import spmm, spmm_transposed
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Sparse rows in CSR, and their transpose, by which gradients are added up.
+    """Sparse rows in CSR.
 
     Attributes
     ----------
     indptr, indices, data : ndarrays
-    columns : tuple of ndarray
-        The same for the transpose.
+    n_columns : int
     """
 
     indptr: NDArray[Any]
     indices: NDArray[np.int32]
     data: NDArray[Any]
-    columns: tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]
+    n_columns: int
 
     @classmethod
     def of(cls, matrix: Any) -> SparseRows:
         """From a scipy CSR array."""
         indices = matrix.indices.astype(np.int32, copy=False)
-        columns = transpose_csr(matrix.indptr, indices, matrix.data, matrix.shape[1])
-        return cls(matrix.indptr, indices, matrix.data, columns)
+        return cls(matrix.indptr, indices, matrix.data, int(matrix.shape[1]))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -56,8 +54,7 @@ class SparseRows:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        arrays = (self.indptr, self.indices, self.data, *self.columns)
-        return sum(array.nbytes for array in arrays)
+        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
 
 
 Rows = NDArray[Any] | SparseRows
@@ -76,8 +73,8 @@ def transposed_times(rows: Rows, gradient: NDArray[Any]) -> NDArray[Any]:
     """rowsᵀ · gradient, of shape (d_in, d_out)."""
     if not isinstance(rows, SparseRows):
         return rows.T @ gradient
-    out = np.zeros((len(rows.columns[0]) - 1, gradient.shape[1]), gradient.dtype)
-    spmm(*rows.columns, gradient, out)
+    out = np.zeros((rows.n_columns, gradient.shape[1]), gradient.dtype)
+    spmm_transposed(rows.indptr, rows.indices, rows.data, gradient, out)
     return out
 
 
@@ -121,18 +118,9 @@ class Dropout:
             out = np.empty_like(rows)
             _drop_dense(rows, ids, self.key, bound, rows.dtype.type(scale), out)
             return out
-        data, across = np.empty_like(rows.data), np.empty_like(rows.data)
-        factor = rows.data.dtype.type(scale)
+        data, factor = np.empty_like(rows.data), rows.data.dtype.type(scale)
         _drop_sparse(rows.indptr, rows.indices, rows.data, ids, self.key, bound, factor, data)
-        indptr, indices, values = rows.columns
-        _drop_columns(indptr, indices, values, ids, self.key, bound, factor, across)
-        return SparseRows(rows.indptr, rows.indices, data, (indptr, indices, across))
-
-
-@kernel(internal=True)
-def _word(key, vertex, column):
-    row = mixed_word(key + np.uint64(vertex) * GOLDEN)
-    return mixed_word(row + np.uint64(column) * GOLDEN)
+        return SparseRows(rows.indptr, rows.indices, data, rows.n_columns)
 
 
 @kernel
@@ -147,14 +135,7 @@ def _drop_dense(rows, ids, key, bound, scale, out):
 @kernel
 def _drop_sparse(indptr, indices, data, ids, key, bound, scale, out):
     for i in range(len(indptr) - 1):
+        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
         for k in range(indptr[i], indptr[i + 1]):
-            stays = _word(key, ids[i], indices[k]) >= bound
-            out[k] = data[k] * scale if stays else 0
-
-
-@kernel
-def _drop_columns(indptr, indices, data, ids, key, bound, scale, out):
-    for j in range(len(indptr) - 1):
-        for k in range(indptr[j], indptr[j + 1]):
-            stays = _word(key, ids[indices[k]], j) >= bound
+            stays = mixed_word(row + np.uint64(indices[k]) * GOLDEN) >= bound
             out[k] = data[k] * scale if stays else 0

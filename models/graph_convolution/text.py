@@ -223,10 +223,16 @@ def begin(
     data, (to_readers, back) = fixed
     model = comm.map(model_of_part, parts)
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
-    shares = backward(comm, data, back, model, done, network=network, epoch=0)
+    gradients: list[PerRank] = []
+    shares = backward(
+        comm, data, back, model, done, network=network, epoch=0, made=gradients
+    )
     used = [each for each in done.totals if each is not None]
-    held = comm.fold(comm.map(bytes_held, data, *done.boundaries, *used), list)
-    model, _, held = comm.settle(model, shares, held)
+    widest = max(network.widths(backward=False), default=0)
+    kept = comm.map(bytes_held, data, model, shares, *done.boundaries, *used, widest=widest)
+    passing = [comm.map(bytes_made, each) for each in gradients]
+    held = comm.fold(comm.map(most_held, kept, *passing), list)
+    model, held = comm.settle(model, held)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
     return model, held.result()
 
@@ -327,22 +333,32 @@ def value_of(boundary: Any) -> NDArray[Any]:
     return boundary.value.copy()
 
 
-def bytes_held(data: RankData, *made: Any) -> int:
-    """Bytes of what a rank holds while an epoch is at its end: data, and what passes made."""
+def bytes_held(data: RankData, *made: Any, widest: int) -> int:
+    """Bytes that stay on a rank until the end of an epoch: data, halo, weights, activations."""
+    row = widest * data.graph.forward.local[2].itemsize
+    return data.nbytes + data.graph.forward.n_halo * row + bytes_made(made)
+
+
+def bytes_made(made: Any) -> int:
+    """Bytes of all arrays in some values, each counted once."""
     arrays: dict[int, int] = {}
 
     def count(value: Any) -> None:
         if isinstance(value, np.ndarray | SparseRows):
             arrays[id(value)] = value.nbytes
-        elif isinstance(value, list | tuple):
-            for each in value:
+        elif isinstance(value, list | tuple | dict):
+            for each in value.values() if isinstance(value, dict) else value:
                 count(each)
-        elif value is not None and hasattr(value, "__dict__"):
-            for each in vars(value).values():
-                count(each)
+        elif hasattr(value, "__dict__"):
+            count(vars(value))
 
     count(made)
-    return data.nbytes + sum(arrays.values())
+    return sum(arrays.values())
+
+
+def most_held(kept: int, *passing: int) -> int:
+    """What stays, and the largest of what passes."""
+    return kept + max(passing)
 
 
 # -- features ---

@@ -44,6 +44,11 @@ class APPNP(Layer):
         """Always: what travels are outputs."""
         return True
 
+    @property
+    def extra_values(self) -> int:
+        """Z⁰; Z itself is what came of it."""
+        return 0
+
     def enter(self, inputs: Rows, weights: Weights) -> Rows:
         """Z⁰."""
         return times(inputs, weights[0]) + weights[1]

@@ -109,6 +109,11 @@ class Layer(ABC):
         """Messages of each pair of ranks in the backward direction."""
         return 0 if self.is_first and not self.transforms_first else self.hops
 
+    @property
+    def extra_values(self) -> int:
+        """Numbers a vertex that `enter` and `leave` make and keep, beside Z; for the forecast."""
+        return self.n_outputs if self.hops and self.transforms_first else 0
+
     # -- one rank, forward ---
 
     def enter(self, inputs: Rows, weights: Weights) -> Rows:

@@ -40,6 +40,11 @@ class GIN(Layer):
             "bias": (self.n_outputs,),
         }
 
+    @property
+    def extra_values(self) -> int:
+        """The values between both matrices, too."""
+        return super().extra_values + self.n_outputs
+
     def leave(self, inputs: Rows, total: Rows, weights: Weights) -> tuple[NDArray[Any], Any]:
         """Z, and the values between both matrices."""
         between, _ = super().leave(inputs, total, weights[:2])
