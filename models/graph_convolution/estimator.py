@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -236,7 +237,9 @@ class GraphNetwork(DistributedEstimator):
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
         if y is None:
-            raise InputError(f"{type(self).__name__} requires y to be passed: labels of vertices")
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         targets = self._targets(y, data.get("classes"))
         mask = data.get("validation_mask")
         if self.patience is not None and mask is None and not self.validation_fraction:
@@ -355,6 +358,11 @@ class GraphNetwork(DistributedEstimator):
         self.vertex_names_ = problem.names
 
     # -- what a fitted model is good for ---
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # `dtype` says which
+        return tags
 
     @property
     def coefs_(self) -> dict[str, NDArray[Any]]:
@@ -577,8 +585,8 @@ class GCNRegressor(RegressorMixin, GraphNetwork):
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
         known = targets.values[training]
-        variance = float(np.square(known - known.mean(axis=0)).mean())
-        return SquaredLoss(variance)
+        spread = np.square(known - known.mean(axis=0)) if len(known) else np.ones(1)
+        return SquaredLoss(float(spread.mean()))
 
     def predict(self, X: Any = None, *, graph: Any = None) -> Any:
         """Numbers of every vertex, of shape (n,) or (n, n_columns).
