@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hypergraph import Hypergraph
     from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
+    from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
     from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
@@ -30,6 +31,8 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
+    "GCNClassifier": ".models.graph_convolution.estimator",
+    "GCNRegressor": ".models.graph_convolution.estimator",
     "Hypergraph": ".hypergraph",
     "LinearRegression": ".models.linear.estimator",
     "LinearSVC": ".models.linear.estimator",
@@ -73,6 +76,8 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "LogisticRegression",
     "LinearSVC",
     "LinearRegression",
+    "GCNClassifier",
+    "GCNRegressor",
     "plots",
 ]
 

@@ -30,7 +30,12 @@ from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
-from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of, compressor_of
+from daskpart.models.optimisation.aggregation import (
+    NAMES,
+    Aggregator,
+    aggregation_of,
+    compressor_of,
+)
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 
@@ -714,9 +719,7 @@ class LinearRegression(RegressorMixin, LinearModel):
 
     @available_if(_by_sgd)
     @with_callbacks
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
         """Train one more epoch on these samples, from the weights so far.
 
         Parameters are those of `fit`.

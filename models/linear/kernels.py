@@ -245,9 +245,7 @@ def accumulate(
 
 
 @kernel
-def take_out(
-    room: Array, touched: Array, n_outputs: int, indices: Array, values: Array
-) -> int:
+def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values: Array) -> int:
     """Entries of the room that are not 0, by rising index; the room is zeros again. Gives how many.
 
     The marks are gone through word by word, so nothing is sorted.

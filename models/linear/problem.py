@@ -1,8 +1,8 @@
 """Samples and targets of a linear model, checked and encoded.
 
-    X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
+X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
 
-    two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
+two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
 """
 
 from __future__ import annotations
@@ -119,9 +119,7 @@ def weights_of(
             f"sample_weight[{negative[0]}] is {sample_weight[negative[0]]}: weights are 0 or more"
         )
     if class_weight is not None:
-        each = compute_class_weight(
-            class_weight, classes=classes, y=y, sample_weight=sample_weight
-        )
+        each = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=sample_weight)
         sample_weight = sample_weight * each[np.searchsorted(classes, y)]
     if not sample_weight.sum() > 0:
         raise InputError("the weights of all samples are 0: there is nothing to learn from")

@@ -249,9 +249,7 @@ def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> Sg
     return model
 
 
-def run_alone(
-    model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd
-) -> SgdModel:
+def run_alone(model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
     model.loss = run_batches(
         *rows.arrays, model.order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,

@@ -283,7 +283,9 @@ def test_parameters_that_contradict_each_other(make, words):
 
 def test_weights_that_diverge_say_what_to_do():
     X, y = samples()
-    model = LinearRegression(solver="sgd", learning_rate="constant", eta0=1e3, max_iter=500, **LOCAL)
+    model = LinearRegression(
+        solver="sgd", learning_rate="constant", eta0=1e3, max_iter=500, **LOCAL
+    )
     with pytest.raises(daskpart.errors.DivergenceError, match="Lower eta0"):
         model.fit(X, 1e3 * y)
 
