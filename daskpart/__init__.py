@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models import metrics
+    from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
+    from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
     from .models.implicit_factorization.estimator import ImplicitFactorization
+    from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
@@ -30,11 +33,17 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
+    "GCNClassifier": ".models.graph_convolution.estimator",
+    "GCNRegressor": ".models.graph_convolution.estimator",
     "Hypergraph": ".hypergraph",
     "ImplicitFactorization": ".models.implicit_factorization.estimator",
+    "LinearRegression": ".models.linear.estimator",
+    "LinearSVC": ".models.linear.estimator",
+    "LogisticRegression": ".models.linear.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
+    "cp_diagnostics": ".models.cp.diagnostics",
     "partition": ".partitioners",
     "read": ".readers",
     "refine": ".partitioners",
@@ -69,6 +78,12 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "ImplicitFactorization",
     "CPDecomposition",
     "metrics",
+    "cp_diagnostics",
+    "LogisticRegression",
+    "LinearSVC",
+    "LinearRegression",
+    "GCNClassifier",
+    "GCNRegressor",
     "plots",
 ]
 

@@ -401,9 +401,10 @@ def frame_triples(
     places = rating_columns(frame, columns, events)
     frame = frame.iloc[:, [place for place in places if place is not None]]
     frame = frame.compute() if is_dask_frame(frame) else frame
-    rows, row_labels = _factorized(frame, 0)
-    items, column_labels = _factorized(frame, 1)
-    values = np.ones(len(frame), np.float32) if places[2] is None else _numbers(frame.iloc[:, 2])
+    rows, row_labels = factorized_column(frame, 0)
+    items, column_labels = factorized_column(frame, 1)
+    counted = places[2] is None
+    values = np.ones(len(frame), np.float32) if counted else number_column(frame.iloc[:, 2])
     row_name, column_name = (str(frame.columns[side]) for side in (0, 1))
     shape = (len(row_labels), len(column_labels))
     return rows, items, values, shape, row_labels, column_labels, row_name, column_name
@@ -476,7 +477,10 @@ def rating_columns(
     )
 
 
-def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[Any]]:
+def factorized_column(
+    frame: pandas.DataFrame, column: int, needs: str = "each rating needs a user and an item"
+) -> tuple[Any, npt.NDArray[Any]]:
+    """Numbers for the entries of a column, and their labels: of categories all, else those seen."""
     import pandas
 
     series = frame.iloc[:, column]
@@ -484,13 +488,16 @@ def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[
     if missing.any():
         raise InputError(
             f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
-            f"in line {int(np.argmax(missing))}; each rating needs a user and an item. Drop them"
+            f"in line {int(np.argmax(missing))}; {needs}. Drop them"
         )
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
     codes, labels = pandas.factorize(series, sort=True)
     return codes, as_labels(labels)
 
 
-def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
+def number_column(series: pandas.Series) -> npt.NDArray[Any]:
+    """Values of a column, missing ones as NaN."""
     from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
 
     if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):

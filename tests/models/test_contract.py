@@ -50,6 +50,31 @@ def samples() -> tuple[Any, ...]:
     return X, X @ np.arange(6.0) + random.normal(size=90)
 
 
+def labelled() -> tuple[Any, ...]:
+    X, y = samples()
+    return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
+
+
+def labelled_graph() -> tuple[Any, ...]:
+    """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 5)), np.arange(60) % 3
+    return X, np.where(np.arange(60) % 3 == random.integers(0, 3, 60), -1, y)
+
+
+EDGES = scipy.sparse.random_array((60, 60), density=0.08, rng=np.random.default_rng(0))
+
+
+class OnEdges(daskpart.GCNClassifier):
+    """A classifier of the vertices of `EDGES`, where nothing else is said."""
+
+    def fit(self, X: Any, y: Any, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().fit(X, y, graph=graph, **more)
+
+    def plan(self, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().plan(X, y, graph=graph, **more)
+
+
 def rating_answers(model: Any) -> np.ndarray:
     return model.predict([(user, item) for user in range(9) for item in range(9)])
 
@@ -180,6 +205,93 @@ MODELS = {
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
     ),
+    "CPDecomposition, absent is unknown": Case(
+        partial(
+            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "LogisticRegression": Case(
+        partial(daskpart.LogisticRegression, tol=0, **SMALL),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(daskpart.LogisticRegression, n_ranks=2, transport="local"),
+    ),
+    "LinearSVC": Case(
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            top_k=5,
+            overlap=True,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.decision_function(samples()[0]),
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=1,
+            max_iter=50,
+            n_ranks=1,
+            transport="local",
+        ),
+        dict.fromkeys(
+            [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+            "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+            "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+        ),
+    ),
+    "LinearRegression": Case(
+        partial(
+            daskpart.LinearRegression,
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            alpha=1e-3,
+            l1_ratio=0.5,
+            eta0=0.05,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
+    "GCNClassifier": Case(
+        partial(OnEdges, 8, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(
+            daskpart.GCNClassifier,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
+        {"check_classifiers_classes": "−1 stands for unlabelled"},
+    ),
+    "GCNRegressor": Case(
+        partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(
+            daskpart.GCNRegressor,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
+    ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),
         samples,
@@ -200,6 +312,9 @@ def assert_same(one: Any, other: Any) -> None:
     for how in ("rows", "replicated"):
         for name in type(one.state_).declared(how):
             mine, theirs = getattr(one.state_, name), getattr(other.state_, name)
+            if isinstance(mine, dict):
+                assert mine.keys() == theirs.keys()
+                mine, theirs = [*mine.values()], [*theirs.values()]
             pairs = zip(mine, theirs, strict=True) if isinstance(mine, list) else [(mine, theirs)]
             for a, b in pairs:
                 np.testing.assert_array_equal(a, b)
