@@ -78,7 +78,7 @@ def evaluate_ranking(
     >>> daskpart.metrics.evaluate_ranking(model, test, n=(5, 10)).shape
     (2, 7)
     """
-    lengths = [n] if np.ndim(n) == 0 else [*n]  # type: ignore[misc]
+    lengths: list[Any] = [n] if np.ndim(n) == 0 else [*n]  # type: ignore[misc]
     if not lengths or any(each != int(each) or each < 1 for each in lengths):
         raise InputError(f"n={n!r}; give whole numbers of at least 1")
     state = model._fitted()

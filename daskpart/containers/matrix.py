@@ -197,7 +197,7 @@ def as_frame(data: Any) -> Any:
         return data
     if not isinstance(data, list) or not data:
         return None
-    kind = type(data[0])
+    kind: Any = type(data[0])
     least = {tuple: 2, list: 3, dict: 2}.get(kind, 0)  # a list of lists of two may be anything
     alike = least and all(isinstance(record, kind) for record in data)
     lengths = {len(record) for record in data} if alike else {0}

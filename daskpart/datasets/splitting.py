@@ -222,9 +222,12 @@ def _user_and_time(
     frame: pd.DataFrame, user: str | None, time: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
     places = pair_columns(frame, (user, None, None))
-    if user is None and places is None:
+    if user is not None:
+        column = frame[user]
+    elif places is not None:
+        column = frame.iloc[:, places[0]]
+    else:
         raise InputError("no column says who: give user=, its name")
-    column = frame[user] if user is not None else frame.iloc[:, places[0]]  # type: ignore[index]
     return pd.factorize(column)[0], _times(frame, time)
 
 

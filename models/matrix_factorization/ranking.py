@@ -101,7 +101,7 @@ def one_blas_thread() -> Any:
 @cache
 def _blas() -> Any:
     try:
-        from threadpoolctl import ThreadpoolController
+        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
     except ImportError:
         return None
     return ThreadpoolController()
