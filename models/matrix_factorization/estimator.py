@@ -30,6 +30,7 @@ from daskpart.models.base.state import State
 from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
 from daskpart.partitions import Partition
 
+from .growing import continues, grown, joined
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit
 from .problem import Ratings
@@ -269,9 +270,13 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     ) -> Self:
         """Train one more epoch on X, from the factors so far (or from the beginning).
 
-        Parameters and errors are those of `fit`; X has the shape and the labels of the first fit.
+        Parameters and errors are those of `fit`. Where X and the fit have labels, X may have other
+        users and items: the new ones are solved from their ratings, as by `transform`, and stand
+        behind the known ones from then on; those that X lacks stay as they are. Without labels X
+        has the shape of the fit.
         """
-        return self._fit(X, y, client=client, one_step=True, validation=validation)
+        onto = getattr(self, "state_", None)
+        return self._fit(X, y, client=client, one_step=True, validation=validation, onto=onto)
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
@@ -294,6 +299,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
             raise InputError("patience needs validation=… or validation_fraction above 0")
         columns = self._columns()
         ratings = Ratings.of(X, columns)
+        if data.get("onto") is not None and ratings.in_memory:
+            ratings = Ratings(joined(ratings.matrix, data["onto"]), seen_before=self.seen_)
         return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
 
     def _make_plan(
@@ -327,6 +334,15 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         return problem.blank(plan.layout.n_components)
 
     def _going_on(self, state: MFState, problem: Ratings) -> MFState:
+        if problem.in_memory and continues(problem.matrix, state):
+            state = grown(
+                state,
+                problem.matrix,
+                regularization=float(self.regularization),
+                biases=bool(self.biases),
+                init_scale=float(self.init_scale),
+                random_state=self._seed(state),
+            )
         problem.check_same(state)
         chosen = ("learning_rate", "initial_learning_rate")
         if any(state.settings.get(name) != getattr(self, name) for name in chosen):
@@ -352,4 +368,6 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity
-        self.seen_ = seen_pattern(problem.matrix) if problem.in_memory else None
+        self.seen_ = None
+        if problem.in_memory:
+            self.seen_ = seen_pattern(problem.matrix, problem.seen_before)

@@ -29,10 +29,13 @@ class Ratings(Problem):
     matrix : LabelledMatrix or lazy Dask collection
     validation : Validation or None
         Ratings that training does not see.
+    seen_before : csr_array of bool or None
+        Pattern of earlier ratings that a fit goes on from.
     """
 
     matrix: Any
     validation: Validation | None = None
+    seen_before: Any = None
 
     @classmethod
     def of(cls, X: Any, columns: Columns = (None, None, None)) -> Ratings:
@@ -126,11 +129,11 @@ class Ratings(Problem):
             if fraction:
                 raise InputError("give validation=… or validation_fraction, not both")
             other = Ratings.of(given, columns)
-            return Ratings(self.matrix, Validation(other.matrix, self.blank(1)))
+            return replace(self, validation=Validation(other.matrix, self.blank(1)))
         if not fraction:
             return self
         training, outside = hold_out(self.matrix, fraction, random_state)
-        return Ratings(training, Validation(outside, self.blank(1)))
+        return replace(self, matrix=training, validation=Validation(outside, self.blank(1)))
 
 
 class Validation:

@@ -36,10 +36,20 @@ from .state import MFState
 _COMPONENT = "component"
 
 
-def seen_pattern(matrix: LabelledMatrix) -> scipy.sparse.csr_array:
-    """Which user has rated which item, as CSR of booleans: 5 bytes a rating."""
+def seen_pattern(
+    matrix: LabelledMatrix, before: scipy.sparse.csr_array | None = None
+) -> scipy.sparse.csr_array:
+    """Which user has rated which item, as CSR of booleans: 5 bytes a rating.
+
+    Of these ratings, and of those `before`, whose users and items come first.
+    """
     pattern = (np.ones(matrix.nnz, np.bool_), matrix.columns, matrix.row_pointer())
-    return scipy.sparse.csr_array(pattern, shape=matrix.shape)
+    seen = scipy.sparse.csr_array(pattern, shape=matrix.shape)
+    if before is None:
+        return seen
+    earlier = before.copy()
+    earlier.resize(seen.shape)
+    return scipy.sparse.csr_array(earlier + seen)
 
 
 class FactorModel(TransformerMixin):

@@ -383,7 +383,43 @@ def test_validation_with_unknown_items(ratings):
         model().fit(ratings, validation=stranger)
 
 
-def test_partial_fit_refuses_other_users(ratings):
-    fitted = model().fit(ratings)
+def test_partial_fit_refuses_another_shape_without_labels(triples):
+    X = triples.to_scipy()
+    fitted = model().fit(X)
     with pytest.raises(InputError, match="shape"):
-        fitted.partial_fit(daskpart.datasets.power_law_ratings(70, 50, 900, random_state=0))
+        fitted.partial_fit(X[:70])
+
+
+def test_partial_fit_takes_new_users_and_items(triples):
+    frame = triples.to_frame()
+    new = (frame["user"] >= 70) | (frame["item"] >= 45)
+    fitted = model(max_iter=15, n_ranks=2).fit(frame[~new])
+    before = fitted.user_factors_.sel(user=3)
+    fitted.partial_fit(frame[new])
+    assert fitted.user_factors_.shape[0] == 80 and fitted.item_factors_.shape[0] == 50
+    assert fitted.n_iter_ == 16 and fitted.state_.is_finite()
+    assert fitted.state_.user_labels[:70].tolist() == list(range(70))
+    assert before.shape == fitted.user_factors_.sel(user=3).shape
+    # what was rated before and now is seen, and nothing else
+    assert fitted.seen_.sum() == len(frame)
+    whole = model(max_iter=16, n_ranks=2).fit(frame)
+    mean = np.sqrt(np.mean((frame["rating"][new] - frame["rating"][~new].mean()) ** 2))
+    assert -fitted.score(frame[new]) < 0.8 * mean
+    assert -fitted.score(frame[new]) < 1.25 * -whole.score(frame[new])
+    unmet = sorted(set(range(70)) - set(frame["user"][new]))
+    old = model(max_iter=15, n_ranks=2).fit(frame[~new])
+    for user in unmet[:3]:  # users that the batch lacks stay as they are
+        rows = [each.user_factors_.sel(user=user) for each in (fitted, old)]
+        np.testing.assert_array_equal(*rows)
+
+
+def test_a_new_user_begins_at_its_ridge_solution(triples):
+    frame = triples.to_frame()
+    known = frame[frame["user"] < 75]
+    fitted = model(learning_rate="constant", initial_learning_rate=1e-9).fit(known)
+    batch = frame[frame["user"] >= 75]
+    expected = fitted.transform(batch)
+    fitted.partial_fit(batch)
+    for user in (75, 79):
+        found = fitted.user_factors_.sel(user=user)
+        np.testing.assert_allclose(found, expected.sel(user=user), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,118 @@
+"""Ratings of users and items that the model has not met, for `partial_fit`: labels grow.
+
+    state: ann bob │ tea jam        batch: bob zoe │ jam ham
+    joined: ann bob zoe │ tea jam ham        what was known stays where it is
+
+A new user's row is the ridge solution against the items that it rated and the model knows
+(`fold_in`), a new item's that against its users, the new ones among them; then the epoch of
+`partial_fit` trains all that the batch touches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daskpart.containers.matrix import LabelledMatrix, from_triples
+
+from .fold_in import solve_rows
+from .rank_data import fill_starting_rows
+from .scaling import split_unit
+from .state import MFState
+
+
+def joined(matrix: LabelledMatrix, state: MFState) -> LabelledMatrix:
+    """The ratings in the positions of a state, with what is new behind what is known.
+
+    Without labels on either side positions are what they are.
+    """
+    rows, row_labels, n_rows = _side(matrix.row_labels, matrix.shape[0], state, "user")
+    columns, column_labels, n_columns = _side(matrix.column_labels, matrix.shape[1], state, "item")
+    if row_labels is matrix.row_labels and column_labels is matrix.column_labels:
+        return matrix
+    return from_triples(
+        rows[matrix.rows], columns[matrix.columns], matrix.values, (n_rows, n_columns),
+        row_labels, column_labels, state.user_name, state.item_name,
+    )  # fmt: skip
+
+
+def _side(labels: Any, n: int, state: MFState, axis: str) -> tuple[np.ndarray, Any, int]:
+    """Where each entry of an axis goes; the labels of the axis then, and their number."""
+    known, places = state.labels_on(axis), np.arange(n)
+    if labels is None or known is None or np.array_equal(labels, known):
+        return places, labels, n
+    found = state.index_of(axis).find(labels).astype(np.int64)
+    new = found < 0
+    found[new] = len(known) + np.arange(int(new.sum()))
+    every = np.concatenate([known, labels[new]]) if new.any() else known
+    return found, every, len(every)
+
+
+def continues(matrix: LabelledMatrix, state: MFState) -> bool:
+    """Whether users and items of `matrix` are those of a state with others behind them."""
+    sides = ((state.user_labels, matrix.row_labels), (state.item_labels, matrix.column_labels))
+    if state.shape == matrix.shape or any(one is None or other is None for one, other in sides):
+        return False
+    return all(np.array_equal(known, labels[: len(known)]) for known, labels in sides)
+
+
+def grown(
+    state: MFState,
+    matrix: LabelledMatrix,
+    *,
+    regularization: float,
+    biases: bool,
+    init_scale: float,
+    random_state: int,
+) -> MFState:
+    """A state with rows for all users and items of `matrix`, which continues it."""
+    (n_users, n_items), shape = state.shape, matrix.shape
+    scale = init_scale * np.sqrt(state.unit)
+    new: dict[str, np.ndarray] = {}
+    for side, old, n in (("user", n_users, shape[0]), ("item", n_items, shape[1])):
+        rows = np.zeros((n, state.n_components), np.float32)
+        fill_starting_rows(rows, random_state, 0.0, scale)
+        rows[:old] = getattr(state, f"{side}_factors")
+        new[f"{side}_factors"] = rows
+        for name, start in (("bias", 0.0), ("gradient", 1.0)):
+            filled = np.full(n, start, np.float32)
+            filled[:old] = getattr(state, f"{side}_{name}")
+            new[f"{side}_{name}"] = filled
+    state = replace(state, **new, user_labels=matrix.row_labels, item_labels=matrix.column_labels)
+    of_users, of_items = split_unit(state.unit)
+    _fold_in(state, matrix, n_users, n_items, regularization, biases)
+    turned = replace(  # the same model with users and items exchanged
+        state,
+        user_factors=state.item_factors * np.float32(of_users / of_items),
+        item_factors=state.user_factors * np.float32(of_items / of_users),
+        user_bias=state.item_bias, item_bias=state.user_bias,
+        user_gradient=state.item_gradient, item_gradient=state.user_gradient,
+        user_labels=state.item_labels, item_labels=state.user_labels,
+    )  # fmt: skip
+    _fold_in(turned, matrix.transposed(), n_items, shape[0], regularization, biases)
+    state.item_factors[n_items:] = turned.user_factors[n_items:] * np.float32(of_items / of_users)
+    state.item_bias[n_items:] = turned.user_bias[n_items:]
+    return state
+
+
+def _fold_in(
+    state: MFState,
+    matrix: LabelledMatrix,
+    n_known: int,
+    n_others: int,
+    regularization: float,
+    biases: bool,
+) -> None:
+    """Solve the users behind `n_known` from their ratings of the first `n_others`, in place."""
+    chosen = (matrix.rows >= n_known) & (matrix.columns < n_others)
+    rows = matrix.rows[chosen] - n_known
+    counts = np.bincount(rows, minlength=matrix.shape[0] - n_known)
+    pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    found, bias = solve_rows(
+        pointer, matrix.columns[chosen], matrix.values[chosen], state, regularization, biases
+    )
+    rated = np.flatnonzero(counts)
+    state.user_factors[n_known + rated] = found[rated]
+    state.user_bias[n_known + rated] = bias[rated]
