@@ -120,7 +120,7 @@ class Model:
     template = "fit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
-        """Read the data."""
+        """Read the data; `given` are the options of reading, and the parameters."""
         raise NotImplementedError
 
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
@@ -279,7 +279,8 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
 
     from .cluster import expected_transport
 
-    data = job.model.load(job.source, {**job.reading, "random_state": estimator.random_state})
+    decided = {**job.parameters, **job.reading, "random_state": estimator.random_state}
+    data = job.model.load(job.source, decided)
     for line in data.words:
         say(line)
     say("planning: cutting the data, laying out the messages …")
