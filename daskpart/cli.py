@@ -1,7 +1,9 @@
 """The command `daskpart`: options here, what they do in `_cli`.
 
     daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
+    daskpart fit implicit EVENTS --ranks 4 --components 64 --out DIR
     daskpart fit cp TENSOR --ranks 4 --components 16 --out DIR
+    daskpart recommend DIR --user LABEL
     daskpart partition DATA --parts 8 --out DIR
     daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
@@ -90,6 +92,53 @@ def _cutting() -> list[click.Option]:
         _o.number("--random-state", 0, "Fixes everything drawn at random.", _o.SEED),
         _input(),
     ]
+
+
+@cli.command("recommend", short_help="The best items of users, by a model that fit wrote.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_o.options(
+    click.Option(["--user", "users"], multiple=True, metavar="LABEL",
+                 help="For whom; may be repeated."),
+    click.Option(["--all", "everybody"], is_flag=True, help="For all users of the model."),
+    _o.number("-n", 10, "Items a user.", _o.COUNT),
+    click.Option(["--include-seen"], is_flag=True, help="Also what the user had in the fit."),
+    _o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."),
+)  # fmt: skip
+def recommend_command(
+    folder: Path,
+    users: tuple[str, ...],
+    everybody: bool,
+    n: int,
+    include_seen: bool,
+    output: Path | None,
+) -> None:
+    """The best items of users, by the model in FOLDER, which `daskpart fit` wrote.
+
+    \b
+    daskpart recommend run --user 42 -n 5
+    daskpart recommend run --all --output top10.parquet
+    """
+    from ._cli import use
+
+    use.recommend(folder, users, n, everybody, include_seen, output)
+
+
+@cli.command("predict", short_help="A number for each pair, by a model that fit wrote.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("pairs", type=click.Path(path_type=Path))
+@_o.options(_o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."))
+def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
+    """A number for each line of PAIRS, a CSV file with columns of users and items.
+
+    Pairs with a user or an item that the model of FOLDER does not know are counted, and get the
+    mean.
+
+    \b
+    daskpart predict run pairs.csv --output predicted.csv
+    """
+    from ._cli import use
+
+    use.predict(folder, pairs, output)
 
 
 @cli.command("partition", short_help="Cut a matrix, a tensor or a hypergraph into parts.")

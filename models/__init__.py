@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .cp.estimator import CPDecomposition
     from .cp.plan import CPPlan, CPPlanReport
     from .cp.state import CPState
+    from .implicit_factorization.estimator import ImplicitFactorization
+    from .implicit_factorization.plan import ImplicitPlan, ImplicitPlanReport
+    from .implicit_factorization.state import ImplicitState
     from .matrix_factorization.estimator import MatrixFactorization
     from .matrix_factorization.plan import MFPlan, MFPlanReport
     from .matrix_factorization.state import MFState
@@ -43,6 +46,10 @@ _HOME_OF = {
     "EarlyStopping": ".base.callbacks",
     "EpochCallback": ".base.callbacks",
     "FitPlan": ".base.plan",
+    "ImplicitFactorization": ".implicit_factorization.estimator",
+    "ImplicitPlan": ".implicit_factorization.plan",
+    "ImplicitPlanReport": ".implicit_factorization.plan",
+    "ImplicitState": ".implicit_factorization.state",
     "MFPlan": ".matrix_factorization.plan",
     "MFPlanReport": ".matrix_factorization.plan",
     "MFState": ".matrix_factorization.state",
@@ -69,6 +76,10 @@ __all__ = [
     "EarlyStopping",
     "EpochCallback",
     "FitPlan",
+    "ImplicitFactorization",
+    "ImplicitPlan",
+    "ImplicitPlanReport",
+    "ImplicitState",
     "MFPlan",
     "MFPlanReport",
     "MFState",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
+    "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
 }
 _ENDINGS = {

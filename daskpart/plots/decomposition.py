@@ -31,13 +31,13 @@ _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their
 def fit_history(
     history: pd.DataFrame, against: str = "iteration", *, ax: Axes | None = None
 ) -> Axes:
-    """The fit against iterations or seconds.
+    """The fit, or the loss, against iterations or seconds.
 
     Parameters
     ----------
     history : DataFrame
-        One row an iteration with the columns ``iteration``, ``fit`` and ``seconds``:
-        ``CPDecomposition.history_``.
+        One row an iteration with the columns ``iteration``, ``fit`` or ``loss``, and ``seconds``:
+        ``CPDecomposition.history_``, ``ImplicitFactorization.history_``.
     against : {"iteration", "seconds"}
         What the horizontal axis counts.
     ax : matplotlib Axes, optional
@@ -60,9 +60,10 @@ def fit_history(
     where = history["seconds"].cumsum() if seconds else history["iteration"]
     ax = axes_or_new(ax, (6.0, 3.6))
     marker = 4 if len(history) <= 60 else 0
-    ax.plot(where, history["fit"], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
+    measure = "fit" if "fit" in history else "loss"
+    ax.plot(where, history[measure], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
     ax.set_xlabel("time (seconds)" if seconds else "iteration")
-    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖")
+    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if measure == "fit" else "loss an event")
     if seconds:
         ax.set_xlim(left=0)
     else:

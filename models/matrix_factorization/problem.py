@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from daskpart.models.base.problem import Problem, is_lazy
 from .pairs import entry_positions
 from .predicting import predictions
 from .state import MFState, blank_state
+
+Blank = TypeVar("Blank", bound=MFState)
 
 
 @dataclass(eq=False)
@@ -92,9 +94,9 @@ class Ratings(Problem):
         """What must be equal for a resumed fit to be the same fit."""
         return {"data": self.fingerprint(), "shape": [*self.shape]}
 
-    def blank(self, n_components: int) -> MFState:
+    def blank(self, n_components: int, kind: type[Blank] = MFState) -> Blank:  # type: ignore[assignment]
         """A state of zeros with the shape, labels and names of these ratings."""
-        return blank_state(self.shape, n_components, self.names, self.labels)
+        return blank_state(self.shape, n_components, self.names, self.labels, kind)
 
     def check_same(self, state: MFState) -> None:
         """Check that these are the users and items of a state, in the same order (InputError)."""

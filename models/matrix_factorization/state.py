@@ -108,8 +108,12 @@ class MFState(State):
 
 
 def blank_state(
-    shape: tuple[int, int], n_components: int, names: tuple[str, str], labels: tuple[Any, Any]
-) -> MFState:
+    shape: tuple[int, int],
+    n_components: int,
+    names: tuple[str, str],
+    labels: tuple[Any, Any],
+    kind: Any = MFState,
+) -> Any:
     """A state of zeros; users and items without ratings stay so.
 
     Raises
@@ -118,7 +122,7 @@ def blank_state(
         For labels that stand twice.
     """
     n_users, n_items = shape
-    state = MFState(
+    state = kind(
         user_factors=np.zeros((n_users, n_components), np.float32),
         item_factors=np.zeros((n_items, n_components), np.float32),
         user_bias=np.zeros(n_users, np.float32),

@@ -122,6 +122,28 @@ class DenseRatings(Dense, daskpart.MatrixFactorization):
     """Ratings from a dense array."""
 
 
+class DenseEvents(Dense, daskpart.ImplicitFactorization):
+    """Events from a dense array: what is above 0, for negative numbers are no counts."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_positive(X))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_positive(X))
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_positive(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_positive(X))
+
+
+def _positive(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
+
+
 class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
@@ -164,6 +186,16 @@ MODELS = {
         {
             "check_n_features_in_after_fitting": _WORDS,
             "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
+        },
+    ),
+    "ImplicitFactorization": Case(
+        partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="cholesky", **SMALL | {"n_ranks": 1}),
+        {
+            "check_n_features_in_after_fitting": _WORDS,
+            "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
         },
     ),
     "CPDecomposition": Case(

@@ -20,8 +20,9 @@ import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
-from daskpart.models.matrix_factorization.ranking import best
+from daskpart.models.matrix_factorization.ranking import top_n
 from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
 from daskpart.models.matrix_factorization.state import MFState
 
@@ -238,14 +239,30 @@ def test_explicit_zeros_count_in_the_score(plain_model):
 
 
 @given(
-    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, -1.5, -np.inf]), min_size=1, max_size=20),
-    n=st.integers(1, 25),
+    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, -1.5, -np.inf]), min_size=1, max_size=60),
+    n=st.integers(1, 65),
+    tile=st.integers(1, 40),
+    seed=st.integers(0, 9),
 )
-def test_best_equals_a_stable_sort(scores, n):
-    scores = np.array(scores, np.float32)
-    order = np.argsort(-scores, kind="stable")
-    expected = order[np.isfinite(scores[order])][:n]
-    assert best(scores.copy(), n).tolist() == expected.tolist()
+def test_top_n_equals_a_stable_sort(scores, n, tile, seed):
+    """For any tiles; −inf as a level and entries that are left out never come."""
+    level = np.array(scores, np.float32)
+    random = np.random.default_rng(seed)
+    rows = random.integers(-2, 3, (5, 1)).astype(np.float32)
+    items = random.integers(-1, 2, (len(level), 1)).astype(np.float32)
+    outside = random.random((5, len(level))) < 0.3
+    every = np.where(outside, -np.inf, rows @ items.T + level)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "ITEMS", tile)
+        patch.setattr(ranking, "ROWS", 2)
+        found, best = top_n(rows, items, n, level, scipy.sparse.csr_array(outside))
+    for row in range(5):
+        order = np.argsort(-every[row], kind="stable")
+        expected = order[np.isfinite(every[row][order])][:n]
+        there = found[row] >= 0
+        assert found[row][there].tolist() == expected.tolist()
+        assert best[row][there].tolist() == every[row][expected].tolist()
+        assert (best[row][~there] == -np.inf).all()
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
@@ -283,10 +300,9 @@ def test_recommend_asks_for_what_it_needs(model):
 
 
 def test_recommendations_do_not_depend_on_the_block(model, monkeypatch):
-    from daskpart.models.matrix_factorization import ranking
-
     whole = model.recommend(USERS, n=3), model.similar_items(ITEMS, n=3)
-    monkeypatch.setattr(ranking, "_BLOCK_WORDS", 1)
+    monkeypatch.setattr(ranking, "ROWS", 1)
+    monkeypatch.setattr(ranking, "_THREAD_ROWS", 2)
     pd.testing.assert_frame_equal(whole[0], model.recommend(USERS, n=3))
     pd.testing.assert_frame_equal(whole[1], model.similar_items(ITEMS, n=3))
 
