@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
+from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.errors import InputError
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
-from daskpart.models.cp.ranks import RowNumbering, number_rows
 from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 
@@ -61,9 +61,9 @@ class ImplicitPlan(FitPlan):
     expands: dict[str, Plan] = field(repr=False)
 
     @cached_property
-    def numberings(self) -> dict[str, RowNumbering]:
+    def numberings(self) -> dict[str, Numbering]:
         """Rows of each side on every rank: owned, then those that come by an expand."""
-        return {side: number_rows(each) for side, each in self.connectivities.items()}
+        return {side: number_owned(each) for side, each in self.connectivities.items()}
 
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of an iteration, the allreduces of Grams aside."""
@@ -87,7 +87,7 @@ class ImplicitPlan(FitPlan):
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: events twice, rows of both factors."""
         held = [np.diff(self.numberings[side].pointer) for side in SIDES]
-        owned = [self.numberings[side].n_owned for side in SIDES]
+        owned = [self.numberings[side].sizes[:, 0] for side in SIDES]
         return {
             "events": 8 * self.events.sum(axis=0) + 8 * (np.sum(owned, axis=0) + 2),
             "factors": 4 * self.n_components * np.sum(held, axis=0),
@@ -232,7 +232,7 @@ def events_of_ranks(
         own, other = plan.numberings[side], plan.numberings[SIDES[SIDES[0] == side]]
         pointer, place = data.row_pointer(), np.empty(data.shape[1], np.int32)
         for rank, held in enumerate(found):
-            rows = own.owned_by(rank)
+            rows = own.first_group(rank)
             lengths = np.diff(pointer)[rows]
             starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
             chosen = np.repeat(pointer[rows] - starts[:-1], lengths) + np.arange(starts[-1])

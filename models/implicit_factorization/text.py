@@ -86,7 +86,7 @@ class ImplicitText(Text):
         """The rows as they are on the ranks."""
         comm, plan = self.session, self._plan
         answered = {
-            side: [plan.numberings[side].owned_by(rank) for rank in range(plan.n_ranks)]
+            side: [plan.numberings[side].first_group(rank) for rank in range(plan.n_ranks)]
             for side in SIDES
         }
         return state.assembled(comm.gather(comm.map(owned_rows, self._factors)), answered)
