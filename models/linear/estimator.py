@@ -30,7 +30,12 @@ from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
-from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of, compressor_of
+from daskpart.models.optimisation.aggregation import (
+    NAMES,
+    Aggregator,
+    aggregation_of,
+    compressor_of,
+)
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 
@@ -65,7 +70,8 @@ eta0 : float, default=0.1
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 average : bool, default=False
-    Predict with the mean of the weights after all steps of SGD.
+    Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
+    least: it begins anew at epochs 2, 4, 8, and so on.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 aggregation : str, default="auto"
@@ -714,9 +720,7 @@ class LinearRegression(RegressorMixin, LinearModel):
 
     @available_if(_by_sgd)
     @with_callbacks
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None
-    ) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
         """Train one more epoch on these samples, from the weights so far.
 
         Parameters are those of `fit`.

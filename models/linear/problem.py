@@ -1,8 +1,8 @@
 """Samples and targets of a linear model, checked and encoded.
 
-    X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
+X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
 
-    two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
+two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
 """
 
 from __future__ import annotations
@@ -89,15 +89,16 @@ def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     """
     if len(classes) < 2:
         raise InputError(
-            f"there is one class only, {classes[0]!r}: a classifier needs samples of at least two "
+            f"there is one class only, {classes.tolist()[0]!r}: a classifier needs samples of at least two "
             "classes. Hand it more data, or another target."
         )
     places = np.searchsorted(classes, y)
     places[places == len(classes)] = 0
     strange = np.flatnonzero(classes[places] != y)
     if len(strange):
+        found = np.asarray(y)[strange].tolist()[0]
         raise InputError(
-            f"y[{strange[0]}] is {y[strange[0]]!r}, which is none of the classes "
+            f"y[{strange[0]}] is {found!r}, which is none of the classes "
             f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
         )
     return 2.0 * places - 1.0 if len(classes) == 2 else places.astype(np.float64)
@@ -119,9 +120,7 @@ def weights_of(
             f"sample_weight[{negative[0]}] is {sample_weight[negative[0]]}: weights are 0 or more"
         )
     if class_weight is not None:
-        each = compute_class_weight(
-            class_weight, classes=classes, y=y, sample_weight=sample_weight
-        )
+        each = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=sample_weight)
         sample_weight = sample_weight * each[np.searchsorted(classes, y)]
     if not sample_weight.sum() > 0:
         raise InputError("the weights of all samples are 0: there is nothing to learn from")

@@ -83,5 +83,3 @@ class LinearText(Text):
             "weights became NaN or infinite. Lower eta0, scale the features "
             "(StandardScaler, MaxAbsScaler), or take learning_rate='optimal' or solver='lbfgs'."
         )
-
-
