@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.cp.estimator import CPDecomposition
+    from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
@@ -29,6 +30,9 @@ _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
     "Hypergraph": ".hypergraph",
+    "LinearRegression": ".models.linear.estimator",
+    "LinearSVC": ".models.linear.estimator",
+    "LogisticRegression": ".models.linear.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
@@ -63,6 +67,9 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "shard",
     "MatrixFactorization",
     "CPDecomposition",
+    "LogisticRegression",
+    "LinearSVC",
+    "LinearRegression",
     "plots",
 ]
 
