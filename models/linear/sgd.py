@@ -33,6 +33,7 @@ from daskpart.models.optimisation.schedules import Schedule
 from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
 from .rows import RankRows, order_of_epoch, seed_of_epoch
 
+_TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
 
 
@@ -343,9 +344,10 @@ def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
 
 def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
     """Sum of losses, penalty, density of the sums, whether something is not finite."""
-    broken = not np.isfinite(model.weights).all()
+    broken = not np.abs(model.weights).max() < _TOO_LARGE
+    penalty = 0.0 if broken else sgd.penalty(model.weights)
     density = model.entries / len(model.weights)
-    return np.array([model.loss, sgd.penalty(model.weights), density, float(broken)])
+    return np.array([model.loss, penalty, density, float(broken)])
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:

@@ -50,6 +50,11 @@ def samples() -> tuple[Any, ...]:
     return X, X @ np.arange(6.0) + random.normal(size=90)
 
 
+def labelled() -> tuple[Any, ...]:
+    X, y = samples()
+    return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
+
+
 def rating_answers(model: Any) -> np.ndarray:
     return model.predict([(user, item) for user in range(9) for item in range(9)])
 
@@ -147,6 +152,38 @@ MODELS = {
         tensor_answers,
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "LogisticRegression": Case(
+        partial(daskpart.LogisticRegression, tol=0, **SMALL),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(daskpart.LogisticRegression, n_ranks=2, transport="local"),
+    ),
+    "LinearSVC": Case(
+        partial(
+            daskpart.LinearSVC, loss="hinge", solver="sgd", batch_size=4, tol=0, top_k=5,
+            overlap=True, **SMALL,
+        ),
+        labelled,
+        lambda model: model.decision_function(samples()[0]),
+        partial(
+            daskpart.LinearSVC, loss="hinge", solver="sgd", batch_size=1, max_iter=50, n_ranks=1,
+            transport="local",
+        ),
+        dict.fromkeys(
+            [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+            "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+            "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+        ),
+    ),
+    "LinearRegression": Case(
+        partial(
+            daskpart.LinearRegression, solver="sgd", batch_size=4, tol=0, alpha=1e-3, l1_ratio=0.5,
+            eta0=0.05, **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
     ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),
