@@ -6,8 +6,8 @@
         advance: at most τ tasks ahead of the slowest
         w  ◀───────── pull ── shard,  and its scores follow:  z ← z + X (w − w before)
 
-A block is fetched and sent as soon as the rank is there, so nobody waits for the slowest unless it is
-more than τ tasks behind. D bounds the curvature: ¼ Σ_i s_i |x_ij| Σ_k |x_ik|, k over the block, so a
+A block is fetched and sent as soon as the rank is there, so nobody waits for the slowest unless it
+is more than τ tasks behind. D bounds the curvature: ¼ Σ_i s_i |x_ij| Σ_k |x_ik|, k over the block, so a
 step over a whole block never overshoots. Rows of the server hold D w, in which every coordinate has
 the same step and the same threshold; the intercept's scale is 2^40 times as large, so its threshold
 is nothing.
@@ -25,10 +25,10 @@ optimization algorithm for the parameter server", 2016: the sum of gradients, pa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -180,8 +180,8 @@ def solvers_of(
         The intercept's is the last.
     """
     n_samples, n_features = X.shape
-    ones = np.full((n_samples, 1), float(intercept))
-    whole = scipy.sparse.csr_array(scipy.sparse.hstack([X, ones], "csr"), dtype=np.float64)
+    ones = scipy.sparse.csr_array(np.full((n_samples, 1), float(intercept)))
+    whole: Any = scipy.sparse.csr_array(scipy.sparse.hstack([X, ones], "csr"), dtype=np.float64)
     whole.eliminate_zeros()
     share_of_row = weight / n_samples
     block = blocks_of(whole, n_blocks)
@@ -210,10 +210,14 @@ def solvers_of(
 def steps_at_once(
     ranks: NDArray[np.float64], delay: float, n_blocks: int
 ) -> NDArray[np.float64] | float:
-    """By how much steps are shortened: for each rank that pushes, and each block under way."""
+    """By how much steps are shortened: for each rank that pushes, and each block under way.
+
+    Half a step for each further block, as few blocks share much; measured on a9a, where ranks that
+    run as far ahead as they may still converge with a quarter, and do not with none.
+    """
     if delay == 0:
         return 1.0
-    return np.maximum(ranks, 1) * (1.0 + min(delay, n_blocks - 1))
+    return np.maximum(ranks, 1) * (1.0 + 0.5 * min(delay, n_blocks - 1))
 
 
 def update_rule(penalty: Penalty, delay: float) -> UpdateRule:
@@ -235,32 +239,25 @@ def _step_along_sum(
 # -- programs of the ranks ---
 
 
-def begin(endpoint: ServerEndpoint, solver: RankSolver, *, penalty: Penalty) -> int:
-    """Take the weights of the server, and put all gradients there; gives the bytes held."""
-    synchronous = endpoint.delay == 0
+def begin(endpoint: ServerEndpoint, solver: RankSolver) -> int:
+    """Take the weights of the server; gives the bytes held."""
     for block in solver.blocks:
         rows = endpoint.pull(block.ids)
-        block.weights = (rows if synchronous else rows[:, 0]) / block.scale
-    solver.refresh()
+        block.weights = (rows if endpoint.delay == 0 else rows[:, 0]) / block.scale
+        block.pushed = np.zeros(len(block.ids))
     return solver.nbytes
 
 
-def epochs(
-    endpoint: ServerEndpoint, solver: RankSolver, *, n_epochs: int, penalty: Penalty
-) -> list[float]:
-    """Some passes over all blocks; after each this rank's part of the objective."""
-    losses = []
-    for _ in range(n_epochs):
-        solver.refresh()
-        for block in solver.blocks:
-            _visit(endpoint, solver, block, penalty)
-        losses.append(solver.objective(penalty))
-    return losses
+def epoch(endpoint: ServerEndpoint, solver: RankSolver, *, penalty: Penalty) -> tuple[float, float]:
+    """One pass over all blocks; gives this rank's part of the objective after it, and seconds."""
+    begun = perf_counter()
+    solver.refresh()
+    for block in solver.blocks:
+        _visit(endpoint, solver, block, penalty)
+    return solver.objective(penalty), perf_counter() - begun
 
 
-def _visit(
-    endpoint: ServerEndpoint, solver: RankSolver, block: Block, penalty: Penalty
-) -> None:
+def _visit(endpoint: ServerEndpoint, solver: RankSolver, block: Block, penalty: Penalty) -> None:
     gradient = solver.gradient(block, penalty)
     scaled = gradient * np.where(block.share, 1.0, _UNPENALISED)
     if endpoint.delay == 0:
