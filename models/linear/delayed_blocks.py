@@ -7,18 +7,18 @@
         w  ◀───────── pull ── shard,  and its scores follow:  z ← z + X (w − w before)
 
 A block is fetched and sent as soon as the rank is there, so nobody waits for the slowest unless it
-is more than τ tasks behind. D bounds the curvature: ¼ Σ_i s_i |x_ij| Σ_k |x_ik|, k over the block, so a
-step over a whole block never overshoots. Rows of the server hold D w, in which every coordinate has
-the same step and the same threshold; the intercept's scale is 2^40 times as large, so its threshold
-is nothing.
+is more than τ tasks behind. D bounds the curvature: ¼ Σ_i s_i |x_ij| Σ_k |x_ik|, k over the block,
+so a step over a whole block never overshoots. Rows of the server hold D w, in which every
+coordinate has the same step and the same threshold; the intercept's scale is 2^40 times as large,
+so its threshold is nothing.
 
 τ = 0     pushes of a task are summed, and one step is made: its bits are those of one rank
 τ > 0     each push is a step by itself. A part of the gradient alone would pull towards the optimum
           of that rank's rows, so ranks push how their part has changed, and the shard keeps the sum
           of all parts beside w: the step is along the whole gradient, some of it old.
 
-M. Li, D. Andersen, A. Smola (Parsa), 2015, §6: the solver that placement makes faster. M. Li et al.,
-"Communication efficient distributed machine learning with the parameter server", NIPS 2014. A.
+M. Li, D. Andersen, A. Smola (Parsa), 2015, §6: the solver that placement makes faster. M. Li et
+al., "Communication efficient distributed machine learning with the parameter server", NIPS 2014. A.
 Aytekin, H. Feyzmahdavian, M. Johansson, "Analysis and implementation of an asynchronous
 optimization algorithm for the parameter server", 2016: the sum of gradients, parts of it old.
 """

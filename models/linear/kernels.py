@@ -6,11 +6,11 @@
     then |w_j| ← max(0, |w_j| − η λ₁)                 T ← T + η λ₁ / a;  v_j is behind by T − last_j
 
 so a step touches only the coordinates of its batch. Thresholds add up (soft(soft(v, s), t) =
-soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. The order within a step
-is: gradient, threshold, shrinking: the proximal step of the elastic net.
+soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. Within a step: the
+gradient, the threshold, the shrinking, which is the proximal step of the elastic net.
 
-The mean of all weights so far is (α v + u) / t with α = Σ a, where u changes with v only (Xu 2011,
-"Towards optimal one pass large scale learning with averaged SGD", §3).
+The mean of all weights since averaging began is (α v + u) / t with α = Σ a, where u changes with v
+only (Xu 2011, "Towards optimal one pass large scale learning with averaged SGD", §3).
 
 Weights lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last
 feature, which are neither scaled nor penalised. ``scalars`` holds a, T, α, t.
@@ -245,9 +245,7 @@ def accumulate(
 
 
 @kernel
-def take_out(
-    room: Array, touched: Array, n_outputs: int, indices: Array, values: Array
-) -> int:
+def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values: Array) -> int:
     """Entries of the room that are not 0, by rising index; the room is zeros again. Gives how many.
 
     The marks are gone through word by word, so nothing is sorted.

@@ -242,16 +242,22 @@ def bytes_held(model: Any, rows: RankRows) -> int:
 
 
 def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> SgdModel:
-    """Shuffle, and begin to measure anew."""
+    """Shuffle, and begin to measure anew; at epochs 2, 4, 8 … also to average.
+
+    So the mean is over the last half of the epochs at least, and forgets where it began (Rakhlin,
+    Shamir and Sridharan 2012, "Making gradient descent optimal for strongly convex stochastic
+    optimization", §5).
+    """
+    if sgd.average and number & (number - 1) == 0:
+        model.summed[:] = 0
+        model.scalars[MASS] = model.scalars[COUNT] = 0.0
     seed = seed_of_epoch(sgd.random_state, number)
     model.order = order_of_epoch(rows, sgd.batch_size, seed, sgd.shuffle)
     model.loss, model.entries = 0.0, 0
     return model
 
 
-def run_alone(
-    model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd
-) -> SgdModel:
+def run_alone(model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
     model.loss = run_batches(
         *rows.arrays, model.order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,

@@ -48,7 +48,6 @@ class LinearState(State):
     count: float = scalar(0.0)
     loss: float = scalar(float("inf"))
 
-
     def check(self) -> None:
         """Refuse weights that are no whole number of rows (InputError)."""
         super().check()

@@ -69,7 +69,7 @@ class LinearText(Text):
         if isinstance(self._fit, Lbfgs):
             more: dict[str, Any] = {}
             parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
-            plain = ("loss",)
+            plain: tuple[str, ...] = ("loss",)
         else:
             model, feedback, steps, loss = self._changing
             parts = comm.gather(comm.map(sgd.part_of, model, feedback))
@@ -83,5 +83,3 @@ class LinearText(Text):
             "weights became NaN or infinite. Lower eta0, scale the features "
             "(StandardScaler, MaxAbsScaler), or take learning_rate='optimal' or solver='lbfgs'."
         )
-
-

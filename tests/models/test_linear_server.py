@@ -97,7 +97,7 @@ def test_an_intercept_and_an_l2_penalty_are_those_of_lbfgs(samples):
     weight = np.where(y > 0, 2.0, 0.5)
     exact.fit(X, y, sample_weight=weight)
     model.fit(X, y, sample_weight=weight)
-    np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-2)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=3e-2)
 
 
 def test_any_number_of_ranks_does_the_same_synchronous_steps(samples):
@@ -195,6 +195,10 @@ def test_bad_input(samples):
         model.set_params(delay=-1).fit(X, y)
     with pytest.raises(InputError, match="no server on transport='graph'"):
         model.set_params(delay=0, transport="graph").fit(X, y)
+    import dask.array
+
+    with pytest.raises(InputError, match="samples in memory"):
+        model.fit(dask.array.from_array(X.toarray()), dask.array.from_array(y))
     with pytest.raises(InputError, match="top_k, overlap and average need solver='sgd'"):
         model.set_params(transport="local", average=True).fit(X, y)
 
