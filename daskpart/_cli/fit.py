@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
     "cp": "CP decomposition of a sparse tensor.",
+    "logistic": "Logistic regression of labelled samples.",
+    "svm": "Linear support vector machine of labelled samples.",
+    "linear": "Linear regression of samples with targets.",
 }
 _ENDINGS = {
     "done": "All {step}s were done.",
@@ -57,11 +60,14 @@ class Data:
         Lines that say what was read.
     test : Any
         What is held out to judge by.
+    y : Any
+        Targets, of a model that takes some.
     """
 
     X: Any
     words: list[str]
     test: Any = None
+    y: Any = None
 
 
 @dataclass
@@ -284,7 +290,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
         say(line)
     say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, transport=transport, client=client)
+    plan = estimator.plan(data.X, data.y, transport=transport, client=client)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
@@ -334,7 +340,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     from daskpart.errors import DivergenceError, WorkerLostError
 
     try:
-        estimator.fit(data.X, plan=plan)
+        estimator.fit(data.X, data.y, plan=plan)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last whole step …")
         return "interrupted", INTERRUPTED

@@ -20,7 +20,7 @@ matplotlib's settings. Colours are those of Okabe and Ito, which colour-blind re
 from __future__ import annotations
 
 from .bordered_form import BorderedForm, bordered_form
-from .charts import connectivity_histogram, convergence, part_weights, traffic
+from .charts import connectivity_histogram, convergence, loss_history, part_weights, traffic
 from .comparison import partition_comparison
 from .decomposition import fit_history, loadings
 from .reordered import spy, spy_form
@@ -33,6 +33,7 @@ __all__ = [
     "convergence",
     "fit_history",
     "loadings",
+    "loss_history",
     "part_weights",
     "partition_comparison",
     "predicted_against_measured",

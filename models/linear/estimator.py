@@ -40,7 +40,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LinearModel._parameter_constraints,
         "C": [Interval(Real, 0, np.inf, closed="right")],
-        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
     }
     _decide_bits: ClassVar[tuple[str, ...]] = (*LinearModel._decide_bits, "C", "class_weight")
 

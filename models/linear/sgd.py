@@ -103,7 +103,8 @@ class Sgd:
     def penalty(self, weights: NDArray[np.float64]) -> float:
         """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
         own = weights[: len(weights) - self.n_outputs]
-        return float(self.l1 * np.abs(own).sum() + 0.5 * self.l2 * (own @ own))
+        size = float(np.abs(own).sum()) if self.l1 else 0.0
+        return self.l1 * size + 0.5 * self.l2 * float(own @ own)
 
 
 @dataclass(eq=False)
