@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.base import is_classifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -33,7 +34,9 @@ from daskpart.models.optimisation.aggregation import (
 )
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
+from daskpart.readers import ExamplesFile
 
+from .files import FileSamples, classes_of, file_samples
 from .lazy import answered, lazy_rows, whole_vector
 from .lbfgs import Lbfgs
 from .losses import Loss
@@ -208,7 +211,7 @@ class LinearModel(DistributedEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
         eval_set: Any = None,
@@ -219,7 +222,9 @@ class LinearModel(DistributedEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features)
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
+            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
+            labels are y.
         y : array of shape (n_samples,)
         sample_weight : array of shape (n_samples,), optional
             At least 0.
@@ -273,10 +278,14 @@ class LinearModel(DistributedEstimator):
                 held_X, held_y = data["eval_set"]
             except (TypeError, ValueError):
                 raise InputError("eval_set is a tuple (X, y)") from None
+            if isinstance(held_X, ExamplesFile):
+                raise InputError("eval_set is in memory or a Dask collection, no file")
             problem.validation = self._samples(held_X, held_y, None, problem.classes, False)
         return problem
 
     def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool) -> Samples:
+        if isinstance(X, ExamplesFile):
+            return self._file_samples(X, y, sample_weight, classes, reset)
         if is_lazy(X):
             return self._lazy_samples(X, y, sample_weight, classes, reset)
         if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
@@ -288,6 +297,23 @@ class LinearModel(DistributedEstimator):
         target, n_outputs, classes = self._targets(y, classes)
         weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
         return Samples(csr_array(X), target, n_outputs, weight, classes)
+
+    def _file_samples(
+        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
+    ) -> FileSamples:
+        """Of a file: only its labels come here, where they are classes."""
+        if getattr(self, "class_weight", None) is not None:
+            raise InputError("class_weight needs samples in memory or in a Dask collection")
+        if reset:
+            self.n_features_in_ = file.n_features
+        elif file.n_features != self.n_features_in_:
+            raise InputError(
+                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
+            )
+        if classes is None and is_classifier(self):
+            classes = classes_of(file)
+        return file_samples(file, y, sample_weight, classes)
 
     def _lazy_samples(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool
@@ -329,7 +355,10 @@ class LinearModel(DistributedEstimator):
         sgd = self.solver == "sgd"
         batch = int(self.batch_size) if sgd else 1
         shuffle = bool(self.shuffle) and sgd
-        members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
+        if isinstance(problem, FileSamples):
+            members = problem.members(n_ranks, random_state if shuffle else None)
+        else:
+            members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
         size = (problem.n_features + 1) * problem.n_outputs
         vectors = 2 + bool(self.average) + bool(self.l1_ratio) if sgd else 26
         return LinearPlan(
@@ -362,7 +391,11 @@ class LinearModel(DistributedEstimator):
         return state
 
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
-        rows = problem.rows_of(plan.members)
+        if isinstance(problem, FileSamples):
+            shuffled = bool(self.shuffle) and self.solver == "sgd"
+            rows = problem.rows_on(session, plan.random_state if shuffled else None)
+        else:
+            rows = problem.rows_of(plan.members)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
