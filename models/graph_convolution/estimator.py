@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -244,7 +244,10 @@ class GraphNetwork(DistributedEstimator):
         mask = data.get("validation_mask")
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
-        problem, order = self._read(X, data.get("graph"), len(targets.values), names_of_labels(y))
+        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
+        problem, order = self._read(
+            X, data.get("graph"), len(targets.values), names_of_labels(y), reset=not goes_on
+        )
         if order is not None:
             targets = replace(
                 targets, values=targets.values[order], labelled=targets.labelled[order]
@@ -361,7 +364,7 @@ class GraphNetwork(DistributedEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # `dtype` says which
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # the parameter dtype says
         return tags
 
     @property
@@ -416,7 +419,7 @@ class Patience(EarlyStopping):
         """It only listens."""
 
 
-class GCNClassifier(ClassifierMixin, GraphNetwork):
+class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     """Classify the vertices of a graph by graph convolution, trained on `n_ranks` ranks.
 
     Layer k computes Hᵏ = σ(Â Hᵏ⁻¹ Wᵏ + bᵏ). The rows of Â, of H and of their gradients are dealt
@@ -567,7 +570,7 @@ class GCNClassifier(ClassifierMixin, GraphNetwork):
         self.several_ = problem.targets.kind == "several"
 
 
-class GCNRegressor(RegressorMixin, GraphNetwork):
+class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     """Predict numbers for the vertices of a graph by graph convolution.
 
     Parameters, attributes and methods are those of `GCNClassifier`, with the squared error as loss
