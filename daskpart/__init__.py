@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
     from .models.cp.estimator import CPDecomposition
+    from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
@@ -28,6 +29,8 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
+    "GCNClassifier": ".models.graph_convolution.estimator",
+    "GCNRegressor": ".models.graph_convolution.estimator",
     "Hypergraph": ".hypergraph",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
@@ -63,6 +66,8 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "shard",
     "MatrixFactorization",
     "CPDecomposition",
+    "GCNClassifier",
+    "GCNRegressor",
     "plots",
 ]
 

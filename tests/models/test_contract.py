@@ -50,6 +50,26 @@ def samples() -> tuple[Any, ...]:
     return X, X @ np.arange(6.0) + random.normal(size=90)
 
 
+def labelled_graph() -> tuple[Any, ...]:
+    """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 5)), np.arange(60) % 3
+    return X, np.where(np.arange(60) % 3 == random.integers(0, 3, 60), -1, y)
+
+
+EDGES = scipy.sparse.random_array((60, 60), density=0.08, rng=np.random.default_rng(0))
+
+
+class OnEdges(daskpart.GCNClassifier):
+    """A classifier of the vertices of `EDGES`, where nothing else is said."""
+
+    def fit(self, X: Any, y: Any, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().fit(X, y, graph=graph, **more)
+
+    def plan(self, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().plan(X, y, graph=graph, **more)
+
+
 def rating_answers(model: Any) -> np.ndarray:
     return model.predict([(user, item) for user in range(9) for item in range(9)])
 
@@ -147,6 +167,21 @@ MODELS = {
         tensor_answers,
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "GCNClassifier": Case(
+        partial(OnEdges, 8, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(daskpart.GCNClassifier, dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
+                n_ranks=1, max_iter=60, transport="local"),
+        {"check_classifiers_classes": "−1 stands for unlabelled"},
+    ),
+    "GCNRegressor": Case(
+        partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.GCNRegressor, dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
+                n_ranks=1, max_iter=60, transport="local"),
     ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),
