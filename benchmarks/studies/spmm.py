@@ -80,8 +80,8 @@ def main(names: tuple[str, ...], columns: tuple[int, ...], turns: int, out: Path
     met = sum(row[6] >= WANTED for row in rows)
     body = (
         "Â H, Â the normalised adjacency, float32 with int32 indices, one thread, least of "
-        f"{turns} turns side by side. *Transposed*: Âᵀ H from the same entries, nothing stored. "
-        "*GB/s* counts a row of H for each entry, the entries, the result read and written; rows come "
+        f"{turns} turns side by side. *Transposed*: Âᵀ H from the same entries, nothing "
+        "stored. *GB/s* counts a row of H for each entry, the entries, the result twice; rows come "
         "from caches in part. *Of triad*: against a = b + 2c on large arrays, right after. "
         f"Wanted: {WANTED:g} times scipy; met in {met} of {len(rows)} lines.{told}\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
