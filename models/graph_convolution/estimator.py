@@ -38,6 +38,7 @@ from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optim
 from daskpart.partitions import Partition
 
 from .activations import ACTIVATIONS
+from .communication import COMMUNICATIONS
 from .graph import in_order, names_of_labels, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
@@ -67,12 +68,13 @@ class GraphNetwork(DistributedEstimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],
+        "communication": [StrOptions({"auto", *COMMUNICATIONS})],
         "partitioner": [str, dict, Partition, "array-like"],
         "dtype": [StrOptions({"float32", "float64"})],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("hidden", "layer", "layer_options", "activation", "dropout", "symmetrize"),
-        *("first_product", "partitioner", "dtype", "validation_fraction"),
+        *("first_product", "partitioner", "dtype", "validation_fraction", "communication"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
@@ -99,6 +101,7 @@ class GraphNetwork(DistributedEstimator):
         patience: int | None = None,
         symmetrize: bool = False,
         first_product: str = "auto",
+        communication: str = "auto",
         partitioner: Any = "connectivity",
         n_ranks: int | None = None,
         transport: str = "auto",
@@ -124,6 +127,7 @@ class GraphNetwork(DistributedEstimator):
         self.patience = patience
         self.symmetrize = symmetrize
         self.first_product = first_product
+        self.communication = communication
         self.partitioner = partitioner
         self.n_ranks = n_ranks
         self.transport = transport
@@ -321,6 +325,8 @@ class GraphNetwork(DistributedEstimator):
             partitioner=self.partitioner,
             random_state=random_state,
             n_slots=len(self._optimizer(network).slots),
+            communication=self.communication,
+            transport=transport,
         )
 
     def _optimizer(self, network: Network) -> Optimizer:
@@ -456,6 +462,9 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     first_product : {"auto", "kept", "each"}, default="auto"
         Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
         each. "auto": kept, unless X is sparse and the product would be much fuller.
+    communication : {"auto", "expand", "broadcast"}, default="auto"
+        Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
+        same bits). "auto": what should be quicker; the plan's report has both forecasts.
     partitioner : str, dict, Partition or int array of shape (n,), default="connectivity"
         "connectivity": hypergraph of columns with self loops, exact in what travels; "metis" (the
         graph), "random", "block"; or the arguments of `daskpart.partition`; or a

@@ -26,7 +26,6 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.kernels import kernel
-
 from daskpart._floor.lanes import (
     add,
     add_row,

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
-from daskpart.errors import InputError
-
 from daskpart._floor.lanes import add_row, add_scaled, aligned_rows, load, panels, store, zeros
+from daskpart.errors import InputError
 
 _GRAM_WIDTH = 16  # with four components at a time in registers; narrow ones mirror more
 _ROWS_IN_CACHE = 64  # of 32 components in float64: half the first-level cache
