@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
     "cp": "CP decomposition of a sparse tensor.",
+    "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
     "done": "All {step}s were done.",
@@ -57,11 +58,14 @@ class Data:
         Lines that say what was read.
     test : Any
         What is held out to judge by.
+    more : dict
+        Further arguments of ``fit``.
     """
 
     X: Any
     words: list[str]
     test: Any = None
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -284,7 +288,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
         say(line)
     say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, transport=transport, client=client)
+    plan = estimator.plan(data.X, transport=transport, client=client, **data.more)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
@@ -334,7 +338,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     from daskpart.errors import DivergenceError, WorkerLostError
 
     try:
-        estimator.fit(data.X, plan=plan)
+        estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last whole step …")
         return "interrupted", INTERRUPTED
