@@ -52,8 +52,8 @@ class _GCN(Model):
         known = np.flatnonzero((y != -1) & ~pd.isna(y))
         random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
         test = np.sort(known[random.random(known.size) < given["test_fraction"]])
-        shown = y.copy()
-        shown.iloc[test] = -1
+        shown = y.astype(object)
+        shown.iloc[test] = None
         n_features = "no" if X is None else f"{X.shape[1]:,}"
         words = [f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
                  f"{known.size - test.size:,} labelled vertices to train on, {test.size:,} to judge "
@@ -160,7 +160,9 @@ def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
 
         modules = load_python_source()
         label = modules["label"]
-        y = pd.Series(label.to_numpy(), index=label["module"].to_numpy())
+        packages = label["package"].to_numpy().astype(object)
+        packages[label.to_numpy() < 0] = None
+        y = pd.Series(packages, index=label["module"].to_numpy())
         return modules["imports"], modules["counts"], y
     if given["labels"] is None:
         raise InputError("--labels is missing: a file with the labels of the vertices")

@@ -91,6 +91,8 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
 def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) -> Axes:
     """Vertices on the two principal components of their embedding, a colour a class.
 
+    Rows are brought to length 1 before, as a few long ones would hide the others.
+
     Parameters
     ----------
     values : float[n, d]
@@ -104,6 +106,8 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     matplotlib Axes
     """
     rows, given = np.asarray(values, float), np.asarray(classes)
+    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     centred = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     plane = centred @ axes[:, ::-1][:, :2]
