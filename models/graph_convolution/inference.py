@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.transports import communicator_for
-from daskpart.errors import InputError
 
 from .network import Network
 from .passes import RankModel

@@ -1,6 +1,6 @@
 """Labels of vertices, of which some are known: classes, several classes, or numbers.
 
-    unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all)
+unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all)
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     out = tmp_path / "out"
     assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, "--hidden", 4, "--out", out) == 0
     told = capsys.readouterr()
-    assert "a graph of 60 vertices, 5 features" in told.out and "hidden labels are right" in told.out
+    assert (
+        "a graph of 60 vertices, 5 features" in told.out and "hidden labels are right" in told.out
+    )
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["communication"]["matches"] is True and metrics["epochs"] == 3
     assert 0 <= metrics["test_accuracy"] <= 1

@@ -397,7 +397,7 @@ def test_weights_of_another_network_are_refused():
         coefs_from_state_dict(state, "gin")
     with pytest.raises(InputError, match="the parameters make a network of"):
         model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
-    with pytest.raises(InputError, match="lack '0.weight'"):
+    with pytest.raises(InputError, match="lack '0"):
         model().set_coefs({})
 
 
