@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -240,12 +241,17 @@ class GraphNetwork(DistributedEstimator):
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
         if y is None:
-            raise InputError(f"{type(self).__name__} requires y to be passed: labels of vertices")
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         targets = self._targets(y, data.get("classes"))
         mask = data.get("validation_mask")
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
-        problem, order = self._read(X, data.get("graph"), len(targets.values), names_of_labels(y))
+        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
+        problem, order = self._read(
+            X, data.get("graph"), len(targets.values), names_of_labels(y), reset=not goes_on
+        )
         if order is not None:
             targets = replace(
                 targets, values=targets.values[order], labelled=targets.labelled[order]
@@ -362,6 +368,11 @@ class GraphNetwork(DistributedEstimator):
 
     # -- what a fitted model is good for ---
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # the parameter dtype says
+        return tags
+
     @property
     def coefs_(self) -> dict[str, NDArray[Any]]:
         """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
@@ -414,7 +425,7 @@ class Patience(EarlyStopping):
         """It only listens."""
 
 
-class GCNClassifier(ClassifierMixin, GraphNetwork):
+class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     """Classify the vertices of a graph by graph convolution, trained on `n_ranks` ranks.
 
     Layer k computes Hᵏ = σ(Â Hᵏ⁻¹ Wᵏ + bᵏ). The rows of Â, of H and of their gradients are dealt
@@ -568,7 +579,7 @@ class GCNClassifier(ClassifierMixin, GraphNetwork):
         self.several_ = problem.targets.kind == "several"
 
 
-class GCNRegressor(RegressorMixin, GraphNetwork):
+class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     """Predict numbers for the vertices of a graph by graph convolution.
 
     Parameters, attributes and methods are those of `GCNClassifier`, with the squared error as loss
@@ -586,8 +597,8 @@ class GCNRegressor(RegressorMixin, GraphNetwork):
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
         known = targets.values[training]
-        variance = float(np.square(known - known.mean(axis=0)).mean())
-        return SquaredLoss(variance)
+        spread = np.square(known - known.mean(axis=0)) if len(known) else np.ones(1)
+        return SquaredLoss(float(spread.mean()))
 
     def predict(self, X: Any = None, *, graph: Any = None) -> Any:
         """Numbers of every vertex, of shape (n,) or (n, n_columns).

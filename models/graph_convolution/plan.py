@@ -122,7 +122,7 @@ class GCNPlan(FitPlan):
             "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * self.n_own) + 8 * self.n_own,
             "features": self.feature_bytes + dropped,
             "halo": itemsize * halos,
-            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
+            "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),
             **layers,
             "gradients": itemsize * network.gradient_values * self.n_own,
         }

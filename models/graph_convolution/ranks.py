@@ -18,6 +18,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from .operators import narrow
+
 Csr = tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]
 
 
@@ -101,7 +103,7 @@ def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr
     found = scipy.sparse.csr_array(
         (rows.data[chosen], columns, indptr), shape=(rows.shape[0], max(place.size, 1))
     )
-    found.sort_indices()  # the halo's order is by owner, not by vertex
+    narrow(found)  # and sorted: the halo's order is by owner, not by vertex
     return found.indptr, found.indices, found.data
 
 
@@ -135,6 +137,4 @@ def cut_graph(
 
 
 def _transposed(matrix: Any) -> Any:
-    found = scipy.sparse.csr_array(matrix.T)
-    found.sort_indices()
-    return found
+    return narrow(scipy.sparse.csr_array(matrix.T))
