@@ -23,7 +23,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -367,11 +366,6 @@ class GraphNetwork(DistributedEstimator):
         self.vertex_names_ = problem.names
 
     # -- what a fitted model is good for ---
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # the parameter dtype says
-        return tags
 
     @property
     def coefs_(self) -> dict[str, NDArray[Any]]:

@@ -53,7 +53,7 @@ class GCNPlan(FitPlan):
     n_entries : int64 ndarray of shape (n_ranks,)
         Nonzeros of each rank's rows of Â.
     is_symmetric : bool
-        Whether Âᵀ is Â, so that both directions share one matrix.
+        Whether both directions share one matrix, as Âᵀ is Â.
     feature_bytes : int64 ndarray of shape (n_ranks,)
         Of features, or of their product with Â where that is kept.
     n_slots : int
@@ -112,7 +112,7 @@ class GCNPlan(FitPlan):
         """Bytes that each rank will hold: graph, features, halo, and what each layer makes."""
         network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
         matrices = 1 if self.is_symmetric else 2
-        halos = max(self.passes[0], default=0) * self.n_halo
+        halos = (max(self.passes[0], default=0) + network.halo_values) * self.n_halo
         dropped = self.feature_bytes if network.dropout else 0 * self.feature_bytes
         layers = {
             f"layer {place + 1}": itemsize * values * self.n_own
@@ -124,6 +124,7 @@ class GCNPlan(FitPlan):
             "halo": itemsize * halos,
             "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),
             **layers,
+            "attention": itemsize * network.entry_values * self.n_entries,
             "gradients": itemsize * network.gradient_values * self.n_own,
         }
 
@@ -212,6 +213,8 @@ def plan_fit(
         forward, backward = _both(
             [product_plan(each, partition, communication) for each in patterns]
         )
+    if network.returns_halo:
+        backward = forward.reversed()
     return GCNPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -222,7 +225,8 @@ def plan_fit(
         forward=forward,
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
-        is_symmetric=problem.is_symmetric and network.operator != "mean",
+        is_symmetric=network.returns_halo
+        or (problem.is_symmetric and network.operator != "mean"),
         feature_bytes=problem.feature_bytes(partition, network),
         n_slots=n_slots,
         communication=communication,

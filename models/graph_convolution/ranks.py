@@ -30,7 +30,8 @@ class Halves:
     Attributes
     ----------
     local, remote : (indptr, indices, data)
-        Columns are positions in the own vertices, and in the halo.
+        Columns are positions in the own vertices, and in the halo. Joined, all entries are in
+        `local`, and positions of the halo come behind those of the own vertices.
     n_halo : int
     """
 
@@ -74,7 +75,9 @@ class RankGraph:
         return both + self.own.nbytes
 
 
-def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> Halves:
+def halves_of(
+    matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64], joined: bool = False
+) -> Halves:
     """The rows of a rank, split.
 
     Parameters
@@ -82,6 +85,8 @@ def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> H
     matrix : scipy CSR array of shape (n, n)
     own, halo : int64 ndarrays
         Vertices of the rank, and those of others that its rows name, by owner.
+    joined : bool
+        See `Halves`.
     """
     if len(own) == matrix.shape[0]:
         nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
@@ -90,6 +95,10 @@ def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> H
     place = np.empty(matrix.shape[1], np.int32)
     place[own] = np.arange(len(own), dtype=np.int32)
     place[halo] = np.arange(len(halo), dtype=np.int32)
+    if joined:
+        place[halo] += np.int32(len(own))
+        every = np.ones(rows.nnz, bool)
+        return Halves(_some(rows, every, place), _some(rows, ~every, place), len(halo))
     is_own = np.zeros(matrix.shape[1], bool)
     is_own[own] = True
     inside = is_own[rows.indices]
@@ -112,6 +121,7 @@ def cut_graph(
     members: Sequence[NDArray[np.int64]],
     halos: Sequence[Any],
     halos_back: Sequence[Any] | None,
+    joined: bool = False,
 ) -> list[RankGraph]:
     """Each rank's part.
 
@@ -123,11 +133,13 @@ def cut_graph(
         Vertices of each rank.
     halos, halos_back : sequences of int64 ndarray
         Of Â and of Âᵀ; None: Â is symmetric.
+    joined : bool
+        See `Halves`.
     """
     transposed = None if halos_back is None else _transposed(matrix)
     parts = []
     for rank, own in enumerate(members):
-        forward = halves_of(matrix, own, halos[rank])
+        forward = halves_of(matrix, own, halos[rank], joined)
         backward = forward
         if transposed is not None:
             assert halos_back is not None

@@ -121,6 +121,7 @@ class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
 
+_DTYPE = "the parameter dtype says what weights and embeddings are"
 _WORDS = "another number of columns is refused, in words of ratings and modes, not of features"
 
 
@@ -172,9 +173,12 @@ MODELS = {
         partial(OnEdges, 8, partitioner="random", **SMALL),
         labelled_graph,
         lambda model: model.predict_proba(labelled_graph()[0]),
-        partial(daskpart.GCNClassifier, dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
+        partial(daskpart.GCNClassifier, dtype="float64", dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
                 n_ranks=1, max_iter=30, transport="local"),
-        {"check_classifiers_classes": "−1 stands for unlabelled"},
+        {
+            "check_classifiers_classes": "−1 stands for unlabelled",
+            "check_transformer_preserve_dtypes": _DTYPE,
+        },
     ),
     "GCNRegressor": Case(
         partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
@@ -182,6 +186,7 @@ MODELS = {
         lambda model: model.predict(samples()[0]),
         partial(daskpart.GCNRegressor, dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
                 n_ranks=1, max_iter=30, transport="local"),
+        {"check_transformer_preserve_dtypes": _DTYPE},
     ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),

@@ -49,6 +49,8 @@ def labels(kind: str = "classes"):
 
 def model(layer: str = "gcn", loss: str = "classes", **options):
     kind = daskpart.GCNRegressor if loss == "numbers" else daskpart.GCNClassifier
+    if layer == "gat":
+        options = {"hidden": (6,), "layer_options": {"heads": 2, "output_heads": 2}} | options
     chosen = {"hidden": (5,), "dtype": "float64", "n_ranks": 3, "transport": "local",
               "partitioner": "random", "max_iter": 4, "dropout": 0.3}  # fmt: skip
     return kind(layer=layer, **(chosen | options))
@@ -93,6 +95,8 @@ def test_gradients_of_every_layer(layer, directed, n_ranks):
     """Against finite differences; narrowing and widening layers, dense and sparse features."""
     cases = [("dense", (4, 7), "kept"), ("sparse", (2,), "each"), ("none", (3,), "auto")]
     for kind, hidden, first in cases:
+        if layer == "gat":
+            hidden = tuple(2 * width for width in hidden)
         estimator = model(layer, hidden=hidden, activation="tanh", first_product=first)
         check_gradient(estimator, features(kind), labels(), graph(directed), n_ranks)
 
@@ -378,6 +382,7 @@ BAD = {
     "n_classes": {"options": {"layer_options": {"n_classes": 3}}},
     "patience needs": {"options": {"patience": 3}},
     "not both": {"options": {"validation_fraction": 0.2}, "validation_mask": labels() == 1},
+    "cannot be shared by 8 heads": {"options": {"layer": "gat", "layer_options": {}}},
     "give widths from 1": {"options": {"hidden": (4, 0)}},
     "weight_decay has 3 numbers": {"options": {"weight_decay": (0.1, 0.2, 0.3)}},
     "there are 40": {"options": {"n_ranks": 41}},
