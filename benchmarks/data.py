@@ -99,6 +99,21 @@ def graph(name: str) -> Any:
     return read["adjacency"].data if _GRAPHS[name].endswith(".npz") else read
 
 
+def undirected(name: str) -> Any:
+    """A graph of `graph` as a scipy CSR array of ones, both ways, without loops."""
+    from scipy.sparse import coo_array
+
+    from daskpart.containers.matrix import as_matrix
+
+    entries = as_matrix(graph(name))
+    keeps = entries.rows != entries.columns
+    ends = entries.rows[keeps], entries.columns[keeps]
+    one_way = coo_array((np.ones(keeps.sum(), np.float32), ends), entries.shape).tocsr()
+    both = (one_way + one_way.T).tocsr()
+    both.data[:] = 1
+    return both
+
+
 _MADE = {"arxiv-like": (169_343, 1_200_000), "power-law-10m": (500_000, 5_250_000)}
 
 

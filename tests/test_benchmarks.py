@@ -217,7 +217,8 @@ STUDIES = {
     "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
     "twins": [
-        "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "k-means",
+        "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "GCN:few",
+        "--problem", "k-means",
         "--steps", "3", "--turns", "1",
     ],
 }  # fmt: skip

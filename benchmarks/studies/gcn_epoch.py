@@ -36,13 +36,7 @@ LEFT_OUT = 2  # first epochs
 
 def problem(name: str) -> tuple[Any, np.ndarray, np.ndarray]:
     """A graph without loops or weights, random features, random labels."""
-    from scipy.sparse import csr_array, diags_array
-
-    adjacency = csr_array(data.graph(name)).astype(np.float32)
-    adjacency = adjacency + adjacency.T
-    adjacency = csr_array(adjacency - diags_array(adjacency.diagonal()))
-    adjacency.eliminate_zeros()
-    adjacency.data[:] = 1
+    adjacency = data.undirected(name)
     random, n = np.random.default_rng(0), adjacency.shape[0]
     X = random.normal(size=(n, N_FEATURES)).astype(np.float32)
     return adjacency, X, random.integers(0, N_CLASSES, n)
