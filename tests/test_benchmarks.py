@@ -207,6 +207,7 @@ STUDIES = {
     "partition_engine": ["--data", "ibm01", "--parts", "8"],
     "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
+    "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "hidden": 16, "dropout": 0.5, "initial_learning_rate": 0.01, "weight_decay": (5e-4, 0.0),
         "max_iter": 200,
     },
-    "gat": {
+    "gat": {  # attention itself is not dropped
         "hidden": 64, "layer_options": {"heads": 8}, "activation": "elu", "dropout": 0.6,
         "initial_learning_rate": 0.005, "weight_decay": 5e-4, "max_iter": 1000, "patience": 100,
     },
