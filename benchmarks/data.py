@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,21 @@ def graph(name: str) -> Any:
     return read["adjacency"].data if _GRAPHS[name].endswith(".npz") else read
 
 
+def undirected(name: str) -> Any:
+    """A graph of `graph` as a scipy CSR array of ones, both ways, without loops."""
+    from scipy.sparse import coo_array
+
+    from daskpart.containers.matrix import as_matrix
+
+    entries = as_matrix(graph(name))
+    keeps = entries.rows != entries.columns
+    ends = entries.rows[keeps], entries.columns[keeps]
+    one_way = coo_array((np.ones(keeps.sum(), np.float32), ends), entries.shape).tocsr()
+    both = (one_way + one_way.T).tocsr()
+    both.data[:] = 1
+    return both
+
+
 _MADE = {"arxiv-like": (169_343, 1_200_000), "power-law-10m": (500_000, 5_250_000)}
 
 
@@ -114,6 +129,46 @@ def _power_law_graph(n_vertices: int, n_edges: int) -> Any:
     both = (one_way + one_way.T).tocsr()
     both.data[:] = 1
     return both
+
+
+class LabelledGraph(NamedTuple):
+    """A graph with features (None: there are none), labels, and a split."""
+
+    adjacency: Any
+    features: Any
+    labels: np.ndarray
+    training: np.ndarray
+    validation: np.ndarray
+    testing: np.ndarray
+
+
+@cache
+def labelled_graph(name: str) -> LabelledGraph:
+    """A graph to classify: "cora", "citeseer", "pubmed" (no features), "coauthor-physics", …
+
+    Rows of the features add up to 1, as in Kipf and Welling's code.
+    """
+    from scipy.sparse import csr_array, diags_array
+
+    folder = data_folder() / "graphs"
+    path = next(folder.glob(f"{name}*.npz"), None)
+    if path is None:
+        raise NotImplementedError(f"no graph {name} in {folder}")
+    with np.load(path) as file:
+        found = dict(file)
+    n = int(found["n_nodes"])
+    ones = np.ones(len(found["adj_indices"]), np.float32)
+    adjacency = csr_array((ones, found["adj_indices"], found["adj_indptr"]), shape=(n, n))
+    features = None
+    if "feat_indices" in found:
+        indices = found["feat_indices"].astype(np.int32)
+        values = found.get("feat_data", np.ones(len(indices))).astype(np.float32)
+        features = csr_array((values, indices, found["feat_indptr"]), shape=found["feat_shape"])
+        sums = np.asarray(features.sum(axis=1)).ravel()
+        inverse = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
+        features = (diags_array(inverse) @ features).tocsr().astype(np.float32)
+    split = (found[f"{part}_idx"].astype(np.int64) for part in ("train", "val", "test"))
+    return LabelledGraph(adjacency, features, found["labels"].astype(np.int64), *split)
 
 
 def normalised(adjacency: Any) -> Any:

@@ -19,7 +19,7 @@ from daskpart.models.graph_convolution.kernels import (
 )
 
 from . import graph_peers
-from .data import graph, normalised
+from .data import normalised, undirected
 
 GRAPHS = ["arxiv-like", "coauthor-physics"]
 
@@ -32,7 +32,7 @@ class Product:
     timeout = 600
 
     def setup(self, name: str, columns: int, how: str) -> None:
-        self.matrix = normalised(graph(name))
+        self.matrix = normalised(undirected(name))
         random = np.random.default_rng(0)
         self.rows = random.random((self.matrix.shape[0], columns), dtype=np.float32)
         self.out = np.zeros_like(self.rows)
@@ -71,7 +71,7 @@ class Attention:
     n_heads = 8
 
     def setup(self, name: str, step: str) -> None:
-        matrix = normalised(graph(name))
+        matrix = normalised(undirected(name))
         self.entries = matrix.indptr, matrix.indices
         random, n = np.random.default_rng(0), matrix.shape[0]
         self.scores = random.normal(size=(n, self.n_heads)).astype(np.float32)
