@@ -39,6 +39,7 @@ MODELS = {  # the module of each has the rest, as MODEL
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
     "linear": "Linear regression of samples with targets.",
+    "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
     "done": "All {step}s were done.",
@@ -61,14 +62,14 @@ class Data:
         Lines that say what was read.
     test : Any
         What is held out to judge by.
-    y : Any
-        Targets, of a model that takes some.
+    more : dict
+        Further arguments of ``fit``, such as targets.
     """
 
     X: Any
     words: list[str]
     test: Any = None
-    y: Any = None
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -292,7 +293,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
         say(line)
     say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, data.y, transport=transport, client=client)
+    plan = estimator.plan(data.X, transport=transport, client=client, **data.more)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
@@ -342,7 +343,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     from daskpart.errors import DivergenceError, WorkerLostError
 
     try:
-        estimator.fit(data.X, data.y, plan=plan)
+        estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last whole step …")
         return "interrupted", INTERRUPTED

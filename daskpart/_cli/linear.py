@@ -53,7 +53,7 @@ class LinearCommand(Model):
         if test is not None:
             words.append(f"{len(test[1]):,} held out to judge by")
         self.names = _read_names(given["names"], X.shape[1])
-        return Data(X, words, test, y)
+        return Data(X, words, test, {"y": y})
 
     def _check_labels(self, source: str, y: Any) -> None:
         if (y != np.round(y)).any():
