@@ -199,9 +199,16 @@ class CostModel:
         ]  # fmt: skip
         return sorted(found, key=lambda choice: choice.seconds)  # stable: the same on every rank
 
-    def best(self, problem: Problem) -> Choice:
-        """The choice to take, see `preferred`; kept for problems asked again."""
-        return _best(self, problem)
+    def best(self, problem: Problem, among: tuple[str, ...] = ALGORITHMS) -> Choice:
+        """The choice to take, see `preferred`; kept for problems asked again.
+
+        Parameters
+        ----------
+        problem : Problem
+        among : tuple of str
+            Algorithms to choose from.
+        """
+        return _best(self, problem, among)
 
     def predict(
         self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
@@ -235,8 +242,8 @@ def preferred(seconds: Mapping[str, float]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _best(model: CostModel, problem: Problem) -> Choice:
-    choices = model.choices(problem)
+def _best(model: CostModel, problem: Problem, among: tuple[str, ...]) -> Choice:
+    choices = [choice for choice in model.choices(problem) if choice.algorithm in among]
     seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
     algorithm = preferred(seconds)
     return next(choice for choice in choices if choice.algorithm == algorithm)

@@ -29,7 +29,7 @@ from .cost_measurement import cost_model_of
 from .cost_model import CostModel, Problem
 from .reduction import SUM, Reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
-from .sparse_steps import LOCAL_KINDS, Step, require_free_choice, steps_of
+from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, require_free_choice, steps_of
 from .stream import Stream, stream_of
 
 
@@ -119,14 +119,16 @@ def post_sparse_allreduce(
     degrees: Sequence[int] | None = None,
     model: CostModel | None = None,
     switch_density: float | None = None,
+    among: tuple[str, ...] = ALGORITHMS,
 ) -> PendingAllreduce:
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
-    Same parameters. Compute something else, then call `collect` on what this returns.
+    Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
+    what this returns.
     """
     return communicator.run(
         _begin, values, reduction=reduction, algorithm=algorithm, group=group, degrees=degrees,
-        model=model, switch_density=switch_density,
+        model=model, switch_density=switch_density, among=among,
     )  # fmt: skip
 
 
@@ -144,6 +146,7 @@ def _begin(
     degrees: Sequence[int] | None,
     model: CostModel | None,
     switch_density: float | None,
+    among: tuple[str, ...] = ALGORITHMS,
 ) -> PendingAllreduce:
     if algorithm == "auto":
         require_free_choice(group, degrees)
@@ -154,7 +157,7 @@ def _begin(
         model = cost_model_of(communicator)
     if algorithm == "auto":
         assert model is not None
-        best = model.best(_problem(communicator.n_ranks, agreed.result()))
+        best = model.best(_problem(communicator.n_ranks, agreed.result()), among)
         algorithm, group, degrees = best.algorithm, best.group, best.degrees
     steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
     state = communicator.map(after_agreement, streams, agreed)

@@ -178,9 +178,19 @@ def topk_allreduce(
     feedback : PerRank of Feedback
         For the next step.
     """
+    sent, feedback = topk_select(communicator, compressor, gradients, feedback)
+    return sparse_allreduce(communicator, sent, SUM, **options), feedback
+
+
+def topk_select(
+    communicator: Communicator, compressor: Compressor, gradients: PerRank, feedback: PerRank
+) -> tuple[PerRank, PerRank]:
+    """What each rank sends, a `Stream`, and the feedback after: `topk_allreduce` without the sum.
+
+    Parameters are those of `topk_allreduce`.
+    """
     pairs = communicator.map(_compress, gradients, feedback, compressor=compressor)
-    total = sparse_allreduce(communicator, communicator.map(_first, pairs), SUM, **options)
-    return total, communicator.map(_second, pairs)
+    return communicator.map(_first, pairs), communicator.map(_second, pairs)
 
 
 def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.float32) -> PerRank:

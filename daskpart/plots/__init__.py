@@ -22,16 +22,22 @@ from __future__ import annotations
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, part_weights, traffic
 from .comparison import partition_comparison
-from .decomposition import fit_history, loadings
+from .decomposition import component_diagnostics, fit_history, loadings
+from .networks import confusion, embedding, halo, learning_curve
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
 
 __all__ = [
     "BorderedForm",
     "bordered_form",
+    "component_diagnostics",
+    "confusion",
     "connectivity_histogram",
     "convergence",
+    "embedding",
     "fit_history",
+    "halo",
+    "learning_curve",
     "loadings",
     "part_weights",
     "partition_comparison",

@@ -67,7 +67,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     tol : float
         Of the column `_tolerance_column`; the text stops by it, and the loop.
     patience : int or None
-        Stop after so many steps without a better `validation_rmse`.
+        Stop after so many steps without a better value in the column `_patience_column`.
     checkpoint_path : path or None
     checkpoint_every : int
     resume : bool
@@ -108,6 +108,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     _state_class: ClassVar[type[State]] = State
     _takes_dense: ClassVar[bool] = True  # False where absent cannot be told from zero
     _tolerance_column: ClassVar[str | None] = None  # of the history, that `tol` is compared with
+    _patience_column: ClassVar[str] = "validation_rmse"  # of the history, that `patience` watches
 
     state_: State
 
@@ -430,5 +431,5 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:
-            own.append(EarlyStopping(self.patience))
+            own.append(EarlyStopping(self.patience, monitor=self._patience_column))
         return own

@@ -198,6 +198,7 @@ class Trainer:
                 **step.counted,
                 "volume": int(sent["rows"].sum()) // n_steps,
                 "messages": int(sent["messages"].sum()) // n_steps,
+                "bytes": int(sent["bytes"].sum()) // n_steps,
             }
             for step in steps
         ]

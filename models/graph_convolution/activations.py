@@ -1,6 +1,6 @@
 """Activations and their derivatives, which are told from the activated value alone.
 
-    relu  max(z, 0)      tanh  tanh z      elu  z or eᶻ − 1      identity  z
+relu  max(z, 0)      tanh  tanh z      elu  z or eᶻ − 1      identity  z
 """
 
 from __future__ import annotations

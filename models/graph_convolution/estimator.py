@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -371,6 +372,46 @@ class GraphNetwork(DistributedEstimator):
     def coefs_(self) -> dict[str, NDArray[Any]]:
         """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
         return self._fitted().weights
+
+    def set_coefs(self, coefs: Mapping[str, Any], *, classes: Any = None) -> Self:
+        """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
+
+        Parameters
+        ----------
+        coefs : dict of str to ndarray
+            As `coefs_` has them; of PyTorch Geometric and DGL see
+            `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
+        classes : array-like, optional
+            Names of the outputs; default: their numbers.
+
+        Raises
+        ------
+        InputError
+            For weights of another network than the parameters make.
+        """
+        self._check_parameters()
+        given = {name: np.array(weight, self.dtype) for name, weight in coefs.items()}
+        if "0.weight" not in given:
+            raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
+        n_inputs = len(given["0.weight"])
+        n_outputs = len(given.get(f"{len(self._hidden)}.bias", ()))
+        layers = make_layers(
+            self.layer, (n_inputs, *self._hidden, n_outputs), self.layer_options or {}, False
+        )
+        wanted = {
+            f"{place}.{name}": shape
+            for place, layer in enumerate(layers)
+            for name, shape in layer.shapes.items()
+        }
+        shapes = {name: weight.shape for name, weight in given.items()}
+        if shapes != wanted:
+            raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
+        self.state_ = GCNState({name: given[name] for name in wanted})
+        self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
+        self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
+        self.classes_ = np.arange(n_outputs) if classes is None else np.asarray(classes)
+        self.several_ = False
+        return self
 
     def transform(self, X: Any = None, *, graph: Any = None) -> Any:
         """Embeddings: the values behind the last hidden layer; outputs where there is none.

@@ -1,8 +1,8 @@
 """Any container of a graph, of features and of names, as what a fit needs.
 
-    scipy, sparse, Dask, DataArray   entry (i, j): vertex i reads vertex j
-    networkx                         its nodes are the names
-    edge list (frame or array)       source, target, weight (1 where there is none)
+scipy, sparse, Dask, DataArray   entry (i, j): vertex i reads vertex j
+networkx                         its nodes are the names
+edge list (frame or array)       source, target, weight (1 where there is none)
 """
 
 from __future__ import annotations

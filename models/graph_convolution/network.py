@@ -102,9 +102,7 @@ class Network:
     @property
     def n_weights(self) -> int:
         """Numbers in all weights."""
-        return sum(
-            int(np.prod(shape)) for layer in self.layers for shape in layer.shapes.values()
-        )
+        return sum(int(np.prod(shape)) for layer in self.layers for shape in layer.shapes.values())
 
     def values_a_vertex(self) -> list[int]:
         """Numbers that each layer makes for each vertex of a rank, and holds for its backward.

@@ -225,8 +225,7 @@ def plan_fit(
         forward=forward,
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
-        is_symmetric=network.returns_halo
-        or (problem.is_symmetric and network.operator != "mean"),
+        is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
         feature_bytes=problem.feature_bytes(partition, network),
         n_slots=n_slots,
         communication=communication,

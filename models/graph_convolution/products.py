@@ -70,9 +70,7 @@ def local_product(data: Any, value: Any, *, back: bool) -> NDArray[Any]:
     return out
 
 
-def add_remote_product(
-    total: NDArray[Any], inbox: Inbox, data: Any, *, back: bool
-) -> NDArray[Any]:
+def add_remote_product(total: NDArray[Any], inbox: Inbox, data: Any, *, back: bool) -> NDArray[Any]:
     """Columns of the halo, times the rows that arrived, added to the total."""
     halves = data.graph.backward if back else data.graph.forward
     if halves.n_halo:

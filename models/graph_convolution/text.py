@@ -143,9 +143,7 @@ def _waited_longer(best: float, since: int, loss: float) -> tuple[float, int]:
 # -- set-up ---
 
 
-def laid_out(
-    comm: Communicator, plan: GCNPlan, problem: GraphProblem
-) -> tuple[Prepared, PerRank]:
+def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[Prepared, PerRank]:
     """Messages prepared, and what stays on each rank."""
     network, partition = plan.network, plan.partition
     assert partition is not None
@@ -208,7 +206,12 @@ def lay_out(
         for hop in range(first.hops):
             pending = comm.post_values(
                 exchange,
-                comm.map(features_to_send, product, prepared.rounds[0].messages, slot=prepared.rounds[0].slot),
+                comm.map(
+                    features_to_send,
+                    product,
+                    prepared.rounds[0].messages,
+                    slot=prepared.rounds[0].slot,
+                ),
                 pack_features,
                 label="first product",
                 index=hop,
@@ -227,9 +230,7 @@ def begin(
     model = comm.map(model_of_part, parts)
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
     gradients: list[PerRank] = []
-    shares = backward(
-        comm, data, back, model, done, network=network, epoch=0, made=gradients
-    )
+    shares = backward(comm, data, back, model, done, network=network, epoch=0, made=gradients)
     used = [each for each in done.totals if each is not None]
     widest = max(network.widths(backward=False), default=0)
     kept = comm.map(bytes_held, data, model, shares, *done.boundaries, *used, widest=widest)

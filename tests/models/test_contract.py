@@ -50,6 +50,11 @@ def samples() -> tuple[Any, ...]:
     return X, X @ np.arange(6.0) + random.normal(size=90)
 
 
+def labelled() -> tuple[Any, ...]:
+    X, y = samples()
+    return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
+
+
 def labelled_graph() -> tuple[Any, ...]:
     """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
     random = np.random.default_rng(0)
@@ -117,6 +122,28 @@ class DenseRatings(Dense, daskpart.MatrixFactorization):
     """Ratings from a dense array."""
 
 
+class DenseEvents(Dense, daskpart.ImplicitFactorization):
+    """Events from a dense array: what is above 0, for negative numbers are no counts."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_positive(X))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_positive(X))
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_positive(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_positive(X))
+
+
+def _positive(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
+
+
 class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
@@ -151,6 +178,10 @@ class Case:
 
 
 SMALL = {"n_ranks": 3, "max_iter": 4, "transport": "local"}
+PLAIN_NETWORK = {
+    "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
+    "max_iter": 30, "transport": "local",
+}  # fmt: skip
 MODELS = {
     "MatrixFactorization": Case(
         partial(daskpart.MatrixFactorization, 4, eta=2, partitioner="random", **SMALL),
@@ -162,6 +193,16 @@ MODELS = {
             "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
         },
     ),
+    "ImplicitFactorization": Case(
+        partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="cholesky", **SMALL | {"n_ranks": 1}),
+        {
+            "check_n_features_in_after_fitting": _WORDS,
+            "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
+        },
+    ),
     "CPDecomposition": Case(
         partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),
         tensor,
@@ -169,12 +210,78 @@ MODELS = {
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
     ),
+    "CPDecomposition, absent is unknown": Case(
+        partial(
+            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "LogisticRegression": Case(
+        partial(daskpart.LogisticRegression, tol=0, **SMALL),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(daskpart.LogisticRegression, n_ranks=2, transport="local"),
+    ),
+    "LinearSVC": Case(
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            top_k=5,
+            overlap=True,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.decision_function(samples()[0]),
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=1,
+            max_iter=50,
+            n_ranks=1,
+            transport="local",
+        ),
+        dict.fromkeys(
+            [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+            "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+            "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+        ),
+    ),
+    "LinearRegression": Case(
+        partial(
+            daskpart.LinearRegression,
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            alpha=1e-3,
+            l1_ratio=0.5,
+            eta0=0.05,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
     "GCNClassifier": Case(
         partial(OnEdges, 8, partitioner="random", **SMALL),
         labelled_graph,
         lambda model: model.predict_proba(labelled_graph()[0]),
-        partial(daskpart.GCNClassifier, dtype="float64", dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
-                n_ranks=1, max_iter=30, transport="local"),
+        partial(
+            daskpart.GCNClassifier,
+            dtype="float64",
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
         {
             "check_classifiers_classes": "−1 stands for unlabelled",
             "check_transformer_preserve_dtypes": _DTYPE,
@@ -184,8 +291,15 @@ MODELS = {
         partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
         samples,
         lambda model: model.predict(samples()[0]),
-        partial(daskpart.GCNRegressor, dropout=0.0, weight_decay=0.0, initial_learning_rate=0.1,
-                n_ranks=1, max_iter=30, transport="local"),
+        partial(
+            daskpart.GCNRegressor,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
         {"check_transformer_preserve_dtypes": _DTYPE},
     ),
     "Ridge": Case(

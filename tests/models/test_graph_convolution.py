@@ -16,6 +16,7 @@ from daskpart.models.graph_convolution.layers import LAYERS, Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 from daskpart.models.graph_convolution.plan import plan_fit
 from daskpart.models.graph_convolution.rows import Dropout, SparseRows
+from daskpart.models.graph_convolution.state_dicts import coefs_from_state_dict
 from daskpart.models.graph_convolution.text import laid_out
 
 N = 40
@@ -349,6 +350,55 @@ def test_layers_before_appnp_are_dense():
     layers = model("appnp", hidden=(4, 3))
     network = layers._network(layers._problem(features(), labels(), {"graph": graph()}, 0), 0)
     assert [type(each) for each in network.layers] == [Dense, Dense, LAYERS["appnp"]]
+
+
+# -- weights trained elsewhere ---
+
+
+def elsewhere(layer):
+    """A fitted model of ours, and its weights under the names of two other libraries."""
+    fitted = model(layer, max_iter=2).fit(features(), labels(), graph=graph())
+    geometric, dgl = {}, {}
+    for name, weight in fitted.coefs_.items():
+        place, name = name.split(".")
+        names = {
+            "gcn": {"weight": ("lin.weight", "weight")},
+            "sage": {"weight": ("lin_l.weight", "fc_neigh.weight"), "bias": ("lin_l.bias", "bias"),
+                     "self_weight": ("lin_r.weight", "fc_self.weight")},
+            "gat": {"weight": ("lin.weight", "fc.weight"), "attention_left": ("att_dst", "attn_r"),
+                    "attention_right": ("att_src", "attn_l")},
+        }[layer].get(name, (name, name))  # fmt: skip
+        for held, prefix, other in zip(
+            (geometric, dgl), (f"conv{place}", f"layers.{place}"), names, strict=True
+        ):
+            turned = name.endswith("weight") and (layer != "gcn" or held is geometric)
+            array = weight[None] if name.startswith("attention") else weight
+            held[f"{prefix}.{other}"] = array.T if turned else array
+    return fitted, geometric, dgl
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])
+def test_weights_of_other_libraries_predict_here(layer):
+    fitted, *others = elsewhere(layer)
+    for state in others:
+        mine = model(layer).set_coefs(coefs_from_state_dict(state, layer), classes=["a", "b", "c"])
+        np.testing.assert_allclose(
+            mine.predict_proba(features(), graph=graph()), fitted.predict_proba(features()),
+            rtol=1e-9,
+        )  # fmt: skip
+        assert set(mine.predict(features(), graph=graph())) <= {"a", "b", "c"}
+
+
+def test_weights_of_another_network_are_refused():
+    _, state, _ = elsewhere("gcn")
+    with pytest.raises(InputError, match="no weight of a sage layer"):
+        coefs_from_state_dict({"conv1.lin.weight": np.eye(2)}, "sage")
+    with pytest.raises(InputError, match="state dicts are read of"):
+        coefs_from_state_dict(state, "gin")
+    with pytest.raises(InputError, match="the parameters make a network of"):
+        model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
+    with pytest.raises(InputError, match="lack '0"):
+        model().set_coefs({})
 
 
 # -- bad input ---

@@ -53,7 +53,9 @@ def make_layers(
     strange = sorted(set(options) - set(kind.options))
     if strange:
         known = ", ".join(kind.options) or "none"
-        raise InputError(f"layer_options: layer={name!r} has no {', '.join(strange)}; it has {known}")
+        raise InputError(
+            f"layer_options: layer={name!r} has no {', '.join(strange)}; it has {known}"
+        )
     last = len(widths) - 2
     return tuple(
         kind.place(

@@ -1,0 +1,274 @@
+"""L-BFGS on the ranks: full gradients by the same sums, everything else on all ranks alike.
+
+    w ─► loss and gradient of own rows ─► Σ over ranks ─► two-loop recursion ─► direction d
+    ▲                                                                             │
+    └────── w + s d, weak Wolfe conditions on the summed loss ◄── line search ◄───┘
+
+Two loops: Nocedal and Wright 2006, algorithm 7.4; line search: bisection between bounds (Lewis and
+Overton 2013, §2), which needs one gradient a try and nearly always takes the first one. All ranks
+hold the same sums, so they take the same decisions.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, PerRank
+from daskpart.collectives.stream import Stream
+from daskpart.models.base.state import Part
+from daskpart.models.base.text import Step
+from daskpart.models.optimisation.aggregation import Aggregator
+
+from .rows import RankRows
+from .sgd import bytes_held, entries_stream, gradient_stream
+
+DECREASE, CURVATURE = 1e-4, 0.9
+MAX_TRIES = 25
+NONE = np.zeros(0)
+AS_IT_IS = np.array([1.0, 0.0, 0.0, 0.0])  # weights that are neither scaled nor behind
+
+
+@dataclass(frozen=True)
+class Lbfgs:
+    """What a fit by L-BFGS is, equal on all ranks; names as in `Sgd`.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Steps that the recursion remembers.
+    """
+
+    loss: int
+    epsilon: float
+    l2: float
+    intercept: bool
+    n_outputs: int
+    n_samples: int
+    aggregator: Aggregator
+    n_pairs: int = 10
+
+
+@dataclass(eq=False)
+class LbfgsModel:
+    """A rank's weights and what it knows around them.
+
+    Attributes
+    ----------
+    weights, gradient, loss
+        At the last step.
+    tried, tried_gradient, tried_loss
+        In the line search.
+    moves, changes : list of float64 ndarray
+        The last steps, and how the gradient changed with each.
+    """
+
+    weights: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    loss: float
+    moves: list[NDArray[np.float64]] = field(repr=False)
+    changes: list[NDArray[np.float64]] = field(repr=False)
+    room: NDArray[np.float64] = field(repr=False)
+    touched: NDArray[np.uint64] = field(repr=False)
+    direction: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
+    tried: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
+    tried_gradient: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
+    tried_loss: float = float("inf")
+    share: Stream | None = None
+
+    def copy(self) -> LbfgsModel:
+        """A copy that shares nothing that changes."""
+        return copy.deepcopy(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        vectors = (self.weights, self.gradient, self.room, self.touched, self.direction)
+        more = (self.tried, self.tried_gradient, *self.moves, *self.changes)
+        return sum(array.nbytes for array in (*vectors, *more))
+
+
+def begin(
+    comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Lbfgs
+) -> tuple[PerRank, list[int]]:
+    """The model of every rank from the parts of a state; a new one gets its first gradient."""
+    model = comm.map(first_model, parts, rows, fit=fit)
+    model = _evaluated(comm, rows, model, fit)
+    model = comm.settle(comm.update(keep_first, model))
+    return model, comm.fold(comm.map(bytes_held, model, rows), list).result()
+
+
+def iteration(
+    comm: Communicator,
+    rows: PerRank,
+    model: PerRank,
+    *,
+    number: int,
+    fit: Lbfgs,
+    tolerance: float,
+) -> tuple[PerRank, Step]:
+    """One step of L-BFGS."""
+    model = comm.update(set_direction, model, fit=fit)
+    loss, slope, step = _known(comm, comm.map(start_of, model))
+    low, high, n_tries = 0.0, float("inf"), 0
+    found = slope >= 0  # no way down: it is there, as far as can be told
+    while not found and n_tries < MAX_TRIES:
+        n_tries += 1
+        model = comm.update(set_tried, model, step=step)
+        model = _evaluated(comm, rows, model, fit)
+        tried, tried_slope = _known(comm, comm.map(judgement, model))
+        if not tried <= loss + DECREASE * step * slope:
+            high = step
+        elif tried_slope < CURVATURE * slope:
+            low = step
+        else:
+            found = True
+            model = comm.update(accept, model, fit=fit)
+            continue
+        step = 2 * low if high == float("inf") else (low + high) / 2
+    model = comm.settle(model)
+    loss, norm, broken = _known(comm, comm.map(measures_of, model))
+    moved = slope < 0 and found
+    change = norm if moved else 0.0
+    measured = {"loss": loss, "change": change, "gradient": norm, "evaluations": n_tries}
+    return model, Step(measured, finite=not broken, enough=change < tolerance)
+
+
+def _evaluated(comm: Communicator, rows: PerRank, model: PerRank, fit: Lbfgs) -> PerRank:
+    """The model with loss and gradient at what is tried."""
+    model = comm.update(evaluate, model, rows, fit=fit)
+    total = fit.aggregator.total(comm, comm.map(share_of, model))
+    return comm.update(take_total, model, total, fit=fit)
+
+
+def _known(comm: Communicator, numbers: PerRank) -> list[float]:
+    """Numbers that all ranks have come to alike."""
+    return comm.assume_replicated(numbers).result().tolist()
+
+
+# -- steps on one rank ---
+
+
+def first_model(part: Part, rows: RankRows, *, fit: Lbfgs) -> LbfgsModel:
+    """A rank's model from its part of a state."""
+    weights, slots = np.array(part["weights"]), part["slots"]
+    size = len(weights)
+    n_features = size // fit.n_outputs - 1
+    return LbfgsModel(
+        weights=weights,
+        gradient=np.array(slots.get("gradient", NONE)),
+        loss=part["loss"],
+        moves=[move.copy() for move in slots.get("moves", ())],
+        changes=[change.copy() for change in slots.get("changes", ())],
+        room=np.zeros(size),
+        touched=np.zeros(n_features // 64 + 1, np.uint64),
+        tried=weights,
+    )
+
+
+def evaluate(model: LbfgsModel, rows: RankRows, *, fit: Lbfgs) -> LbfgsModel:
+    """Loss and gradient of a rank's rows at what is tried: the loss as the last entry."""
+    share = 1.0 / fit.n_samples
+    stream, loss = gradient_stream(
+        rows, np.arange(len(rows)), share, fit, model.tried, NONE, AS_IT_IS, model.room,
+        model.touched, np.float64, behind=1,
+    )  # fmt: skip
+    assert stream.indices is not None
+    last = np.array([stream.size - 1], stream.indices.dtype)
+    indices = np.concatenate([stream.indices, last])
+    values = np.concatenate([stream.values, [loss * share]])
+    model.share = entries_stream(indices, values, stream.size)
+    return model
+
+
+def share_of(model: LbfgsModel) -> Stream:
+    """What the rank adds to the sum."""
+    assert model.share is not None
+    return model.share
+
+
+def take_total(model: LbfgsModel, total: Stream, *, fit: Lbfgs) -> LbfgsModel:
+    """Loss and gradient of all ranks, with the penalty."""
+    summed = total.to_numpy()
+    own = model.tried[: len(model.tried) - fit.n_outputs]
+    model.share, model.tried_gradient = None, summed[:-1]
+    model.tried_gradient[: len(own)] += fit.l2 * own
+    model.tried_loss = float(summed[-1] + 0.5 * fit.l2 * (own @ own))
+    return model
+
+
+def keep_first(model: LbfgsModel) -> LbfgsModel:
+    """What was found at the first weights; a state that goes on has it, to the bit."""
+    if not len(model.gradient):
+        model.gradient, model.loss = model.tried_gradient, model.tried_loss
+    return model
+
+
+def set_direction(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
+    """−H g by the two-loop recursion."""
+    direction = -model.gradient
+    pairs = list(zip(model.moves, model.changes, strict=True))
+    weights = []
+    for move, change in reversed(pairs):
+        weight = (move @ direction) / (move @ change)
+        direction -= weight * change
+        weights.append(weight)
+    if pairs:
+        move, change = pairs[-1]
+        direction *= (move @ change) / (change @ change)
+    for (move, change), weight in zip(pairs, reversed(weights), strict=True):
+        direction += (weight - (change @ direction) / (move @ change)) * move
+    model.direction = direction
+    return model
+
+
+def start_of(model: LbfgsModel) -> NDArray[np.float64]:
+    """Loss and slope along the direction, and the first step to try."""
+    slope = float(model.gradient @ model.direction)
+    step = 1.0
+    if not len(model.moves) and slope:
+        step = min(1.0, 1.0 / np.sqrt(-slope))  # the direction is the gradient
+    return np.array([model.loss, slope, step])
+
+
+def set_tried(model: LbfgsModel, *, step: float) -> LbfgsModel:
+    """Where to look next."""
+    model.tried = model.weights + step * model.direction
+    return model
+
+
+def judgement(model: LbfgsModel) -> NDArray[np.float64]:
+    """Loss and slope there."""
+    return np.array([model.tried_loss, model.tried_gradient @ model.direction])
+
+
+def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
+    """Go there, and remember how the gradient changed."""
+    move = model.tried - model.weights
+    change = model.tried_gradient - model.gradient
+    if move @ change > 0:
+        model.moves = [*model.moves, move][-fit.n_pairs :]
+        model.changes = [*model.changes, change][-fit.n_pairs :]
+    model.weights, model.gradient = model.tried, model.tried_gradient
+    model.loss = model.tried_loss
+    return model
+
+
+def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
+    """Loss, largest magnitude of the gradient, whether something is not finite."""
+    norm = np.abs(model.gradient).max(initial=0.0)
+    return np.array([model.loss, norm, float(not np.isfinite(model.loss + norm))])
+
+
+def part_of(model: LbfgsModel, rows: RankRows) -> Part:
+    """What a rank gives back: rank 0 all of it."""
+    residual = {"residual": np.zeros((1, 0), rows.data.dtype)}
+    if rows.rank:
+        return residual
+    slots = {"gradient": model.gradient.copy()}
+    if model.moves:
+        slots |= {"moves": np.array(model.moves), "changes": np.array(model.changes)}
+    return {**residual, "weights": model.weights.copy(), "slots": slots, "loss": model.loss}

@@ -1,0 +1,53 @@
+"""The plan of a linear model: which rank has which samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.models.base.plan import FitPlan
+from daskpart.models.base.reports import PlanReport
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearPlan(FitPlan):
+    """Who has which samples, in which order.
+
+    Attributes
+    ----------
+    members : list of int64 ndarray
+        The samples of each rank, in the order in which it holds them.
+    weight_bytes : int
+        That each rank holds besides its samples.
+    row_bytes : int64 ndarray of shape (n_ranks,)
+        Of its samples; zeros where that is not known beforehand.
+    unit : str
+        What a step is called.
+    """
+
+    members: list[NDArray[np.int64]] = field(repr=False)
+    weight_bytes: int = 0
+    row_bytes: NDArray[np.int64] = field(repr=False)
+    unit: str = "epoch"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Samples of each rank."""
+        return tuple(map(len, self.members))
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """Bytes that each rank will hold."""
+        weights = np.full(self.n_ranks, self.weight_bytes, np.int64)
+        return {"samples": self.row_bytes, "weights": weights}
+
+    def report(self) -> PlanReport:
+        """What is known of a step before it."""
+        return PlanReport(
+            n_ranks=self.n_ranks,
+            unit=self.unit,
+            partitioner=self.partitioner,
+            memory=self.memory(),
+            seconds=self.seconds,
+        )

@@ -1,0 +1,126 @@
+"""Samples and targets of a linear model, checked and encoded.
+
+X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
+
+two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from dask.base import tokenize
+from numpy.typing import NDArray
+from sklearn.utils.class_weight import compute_class_weight
+
+from daskpart.errors import InputError
+from daskpart.models.base.problem import Problem
+
+from .rows import RankRows, rank_rows
+
+
+class Samples(Problem):
+    """Checked rows of X and what is to be learnt of them, in this process.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        Checked.
+    target : float64 ndarray of shape (n_samples,)
+        As kernels take it: see `encoded`.
+    n_outputs : int
+    sample_weight : float64 ndarray of shape (n_samples,)
+        Checked.
+    classes : ndarray or None
+
+    Attributes
+    ----------
+    total_weight : float
+        Sum of the sample weights.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        target: NDArray[np.float64],
+        n_outputs: int,
+        sample_weight: NDArray[np.float64],
+        classes: NDArray[Any] | None = None,
+    ) -> None:
+        self.X = scipy.sparse.csr_array(X)
+        self.target, self.n_outputs, self.classes = target, n_outputs, classes
+        self.n_samples, self.n_features = self.X.shape
+        self.total_weight = float(sample_weight.sum())
+        self.weight = sample_weight * (self.n_samples / self.total_weight)
+        self.validation: Samples | None = None
+
+    def fingerprint(self) -> str:
+        """Shape, and a digest of all that is learnt from."""
+        rows = (self.X.data, self.X.indices, self.X.indptr)
+        digest = tokenize(*rows, self.target, self.weight, self.classes)
+        return f"{self.n_samples} × {self.n_features}, {digest[:16]}"
+
+    def rows_of(self, members: Sequence[NDArray[np.int64]]) -> list[RankRows]:
+        """Rows of each rank; one rank alone gets no copy."""
+        if len(members) == 1:
+            return [rank_rows(0, self.X, self.target, self.weight, members[0])]
+        return [
+            rank_rows(rank, self.X[own], self.target[own], self.weight[own])
+            for rank, own in enumerate(members)
+        ]
+
+    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Bytes of each rank's rows."""
+        lengths = np.diff(self.X.indptr)
+        entry = self.X.data.itemsize + self.X.indices.itemsize
+        return np.array([lengths[own].sum() * entry + 24 * len(own) + 8 for own in members])
+
+
+def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Labels as kernels take them: ±1 of two classes, else the number of the class.
+
+    Raises
+    ------
+    InputError
+        For labels that are not among the classes, or fewer than two classes.
+    """
+    if len(classes) < 2:
+        raise InputError(
+            f"there is one class only, {classes[0]!r}: a classifier needs samples of at least two "
+            "classes. Hand it more data, or another target."
+        )
+    places = np.searchsorted(classes, y)
+    places[places == len(classes)] = 0
+    strange = np.flatnonzero(classes[places] != y)
+    if len(strange):
+        raise InputError(
+            f"y[{strange[0]}] is {y[strange[0]]!r}, which is none of the classes "
+            f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
+        )
+    return 2.0 * places - 1.0 if len(classes) == 2 else places.astype(np.float64)
+
+
+def weights_of(
+    sample_weight: NDArray[np.float64], class_weight: Any, y: Any, classes: Any
+) -> NDArray[np.float64]:
+    """Weights of the samples times those of their classes.
+
+    Raises
+    ------
+    InputError
+        For negative weights, or if all are 0.
+    """
+    negative = np.flatnonzero(~(sample_weight >= 0))
+    if len(negative):
+        raise InputError(
+            f"sample_weight[{negative[0]}] is {sample_weight[negative[0]]}: weights are 0 or more"
+        )
+    if class_weight is not None:
+        each = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=sample_weight)
+        sample_weight = sample_weight * each[np.searchsorted(classes, y)]
+    if not sample_weight.sum() > 0:
+        raise InputError("the weights of all samples are 0: there is nothing to learn from")
+    return sample_weight

@@ -1,0 +1,363 @@
+"""Data-parallel SGD with sparse updates: the text of an epoch.
+
+    every rank, every step                                       the same on all ranks
+    ┌────────────────────────────────────────────┐              ┌────────────────────┐
+    │ batch ─► scores ─► slopes ─► entries of g_r│─► Σ over r ─►│ w ← w − η (g + λ w)│
+    └────────────────────────────────────────────┘  Aggregator  └────────────────────┘
+
+    overlapped:   post Σ g(t) ── forward of t+1 ── collect ── step t    (stale by one)
+
+Renggli 2017, §2.1 (algorithm 1), §2.4 (TopK). The gradient is the mean over the batches of all
+ranks, and every rank moves weights of its own by the same sum, so they stay equal to the bit. One
+rank alone sends nothing: it adds its rows to the weights one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, PerRank, allreduce
+from daskpart.collectives.stream import Stream, index_type
+from daskpart.collectives.topk import Feedback
+from daskpart.models.base.state import Part
+from daskpart.models.base.text import Step
+from daskpart.models.optimisation.aggregation import Aggregator
+from daskpart.models.optimisation.optimisers import SGD, Optimizer
+from daskpart.models.optimisation.schedules import Schedule
+
+from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
+from .rows import RankRows, order_of_epoch, seed_of_epoch
+
+_TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
+NO_INDICES = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """What a fit by SGD is, equal on all ranks.
+
+    Attributes
+    ----------
+    loss : int
+        Code of the loss.
+    epsilon : float
+        Of the Huber loss.
+    l1, l2 : float
+        Strength of the penalties, of the mean loss.
+    intercept, average, overlap, shuffle : bool
+    n_outputs, batch_size, random_state : int
+    sizes : tuple of int
+        Samples of each rank.
+    schedule : Schedule
+    optimizer : Optimizer
+        Without weight decay.
+    aggregator : Aggregator
+    """
+
+    loss: int
+    epsilon: float
+    l1: float
+    l2: float
+    intercept: bool
+    average: bool
+    overlap: bool
+    shuffle: bool
+    n_outputs: int
+    batch_size: int
+    random_state: int
+    sizes: tuple[int, ...]
+    schedule: Schedule
+    optimizer: Optimizer
+    aggregator: Aggregator
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether a step touches only entries of its gradient."""
+        return type(self.optimizer) is SGD
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one rank does it without making gradients."""
+        return len(self.sizes) == 1 and self.is_lazy and self.aggregator.compressor is None
+
+    @property
+    def n_samples(self) -> int:
+        """Of all ranks."""
+        return sum(self.sizes)
+
+    @property
+    def n_steps(self) -> int:
+        """Of an epoch."""
+        return -(-max(self.sizes) // self.batch_size)
+
+    def count(self, step: int) -> int:
+        """Samples of all ranks in a step of an epoch."""
+        done = step * self.batch_size
+        return sum(min(max(size - done, 0), self.batch_size) for size in self.sizes)
+
+    def penalty(self, weights: NDArray[np.float64]) -> float:
+        """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
+        own = weights[: len(weights) - self.n_outputs]
+        return float(self.l1 * np.abs(own).sum() + 0.5 * self.l2 * (own @ own))
+
+
+@dataclass(eq=False)
+class SgdModel:
+    """A rank's weights, and its room to work in."""
+
+    weights: NDArray[np.float64]
+    summed: NDArray[np.float64]
+    last: NDArray[np.float64]
+    scalars: NDArray[np.float64]
+    slots: dict[str, NDArray[Any]]
+    room: NDArray[np.float64] = field(repr=False)
+    touched: NDArray[np.uint64] = field(repr=False)
+    order: NDArray[np.int64] = field(repr=False)
+    gradient: Stream | None = None
+    loss: float = 0.0
+    entries: int = 0
+
+    def copy(self) -> SgdModel:
+        """A copy that shares nothing that changes."""
+        return copy.deepcopy(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        held = (self.weights, self.summed, self.last, self.room, self.touched, self.order)
+        return sum(array.nbytes for array in (*held, *self.slots.values()))
+
+
+def begin(
+    comm: Communicator, rows: PerRank, parts: PerRank, *, sgd: Sgd
+) -> tuple[PerRank, PerRank, list[int]]:
+    """Model and feedback of every rank from the parts of a state, and the bytes they hold."""
+    model = comm.map(first_model, parts, rows, sgd=sgd)
+    feedback = comm.map(first_feedback, parts, rows)
+    model, feedback = comm.settle(model, feedback)
+    return model, feedback, comm.fold(comm.map(bytes_held, model, rows), list).result()
+
+
+def epoch(
+    comm: Communicator,
+    rows: PerRank,
+    changing: tuple[PerRank, PerRank, int, float],
+    *,
+    number: int,
+    sgd: Sgd,
+    tolerance: float,
+) -> tuple[tuple[PerRank, PerRank, int, float], Step]:
+    """One pass over the samples."""
+    model, feedback, steps, before = changing
+    n_steps = sgd.n_steps
+    rates = sgd.schedule.rates(steps + 1, n_steps, number)
+    model = comm.update(begin_epoch, model, rows, number=number, sgd=sgd)
+    if sgd.is_alone:
+        model = comm.update(run_alone, model, rows, rates=rates, sgd=sgd)
+        density = float("nan")
+    else:
+        pending = None
+        for step in range(n_steps):
+            model = comm.update(forward, model, rows, step=step, sgd=sgd)
+            gradients = comm.map(gradient_of, model)
+            if pending is not None:  # the sum of the step before came while this one was computed
+                model = _moved(comm, model, pending, rates, step - 1, steps, sgd)
+            pending, feedback = sgd.aggregator.post(comm, gradients, feedback)
+            if not sgd.overlap:
+                model = _moved(comm, model, pending, rates, step, steps, sgd)
+                pending = None
+        if pending is not None:
+            model = _moved(comm, model, pending, rates, n_steps - 1, steps, sgd)
+    model = comm.update(end_epoch, model, sgd=sgd)
+    model, feedback = comm.settle(model, feedback)
+    summed = allreduce(comm, comm.map(measures_of, model, sgd=sgd)).result()
+    n_ranks = comm.n_ranks
+    loss = float(summed[0] / sgd.n_samples + summed[1] / n_ranks)
+    if not sgd.is_alone:
+        density = float(summed[2] / n_ranks / n_steps)
+    measured = {
+        "loss": loss,
+        "change": loss - before,
+        "density": density,
+        "learning_rate": float(rates[-1]),
+    }
+    finite = bool(np.isfinite(loss)) and not summed[3]
+    done = Step(measured, finite=finite, enough=abs(loss - before) < tolerance)
+    return (model, feedback, steps + n_steps, loss), done
+
+
+def _moved(
+    comm: Communicator,
+    model: PerRank,
+    pending: Any,
+    rates: NDArray[np.float64],
+    step: int,
+    before: int,
+    sgd: Sgd,
+) -> PerRank:
+    rate, number = float(rates[step]), before + step + 1
+    return comm.update(move, model, pending.collect(), rate=rate, number=number, sgd=sgd)
+
+
+# -- steps on one rank ---
+
+
+def first_model(part: Part, rows: RankRows, *, sgd: Sgd) -> SgdModel:
+    """A rank's model from its part of a state."""
+    weights = np.array(part["weights"])
+    size, none = len(weights), np.zeros(0)
+    n_features = size // sgd.n_outputs - 1
+    summed = np.array(part["summed"]) if sgd.average else none
+    if sgd.average and not len(summed):
+        summed = np.zeros(size)
+    slots = {name: np.array(slot) for name, slot in part["slots"].items()}
+    if not sgd.is_lazy and not slots:
+        slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
+    return SgdModel(
+        weights=weights,
+        summed=summed,
+        last=np.zeros(size - sgd.n_outputs) if sgd.l1 else none,
+        scalars=np.array([1.0, 0.0, part["mass"], part["count"]]),
+        slots=slots,
+        room=none if sgd.is_alone else np.zeros(size),
+        touched=np.zeros(0 if sgd.is_alone else n_features // 64 + 1, np.uint64),
+        order=np.zeros(0, np.int64),
+    )
+
+
+def first_feedback(part: Part, rows: RankRows) -> Feedback:
+    """What a rank has not sent, from its part of a state."""
+    residual = np.array(part["residual"][0], rows.data.dtype)
+    return Feedback(residual, rows.rank, int(part["steps"]))
+
+
+def bytes_held(model: Any, rows: RankRows) -> int:
+    """Of a rank."""
+    return model.nbytes + rows.nbytes
+
+
+def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> SgdModel:
+    """Shuffle, and begin to measure anew."""
+    seed = seed_of_epoch(sgd.random_state, number)
+    model.order = order_of_epoch(rows, sgd.batch_size, seed, sgd.shuffle)
+    model.loss, model.entries = 0.0, 0
+    return model
+
+
+def run_alone(model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
+    """All steps of an epoch."""
+    model.loss = run_batches(
+        *rows.arrays, model.order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
+        sgd.intercept, model.weights, model.last, model.summed, model.scalars,
+        np.empty((sgd.batch_size, sgd.n_outputs)),
+    )  # fmt: skip
+    return model
+
+
+def forward(model: SgdModel, rows: RankRows, *, step: int, sgd: Sgd) -> SgdModel:
+    """The gradient of a rank's batch, its share of the mean over all ranks."""
+    batch = model.order[step * sgd.batch_size : (step + 1) * sgd.batch_size]
+    model.gradient, loss = gradient_stream(
+        rows, batch, 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
+        model.room, model.touched, rows.data.dtype,
+    )  # fmt: skip
+    model.loss += loss
+    return model
+
+
+def gradient_stream(
+    rows: RankRows, batch: NDArray[np.int64], share: float, fit: Any, weights: NDArray[Any],
+    last: NDArray[Any], scalars: NDArray[Any], room: NDArray[Any], touched: NDArray[Any],
+    dtype: Any, behind: int = 0,
+) -> tuple[Stream, float]:  # fmt: skip
+    """Gradient of some rows as a stream, and the sum of their losses.
+
+    `behind` further entries, all zeros, are left at the end for whoever has more to add up.
+    """
+    n_outputs, size = fit.n_outputs, len(weights) + behind
+    n_touched, loss = accumulate(
+        *rows.arrays, batch, share, fit.loss, fit.epsilon, fit.intercept, weights, last, scalars,
+        np.empty(n_outputs), room, touched,
+    )  # fmt: skip
+    wide = max(index_type(size), np.dtype(np.uint32))
+    indices = np.empty(n_touched * n_outputs, wide)
+    values = np.empty(n_touched * n_outputs, dtype)
+    n = take_out(room, touched, n_outputs, indices, values)
+    return entries_stream(indices[:n], values[:n], size), loss
+
+
+def entries_stream(indices: NDArray[Any], values: NDArray[Any], size: int) -> Stream:
+    """Sorted entries, known to be in order, as a stream."""
+    narrow = indices.astype(index_type(size), copy=False)
+    return Stream(size, values, narrow, values.dtype.type(0), 0, size, (size,))
+
+
+def gradient_of(model: SgdModel) -> Stream:
+    """What the rank adds to the sum."""
+    assert model.gradient is not None
+    return model.gradient
+
+
+def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) -> SgdModel:
+    """A step along the sum."""
+    model.gradient = None
+    if not sgd.is_lazy:
+        gradient = total.to_numpy().astype(np.float64, copy=False)
+        model.entries += int(np.count_nonzero(gradient))
+        decay = _pieces(sgd.l2 * model.weights, sgd.n_outputs)[0]
+        gradient[: len(decay)] += decay
+        sgd.optimizer.update(
+            _pieces(model.weights, sgd.n_outputs), _pieces(gradient, sgd.n_outputs), model.slots,
+            rate=rate, number=number,
+        )  # fmt: skip
+        return model
+    indices = NO_INDICES
+    if total.indices is not None:
+        indices = total.indices
+        if indices.dtype.itemsize < 4:
+            indices = indices.astype(np.uint32)
+    model.entries += apply_step(
+        indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last,
+        model.summed, model.scalars,
+    )  # fmt: skip
+    return model
+
+
+def _pieces(vector: NDArray[Any], n_outputs: int) -> list[NDArray[Any]]:
+    """Features and intercepts, as views."""
+    behind = len(vector) - n_outputs
+    return [vector[:behind], vector[behind:]]
+
+
+def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
+    """Bring all weights up to date."""
+    fold(sgd.n_outputs, model.weights, model.last, model.scalars)
+    return model
+
+
+def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
+    """Sum of losses, penalty, density of the sums, whether something is not finite."""
+    broken = not np.abs(model.weights).max() < _TOO_LARGE
+    penalty = 0.0 if broken else sgd.penalty(model.weights)
+    density = model.entries / len(model.weights)
+    return np.array([model.loss, penalty, density, float(broken)])
+
+
+def part_of(model: SgdModel, feedback: Feedback) -> Part:
+    """What a rank gives back: rank 0 what is replicated, each its residual."""
+    residual = {"residual": feedback.residual[None].copy()}
+    if feedback.rank:
+        return residual
+    return {
+        **residual,
+        "weights": model.weights.copy(),
+        "summed": model.summed.copy(),
+        "slots": {name: slot.copy() for name, slot in model.slots.items()},
+        "mass": float(model.scalars[MASS]),
+        "count": float(model.scalars[COUNT]),
+    }

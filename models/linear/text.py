@@ -1,0 +1,85 @@
+"""A linear model on ranks: rows laid out, weights handed out, epochs or iterations, the state.
+
+What an epoch is stands in `sgd`, what an iteration is in `lbfgs`; here is what the base asks of
+every model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from daskpart.collectives import Communicator
+from daskpart.models.base.text import Step, Text, run_steps
+
+from . import lbfgs, sgd
+from .lbfgs import Lbfgs
+from .sgd import Sgd
+from .state import LinearState
+
+
+class LinearText(Text):
+    """The fit on one communicator.
+
+    Parameters
+    ----------
+    comm : Communicator
+    rows : sequence of RankRows, or a Dask collection of them
+        One a rank.
+    fit : Sgd or Lbfgs
+    tolerance : float
+    """
+
+    def __init__(self, comm: Communicator, rows: Any, fit: Sgd | Lbfgs, tolerance: float) -> None:
+        self.session, self._fit, self._tolerance = comm, fit, tolerance
+        self._rows = comm.settle(comm.values(rows))
+        self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
+
+    def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
+        """Hand out the weights of a state."""
+        comm = self.session
+        known = {name: getattr(state, name) for name in ("mass", "count", "steps", "loss")}
+        cut = state.cut(self._ranks, comm.n_ranks)
+        parts = comm.values([{**part, **known} for part in cut])
+        if isinstance(self._fit, Lbfgs):
+            self._changing, self.memory = comm.run(lbfgs.begin, self._rows, parts, fit=self._fit)
+            return
+        model, feedback, self.memory = comm.run(sgd.begin, self._rows, parts, sgd=self._fit)
+        self._changing = (model, feedback, state.steps, state.loss)
+
+    def run(self, first: int, last: int) -> list[Step]:
+        """Do epochs or iterations `first` to `last`, fewer if they change too little."""
+        by_sgd = isinstance(self._fit, Sgd)
+        self._changing, steps = self.session.run(
+            run_steps,
+            self._rows,
+            self._changing,
+            step=sgd.epoch if by_sgd else lbfgs.iteration,
+            first=first,
+            last=last,
+            tolerance=self._tolerance,
+            **{"sgd" if by_sgd else "fit": self._fit},
+        )
+        return steps
+
+    def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
+        """The weights as they are on the ranks."""
+        comm = self.session
+        if isinstance(self._fit, Lbfgs):
+            more: dict[str, Any] = {}
+            parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
+            plain = ("loss",)
+        else:
+            model, feedback, steps, loss = self._changing
+            parts = comm.gather(comm.map(sgd.part_of, model, feedback))
+            more, plain = {"steps": steps, "loss": loss}, ("mass", "count")
+        more |= {name: parts[0].pop(name) for name in plain}
+        return state.assembled(parts, self._ranks, **more)
+
+    def advice(self, step: Step) -> str:
+        """What to do when weights diverged."""
+        return (
+            "weights became NaN or infinite. Lower eta0, scale the features "
+            "(StandardScaler, MaxAbsScaler), or take learning_rate='optimal' or solver='lbfgs'."
+        )

@@ -1,0 +1,166 @@
+"""How the gradients of the ranks are added up: one small object a strategy.
+
+    rank 0   ‥a‥‥b‥‥ ┐  compress?   ┌ dense      all N values travel
+    rank 1   ‥a‥c‥‥‥ ┼─ TopK, and ──┤ sparse     entries travel, by a named algorithm
+    rank 2   ‥‥‥‥b‥d ┘  residuals   └ auto       the least predicted time, at every step anew
+                                        │
+             post ─► messages on their way ─► collect ─► the sum, a `Stream` on every rank
+
+Renggli 2017, §4.2.2 (strategies) and §2.4 (TopK with error feedback). "dense" and the sparse
+algorithms in `same_order` add up every coordinate in one order, so they give the same bits, and
+"auto" chooses only among them: what it chooses changes the time of a fit, never its result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from daskpart.collectives.communicator import Communicator, PerRank
+from daskpart.collectives.cost_model import CostModel
+from daskpart.collectives.sparse_allreduce import PendingAllreduce, post_sparse_allreduce
+from daskpart.collectives.sparse_steps import ALGORITHMS
+from daskpart.collectives.stream import Stream
+from daskpart.collectives.topk import ApproximateTopK, Compressor, TopK, topk_select
+from daskpart.errors import InputError
+
+SPLIT = ("ssar-split-allgather", "dsar-split-allgather-doubling")
+# of one common machine, in round figures: chooses alike everywhere, where nothing was measured
+COMMON = CostModel(
+    start=2e-4, round=2e-5, message=5e-5, byte=5e-10, merged_entry=8e-9, gathered_entry=6e-9,
+    scattered_entry=3e-9, dense_element=4e-10, copied_byte=1e-10, lone_gathered_entry=3e-8,
+)  # fmt: skip
+
+
+def same_order(n_ranks: int) -> tuple[str, ...]:
+    """Algorithms that add up in the order of "dense", so give its bits."""
+    return (*SPLIT, "ssar-recursive-doubling") if n_ranks < 4 else SPLIT
+
+
+class Aggregation(ABC):
+    """The base of the strategies: a frozen description, static in a text."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin to add up streams; ``collect()`` on what this returns gives the sum."""
+
+
+@dataclass(frozen=True)
+class DenseSum(Aggregation):
+    """All values travel, also the zeros: a reduce-scatter and an allgather."""
+
+    name: ClassVar[str] = "dense"
+
+    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.post`."""
+        whole = comm.map(_dense, gradients)
+        return post_sparse_allreduce(comm, whole, algorithm=SPLIT[1], model=COMMON)
+
+
+@dataclass(frozen=True)
+class SparseSum(Aggregation):
+    """Entries travel, by one algorithm of `daskpart.collectives.sparse_allreduce`.
+
+    Parameters
+    ----------
+    algorithm : str
+    """
+
+    name: ClassVar[str] = "sparse"
+    algorithm: str = SPLIT[0]
+
+    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.post`."""
+        return post_sparse_allreduce(comm, gradients, algorithm=self.algorithm, model=COMMON)
+
+
+@dataclass(frozen=True)
+class AutoSum(Aggregation):
+    """The algorithm of the least predicted time, from what the ranks hold at this step.
+
+    Parameters
+    ----------
+    model : CostModel
+        What messages and kernels cost; `cost_model_of` measures it.
+    """
+
+    name: ClassVar[str] = "auto"
+    model: CostModel = COMMON
+
+    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.post`."""
+        among = same_order(comm.n_ranks)
+        return post_sparse_allreduce(comm, gradients, model=self.model, among=among)
+
+
+NAMES = ("auto", "dense", *ALGORITHMS)
+
+
+def aggregation_of(name: str | Aggregation) -> Aggregation:
+    """The named strategy: "auto", "dense", or an algorithm of `sparse_allreduce`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    if isinstance(name, Aggregation):
+        return name
+    if name not in NAMES:
+        known = ", ".join(map(repr, NAMES))
+        raise InputError(f"aggregation={name!r} is unknown; choose one of {known}")
+    return {"auto": AutoSum(), "dense": DenseSum()}.get(name) or SparseSum(name)
+
+
+def compressor_of(
+    k: int | None, bucket: int | None, approximate: bool, random_state: int
+) -> Compressor | None:
+    """TopK or approximate TopK with k entries; None where all are sent."""
+    if k is None:
+        return None
+    if approximate:
+        if bucket is not None:
+            raise InputError("approximate TopK has no buckets; leave the bucket out")
+        return ApproximateTopK(k, random_state)
+    return TopK(k, bucket)
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """A strategy, and what is left out of each gradient before.
+
+    Parameters
+    ----------
+    aggregation : Aggregation
+    compressor : TopK, ApproximateTopK or None
+    """
+
+    aggregation: Aggregation
+    compressor: Any = None
+
+    def post(
+        self, comm: Communicator, gradients: PerRank, feedback: PerRank
+    ) -> tuple[PendingAllreduce, PerRank]:
+        """Begin to add up; `feedback`, of `Feedback`, is only looked at where TopK is on.
+
+        Returns
+        -------
+        pending : PendingAllreduce
+            ``collect()`` gives the sum.
+        feedback : PerRank
+            For the next step.
+        """
+        if self.compressor is not None:
+            gradients, feedback = topk_select(comm, self.compressor, gradients, feedback)
+        return self.aggregation.post(comm, gradients), feedback
+
+    def total(self, comm: Communicator, gradients: PerRank) -> PerRank:
+        """The sum of all that the ranks hold, nothing left out."""
+        return self.aggregation.post(comm, gradients).collect()
+
+
+def _dense(stream: Stream) -> Stream:
+    return stream.to_dense()

@@ -1,0 +1,105 @@
+"""Learning rates over steps: constant, 1/t, 1/√t, step decay, and scikit-learn's "optimal".
+
+    constant     η0                                  invscaling   η0 / t^power    (1: 1/t, ½: 1/√t)
+    step         η0 · factor^⌊(epoch − 1) / every⌋   optimal      1 / (λ (t0 + t))
+
+t counts steps from 1. A rate depends on the numbers of step and epoch alone, so every rank has it,
+and a fit that goes on from a checkpoint has the rate of one that was never interrupted. (Rates that
+follow the error are in `learning_rates`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+SCHEDULES = ("optimal", "constant", "invscaling", "step")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the rate moves from step to step; made by `schedule_of`.
+
+    Parameters
+    ----------
+    name : {"optimal", "constant", "invscaling", "step"}
+    initial : float
+        η0, or of "optimal" t0.
+    power : float
+        Of "invscaling".
+    strength : float
+        λ, of "optimal".
+    factor, every : float, int
+        Of "step".
+    """
+
+    name: str
+    initial: float
+    power: float = 0.5
+    strength: float = 0.0
+    factor: float = 0.5
+    every: int = 10
+
+    def rates(self, first: int, n_steps: int, epoch: int) -> NDArray[np.float64]:
+        """The rates of the steps `first` (from 1) to ``first + n_steps - 1``, all of one epoch."""
+        t = np.arange(first, first + n_steps, dtype=np.float64)
+        if self.name == "optimal":
+            return 1.0 / (self.strength * (self.initial + t - 1))
+        if self.name == "invscaling":
+            return self.initial / t**self.power
+        if self.name == "step":
+            return np.full(n_steps, self.initial * self.factor ** ((epoch - 1) // self.every))
+        return np.full(n_steps, self.initial)
+
+
+def schedule_of(
+    name: str,
+    initial: float,
+    *,
+    power: float = 0.5,
+    strength: float = 0.0,
+    steepest: Callable[[float], float] = lambda typical: 1.0,
+    factor: float = 0.5,
+    every: int = 10,
+) -> Schedule:
+    """The named schedule.
+
+    Parameters
+    ----------
+    name : str
+        One of `SCHEDULES`.
+    initial : float
+        η0; not used by "optimal", which finds its own beginning (Bottou 2012, §5.2: weights of
+        typical size should not be left by the first step).
+    power, factor, every
+        See `Schedule`.
+    strength : float
+        λ of the L2 term, for "optimal".
+    steepest : callable
+        ``steepest(w)``: size of the slope of the loss at a score of −w for a target of 1.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, a rate that is not above 0, or "optimal" without an L2 term.
+    """
+    if name not in SCHEDULES:
+        known = ", ".join(map(repr, SCHEDULES))
+        raise InputError(f"learning_rate={name!r} is unknown; choose one of {known}")
+    if name != "optimal" and not 0 < initial < float("inf"):
+        raise InputError(f"eta0={initial!r} must be a finite number above 0")
+    if name == "optimal":
+        if not strength > 0:
+            raise InputError(
+                "learning_rate='optimal' needs an L2 term to take its size from; choose "
+                "'invscaling', or regularise"
+            )
+        typical = sqrt(1.0 / sqrt(strength))
+        initial = max(1.0, steepest(typical)) / (typical * strength)
+    return Schedule(name, float(initial), power, strength, factor, every)

@@ -1,0 +1,298 @@
+"""Linear models as estimators: the optimum of scikit-learn, its attributes, bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sklearn.linear_model
+import sparse
+from scipy.optimize import minimize
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import daskpart
+from daskpart import LinearRegression, LinearSVC, LogisticRegression
+from daskpart.errors import InputError
+
+LOCAL = {"n_ranks": 2, "transport": "local"}
+EXACT = {"tol": 1e-9, "max_iter": 1000, **LOCAL}
+
+
+def samples(n_classes: int = 2, n: int = 150, n_features: int = 12) -> tuple[Any, Any]:
+    random = np.random.default_rng(5)
+    X = random.normal(size=(n, n_features))
+    noise = random.normal(size=(n, n_classes))
+    return X, (X @ random.normal(size=(n_features, n_classes)) + noise).argmax(axis=1)
+
+
+def reference(**options: Any) -> Any:
+    return sklearn.linear_model.LogisticRegression(tol=1e-10, max_iter=10_000, **options)
+
+
+# -- the optimum ---
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("options", [
+    {}, {"C": 0.03}, {"C": 100.0}, {"fit_intercept": False}, {"class_weight": "balanced"},
+    {"class_weight": {0: 3.0}},
+])  # fmt: skip
+def test_lbfgs_finds_the_coefficients_of_scikit_learn(n_classes, options):
+    X, y = samples(n_classes)
+    weights = np.random.default_rng(1).random(len(y))
+    model = LogisticRegression(**options, **EXACT).fit(X, y, weights)
+    expected = reference(**options).fit(X, y, weights)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), atol=1e-4)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    assert model.coef_.shape == expected.coef_.shape
+
+
+def test_one_against_the_rest():
+    X, y = samples(3)
+    model = LogisticRegression(multi_class="ovr", **EXACT).fit(X, y)
+    for c in range(3):
+        expected = reference().fit(X, y == c)
+        np.testing.assert_allclose(model.coef_[c], expected.coef_[0], atol=1e-4)
+        np.testing.assert_allclose(model.intercept_[c], expected.intercept_[0], atol=1e-4)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_without_penalty():
+    X, y = samples(3)
+    model = LogisticRegression(C=np.inf, **EXACT).fit(X, y)
+    expected = reference(C=np.inf).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), atol=1e-4)
+
+
+def test_squared_hinge_is_at_its_optimum():
+    X, y = samples()
+    target = 2 * y - 1
+    model = LinearSVC(C=0.1, **EXACT).fit(X, y)
+
+    def objective(w: np.ndarray) -> float:
+        gap = np.maximum(0, 1 - target * (X @ w[:-1] + w[-1]))
+        return 0.1 * (gap**2).sum() + 0.5 * w[:-1] @ w[:-1]
+
+    best = minimize(objective, np.zeros(X.shape[1] + 1), tol=1e-12)
+    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), best.x, atol=1e-4)
+
+
+def test_least_squares_ridge_and_huber():
+    X, y = samples(n=80)
+    y = X @ np.arange(12.0) + 3 + np.random.default_rng(2).normal(size=80)
+    weights = np.random.default_rng(1).random(80)
+    model = LinearRegression(**EXACT).fit(X, y, weights)
+    expected = sklearn.linear_model.LinearRegression().fit(X, y, weights)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+    assert model.intercept_ == pytest.approx(expected.intercept_)
+    ridge = sklearn.linear_model.Ridge(0.1 * weights.sum()).fit(X, y, weights)
+    model = LinearRegression(alpha=0.1, **EXACT).fit(X, y, weights)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, atol=1e-6)
+    y[3] += 1000
+    robust = LinearRegression("huber", **EXACT).fit(X, y)
+    np.testing.assert_allclose(robust.coef_, np.arange(12.0), atol=0.5)
+    slope = np.clip(robust.predict(X) - y, -1.35, 1.35)
+    np.testing.assert_allclose(X.T @ slope / 80, 0, atol=1e-8)
+
+
+def mean_loss(model: Any, X: Any, y: Any) -> float:
+    """C Σ log loss + ½ ‖w‖², a sample."""
+    own = model.predict_proba(X)[np.arange(len(y)), y]
+    return -np.log(own).mean() + (model.coef_**2).sum() / (2 * model.C * len(y))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sgd_with_a_decaying_rate_comes_within_a_thousandth(n_classes):
+    X, y = samples(n_classes, 400)
+    for more in ({}, {"average": True}):
+        model = LogisticRegression(
+            C=0.1, solver="sgd", batch_size=4, max_iter=200, tol=0, **more, **LOCAL
+        ).fit(X, y)
+        best = mean_loss(reference(C=0.1).fit(X, y), X, y)
+        assert mean_loss(model, X, y) <= 1.001 * best
+
+
+def test_a9a_reaches_the_optimum(shared_data):
+    train = daskpart.read(shared_data / "linear" / "a9a.libsvm.gz")
+    X, y = scipy.sparse.csr_matrix(train.data), (train.target > 0).astype(int)
+    expected = reference().fit(X, y)
+    # its columns are one-hot groups: the objective is flat along them, so the tolerance is tight
+    model = LogisticRegression(**{**EXACT, "tol": 1e-8}).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
+    alone = LogisticRegression(
+        n_ranks=1, transport="local", solver="sgd", batch_size=8, max_iter=30, tol=0
+    ).fit(X, y)
+    assert mean_loss(alone, X, y) <= 1.001 * mean_loss(expected, X, y)
+
+
+def test_digits_reach_the_optimum():
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    expected, model = reference().fit(X, y), LogisticRegression(**EXACT).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
+
+
+# -- as users meet it ---
+
+
+def test_sparse_dense_and_narrow_data_agree():
+    X, y = samples()
+    X[np.abs(X) < 0.7] = 0
+    dense = LogisticRegression(**EXACT).fit(X, y)
+    for other in (
+        scipy.sparse.csr_matrix(X), scipy.sparse.coo_array(X), sparse.COO.from_numpy(X),
+        X.astype(np.float32),
+    ):  # fmt: skip
+        model = LogisticRegression(**EXACT).fit(other, y)
+        np.testing.assert_allclose(model.coef_, dense.coef_, atol=1e-5)
+
+
+def test_names_of_features_and_labels_of_classes():
+    X, y = samples()
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    labels = np.array(["ham", "spam"])[y]
+    model = LogisticRegression(**LOCAL).fit(frame, labels)
+    assert model.feature_names_in_.tolist() == frame.columns.tolist()
+    assert model.classes_.tolist() == ["ham", "spam"] and model.n_features_in_ == 12
+    assert set(model.predict(frame)) == {"ham", "spam"}
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[frame.columns[::-1]])
+
+
+def test_pipelines_and_grid_search():
+    X, y = samples()
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), LogisticRegression(n_ranks=1, transport="local")),
+        {"logisticregression__C": [1e-3, 1.0]},
+        cv=2,
+    ).fit(X, y)
+    assert search.best_params_ == {"logisticregression__C": 1.0} and search.best_score_ > 0.7
+
+
+def test_partial_fit_learns_chunk_by_chunk():
+    X, y = samples(3, 300)
+    model = LogisticRegression(solver="sgd", batch_size=4, **LOCAL)
+    for _ in range(5):
+        for begin in range(0, 300, 60):
+            own = slice(begin, begin + 60)
+            model.partial_fit(X[own], y[own], classes=[0, 1, 2])
+    assert model.score(X, y) > 0.6 and model.n_iter_ == 25
+    assert model.state_.steps == 25 * 8
+    with pytest.raises(InputError, match="differ from those of the first call"):
+        model.partial_fit(X, y, classes=[0, 1, 2, 3])
+    with pytest.raises(InputError, match=r"y\[0\] is 7, which is none of the classes"):
+        model.partial_fit(X, np.where(np.arange(300) == 0, 7, y))
+    with pytest.raises(AttributeError, match="solver='sgd'"):
+        LogisticRegression().partial_fit  # noqa: B018
+    with pytest.raises(InputError, match="first call"):
+        LogisticRegression(solver="sgd").partial_fit(X, y)
+    line = LinearRegression(solver="sgd", **LOCAL)
+    assert line.partial_fit(X, y).partial_fit(X, y).n_iter_ == 2
+
+
+def test_early_stopping_watches_the_held_out_loss():
+    X, y = samples(n=200)
+    held = X[150:], y[150:]
+    model = LogisticRegression(
+        C=1e6, solver="sgd", learning_rate="constant", eta0=1.0, max_iter=200, tol=0, patience=3,
+        **LOCAL,
+    ).fit(X[:150], y[:150], eval_set=held)  # fmt: skip
+    losses = model.history_.validation_loss
+    assert model.n_iter_ < 200 and losses.idxmin() == model.n_iter_ - 4
+    expected = -np.log(model.predict_proba(held[0])[np.arange(50), held[1]]).mean()
+    assert losses.iloc[-1] == pytest.approx(expected)
+    with pytest.raises(InputError, match="eval_set"):
+        LogisticRegression(patience=3, **LOCAL).fit(X, y)
+    with pytest.raises(InputError, match="tuple"):
+        LogisticRegression(patience=3, **LOCAL).fit(X, y, eval_set=3)
+
+
+def test_warm_start_goes_on():
+    X, y = samples()
+    model = LogisticRegression(warm_start=True, max_iter=3, tol=0, **LOCAL).fit(X, y)
+    first = model.history_.loss.iloc[-1]
+    assert model.fit(X, y).n_iter_ == 6 and model.history_.loss.iloc[-1] < first
+    with pytest.raises(InputError, match="the last fit was of 12 features"):
+        model.fit(X[:, :5], y)
+
+
+def test_history_says_what_was_measured():
+    X, y = samples()
+    model = LogisticRegression(solver="sgd", max_iter=3, tol=0, **LOCAL).fit(X, y)
+    wanted = {"loss", "change", "density", "learning_rate", "seconds_computing",
+              "seconds_communicating", "messages", "bytes"}  # fmt: skip
+    assert wanted <= set(model.history_) and (model.history_.density <= 1).all()
+    assert model.history_.bytes.gt(0).all()
+
+
+# -- bad input ---
+
+
+def test_bad_samples_are_refused():
+    X, y = samples()
+    model = LogisticRegression(**LOCAL)
+    with pytest.raises(InputError, match="one class only"):
+        model.fit(X, np.zeros(len(y)))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X == X[0, 0], np.nan, X), y)
+    with pytest.raises(ValueError, match="NaN"):
+        LinearRegression(**LOCAL).fit(X, np.where(y, np.nan, 1.0))
+    weights = np.ones(len(y))
+    weights[7] = -2
+    with pytest.raises(InputError, match=r"sample_weight\[7\] is -2"):
+        model.fit(X, y, weights)
+    with pytest.raises(InputError, match="all samples are 0"):
+        model.fit(X, y, 0 * weights)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        model.fit(X, y + 0.5 * X[:, 0])
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="features"):
+        model.predict(X[:, :5])
+    with pytest.raises(InputError, match="eval_set|none of the classes"):
+        LogisticRegression(patience=2, **LOCAL).fit(X, y, eval_set=(X, y + 5))
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: LinearSVC(loss="hinge"), "corners"),
+    (lambda: LogisticRegression(l1_ratio=0.5), "needs solver='sgd'"),
+    (lambda: LogisticRegression(C=0), "C"),
+    (lambda: LogisticRegression(top_k_bucket=4, solver="sgd"), "need top_k"),
+    (lambda: LogisticRegression(top_k=4), "need solver='sgd'"),
+    (lambda: LogisticRegression(top_k=4, top_k_bucket=9, top_k_approximate=True, solver="sgd"),
+     "no buckets"),
+    (lambda: LogisticRegression(optimizer="adam", average=True, solver="sgd"), "optimizer='sgd'"),
+    (lambda: LogisticRegression(average=True, l1_ratio=0.1, solver="sgd"), "not sparse"),
+    (lambda: LogisticRegression(aggregation="mine"), "aggregation"),
+    (lambda: LogisticRegression(C=np.inf, solver="sgd"), "needs an L2 term"),
+])  # fmt: skip
+def test_parameters_that_contradict_each_other(make, words):
+    X, y = samples()
+    with pytest.raises(InputError, match=words):
+        make().set_params(**LOCAL).fit(X, y)
+
+
+def test_weights_that_diverge_say_what_to_do():
+    X, y = samples()
+    model = LinearRegression(
+        solver="sgd", learning_rate="constant", eta0=1e3, max_iter=500, **LOCAL
+    )
+    with pytest.raises(daskpart.errors.DivergenceError, match="Lower eta0"):
+        model.fit(X, 1e3 * y)
+
+
+def test_ranks_without_samples_do_no_harm():
+    X, y = samples(n=40)
+    for options in ({"solver": "lbfgs"}, {"solver": "sgd", "batch_size": 30, "overlap": True}):
+        model = LogisticRegression(n_ranks=5, transport="local", **options).fit(X, y)
+        assert min(map(len, model.plan(X, y).members)) == (0 if "batch_size" in options else 8)
+        assert model.score(X, y) > 0.7

@@ -1,0 +1,352 @@
+"""SGD of linear models: against a dense serial twin, across ranks, sums and transports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart import LinearRegression, LinearSVC, LogisticRegression
+from daskpart.collectives.transports.threads import ThreadsCommunicator
+from daskpart.models.base.state import same_bits
+from daskpart.models.linear.losses import LOSSES, slopes_of
+from daskpart.models.linear.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
+from daskpart.models.optimisation.aggregation import same_order
+from daskpart.models.optimisation.schedules import schedule_of
+
+LOCAL = {"transport": "local", "solver": "sgd", "tol": 0}
+
+
+def samples(n: int = 90, n_features: int = 40, n_classes: int = 2, seed: int = 0) -> Any:
+    random = np.random.default_rng(seed)
+    X = scipy.sparse.random(n, n_features, 0.2, "csr", random_state=random)
+    truth = random.normal(size=(n_features, n_classes))
+    return X, (X @ truth + 0.1 * random.normal(size=(n, n_classes))).argmax(axis=1)
+
+
+def loss_and_slopes(model: Any, scores: np.ndarray, target: float) -> tuple[float, np.ndarray]:
+    slopes = scores.copy()
+    loss = LOSSES[model].code
+    return slopes_of.py_func(loss, 0.7, slopes, target), slopes
+
+
+def _python(monkeypatch: Any) -> None:
+    """The losses as plain Python: they are called by kernels only."""
+    from daskpart.models.linear import losses
+
+    for name in ("_log", "_hinge", "_squared_hinge", "_huber", "_one"):
+        monkeypatch.setattr(losses, name, getattr(losses, name).py_func)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_slopes_are_those_of_the_loss(name, monkeypatch):
+    _python(monkeypatch)
+    random = np.random.default_rng(1)
+    for target in (-1.0, 1.0) if name != "multinomial" else (0.0, 2.0):
+        scores = 2 * random.normal(size=1 if name != "multinomial" else 3)
+        _, slopes = loss_and_slopes(name, scores, target)
+        for c in range(len(scores)):
+            step = np.zeros(len(scores))
+            step[c] = 1e-6
+            up, down = (loss_and_slopes(name, scores + s * step, target)[0] for s in (1, -1))
+            assert slopes[c] == pytest.approx((up - down) / 2e-6, abs=1e-5)
+
+
+def test_the_log_loss_does_not_overflow(monkeypatch):
+    _python(monkeypatch)
+    assert loss_and_slopes("log", np.array([-800.0]), 1.0)[0] == 800.0
+    assert loss_and_slopes("multinomial", np.array([900.0, -900.0]), 1.0)[0] == 1800.0
+
+
+def test_one_against_the_rest_is_a_loss_an_output(monkeypatch):
+    _python(monkeypatch)
+    scores = np.array([0.3, -0.2, 1.4])
+    loss, slopes = loss_and_slopes("hinge", scores, 2.0)
+    each = [loss_and_slopes("hinge", scores[c : c + 1], y) for c, y in enumerate((-1, -1, 1))]
+    assert loss == pytest.approx(sum(one[0] for one in each))
+    np.testing.assert_array_equal(slopes, np.concatenate([one[1] for one in each]))
+
+
+# -- who takes which sample when ---
+
+
+@given(st.integers(1, 60), st.integers(0, 9), st.sampled_from([(1, 6), (2, 3), (3, 2), (6, 1)]))
+def test_every_step_takes_the_same_samples_however_many_ranks(n, seed, shape):
+    def steps(n_ranks: int, batch: int) -> list[set[int]]:
+        members = members_of_ranks(n, n_ranks, batch, seed, True)
+        found: dict[int, set[int]] = {}
+        for rank, own in enumerate(members):
+            X = scipy.sparse.csr_array((len(own), 1))
+            rows = rank_rows(rank, X, np.zeros(len(own)), np.ones(len(own)))
+            order = order_of_epoch(rows, batch, seed_of_epoch(seed, 3), True)
+            assert sorted(order) == list(range(len(own)))
+            for place, row in enumerate(order):
+                found.setdefault(place // batch, set()).add(int(own[row]))
+        return [found[step] for step in sorted(found)]
+
+    taken = steps(*shape)
+    assert taken == steps(1, 6)
+    assert set().union(*taken) == set(range(n))
+
+
+def test_epochs_are_shuffled_anew_and_not_at_all_where_asked():
+    X = scipy.sparse.csr_array((30, 1))
+    rows = rank_rows(0, X, np.zeros(30), np.ones(30))
+    orders = [order_of_epoch(rows, 2, seed_of_epoch(0, epoch), True) for epoch in (1, 2)]
+    assert not np.array_equal(*orders)
+    assert np.array_equal(order_of_epoch(rows, 2, 5, False), np.arange(30))
+    assert np.array_equal(members_of_ranks(10, 2, 2, 0, False)[1], [2, 3, 6, 7])
+
+
+# -- against a twin that is dense and serial ---
+
+
+def twin(
+    X: np.ndarray, y: np.ndarray, batch: int, n_epochs: int, *, l1: float, l2: float,
+    stale: bool = False, rate: float = 0.1,
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
+    """Logistic regression by whole vectors, samples in their order; weights, intercept, all w."""
+    w, b, waiting, seen = np.zeros(X.shape[1]), 0.0, None, []
+    for _ in range(n_epochs):
+        for begin in range(0, len(y) + batch * stale, batch):
+            own, target = X[begin : begin + batch], 2.0 * y[begin : begin + batch] - 1
+            gradient = None
+            if len(own):
+                slope = -target / (1 + np.exp(target * (own @ w + b))) / len(own)
+                gradient = own.T @ slope, slope.sum()
+            now, waiting = (waiting, gradient) if stale else (gradient, None)
+            if now is None:
+                continue
+            w = w - rate * now[0]
+            w = np.sign(w) * np.maximum(np.abs(w) - rate * l1, 0) / (1 + rate * l2)
+            b -= rate * now[1]
+            seen.append(np.append(w, b))
+        waiting = None
+    return w, b, seen
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.3, 1.0])
+def test_lazy_penalties_are_those_of_whole_vectors(n_ranks, l1_ratio):
+    X, y = samples()
+    model = LogisticRegression(
+        C=0.5, l1_ratio=l1_ratio, n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3,
+        shuffle=False, learning_rate="constant", eta0=0.1, **LOCAL,
+    ).fit(X, y)  # fmt: skip
+    strength = 1 / (0.5 * len(y))
+    w, b, _ = twin(X.toarray(), y, 6, 3, l1=strength * l1_ratio, l2=strength * (1 - l1_ratio))
+    np.testing.assert_allclose(model.coef_[0], w, atol=1e-13)
+    np.testing.assert_allclose(model.intercept_, b, atol=1e-13)
+    if l1_ratio == 1:
+        assert 0 < np.count_nonzero(w) < len(w)
+        np.testing.assert_array_equal(model.coef_[0] == 0, w == 0)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_weights_that_shrink_below_all_bounds_are_folded(n_ranks):
+    X, y = samples()
+    model = LogisticRegression(
+        C=1e-4, n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=2, shuffle=False,
+        learning_rate="constant", eta0=0.1, **LOCAL,
+    ).fit(X, y)  # fmt: skip
+    strength = 1 / (1e-4 * len(y))
+    w, _, _ = twin(X.toarray(), y, 6, 2, l1=0.0, l2=strength)
+    np.testing.assert_allclose(model.coef_[0], w, rtol=1e-9, atol=1e-15)
+
+
+def test_the_mean_of_all_weights():
+    X, y = samples()
+    for n_ranks in (1, 3):
+        model = LogisticRegression(
+            n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3, shuffle=False, average=True,
+            learning_rate="constant", eta0=0.1, **LOCAL,
+        ).fit(X, y)  # fmt: skip
+        _, _, seen = twin(X.toarray(), y, 6, 3, l1=0.0, l2=1 / len(y))
+        np.testing.assert_allclose(np.append(model.coef_, model.intercept_), np.mean(seen, axis=0))
+
+
+def test_overlapped_sums_are_stale_by_one_step():
+    X, y = samples()
+    model = LogisticRegression(
+        n_ranks=2, batch_size=3, max_iter=2, shuffle=False, overlap=True,
+        learning_rate="constant", eta0=0.1, **LOCAL,
+    ).fit(X, y)  # fmt: skip
+    w, b, _ = twin(X.toarray(), y, 6, 2, l1=0.0, l2=1 / len(y), stale=True)
+    np.testing.assert_allclose(model.coef_[0], w, atol=1e-13)
+    np.testing.assert_allclose(model.intercept_, b, atol=1e-13)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "adam"])
+def test_optimisers_give_the_same_on_any_number_of_ranks(optimizer):
+    X, y = samples(n_classes=3)
+    fits = [
+        LogisticRegression(
+            n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3, optimizer=optimizer,
+            learning_rate="constant", eta0=0.05, **LOCAL,
+        ).fit(X, y)
+        for n_ranks in (1, 3)
+    ]  # fmt: skip
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-9)
+    assert fits[0].score(X, y) > 0.6
+
+
+# -- across ranks and sums ---
+
+
+@pytest.mark.parametrize("kind", ["log", "multinomial", "ovr", "hinge", "squared", "huber"])
+def test_k_ranks_with_batches_of_b_are_one_with_k_times_b(kind):
+    X, y = samples(97, n_classes=2 if kind in ("log", "hinge") else 3)
+    make = {
+        "log": LogisticRegression,
+        "multinomial": LogisticRegression,
+        "ovr": lambda **more: LogisticRegression(multi_class="ovr", **more),
+        "hinge": lambda **more: LinearSVC(loss="hinge", **more),
+        "squared": lambda **more: LinearRegression(alpha=0.01, **more),
+        "huber": lambda **more: LinearRegression("huber", alpha=0.01, epsilon=0.5, **more),
+    }[kind]
+    weights = np.random.default_rng(3).random(97)
+    fits = [
+        make(n_ranks=n_ranks, batch_size=24 // n_ranks, max_iter=4, **LOCAL).fit(X, y, weights)
+        for n_ranks in (1, 2, 3, 4, 8)
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.coef_, fits[0].coef_, atol=1e-10)
+        np.testing.assert_allclose(fit.history_.loss, fits[0].history_.loss, atol=1e-10)
+
+
+def bits_of(model: Any) -> bytes:
+    return model.state_.weights.tobytes()
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks, l1_ratio):
+    X, y = samples(n_classes=3)
+    common = {"n_ranks": n_ranks, "batch_size": 4, "max_iter": 2, "l1_ratio": l1_ratio, **LOCAL}
+    dense = LogisticRegression(aggregation="dense", **common).fit(X, y)
+    for aggregation in ("auto", *same_order(n_ranks)):
+        sparse = LogisticRegression(aggregation=aggregation, **common).fit(X, y)
+        assert bits_of(sparse) == bits_of(dense)
+        assert sparse.history_.density.equals(dense.history_.density)
+    for aggregation in ("ssar-recursive-doubling", "dense-ring", "butterfly"):
+        other = LogisticRegression(aggregation=aggregation, **common).fit(X, y)
+        np.testing.assert_allclose(other.coef_, dense.coef_, atol=1e-12)
+
+
+class Threads:
+    """Every rank runs the text for itself."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+
+    def open(self, after_loss: bool) -> ThreadsCommunicator:
+        return ThreadsCommunicator(self.n_ranks)
+
+    def can_go_back(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "lbfgs"},
+    {"aggregation": "dense"},
+    {"aggregation": "auto", "overlap": True},
+    {"aggregation": "auto", "top_k": 3, "top_k_approximate": True},
+    {"optimizer": "adam", "learning_rate": "constant", "eta0": 0.05},
+])  # fmt: skip
+def test_ranks_by_themselves_give_the_same_bits(options, monkeypatch):
+    X, y = samples(n_classes=3)
+    make = {"n_ranks": 3, "batch_size": 4, "max_iter": 3, **LOCAL, **options}
+    expected, model = LogisticRegression(**make).fit(X, y), LogisticRegression(**make)
+    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    model.fit(X, y)
+    assert bits_of(model) == bits_of(expected)
+    np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+
+
+@pytest.mark.cluster
+def test_all_transports_give_the_bits_of_dense_sums_here(client):
+    X, y = samples(n_classes=3)
+    make = {"n_ranks": 4, "batch_size": 4, "max_iter": 2, "solver": "sgd", "tol": 0, "top_k": 30}
+    expected = LogisticRegression(aggregation="dense", transport="local", **make).fit(X, y)
+    for transport in ("graph", "dask"):
+        model = LogisticRegression(transport=transport, **make).fit(X, y, client=client)
+        assert bits_of(model) == bits_of(expected)
+        np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+
+
+# -- TopK ---
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+@pytest.mark.parametrize("approximate", [False, True])
+def test_top_k_of_at_least_all_entries_is_plain_sgd_to_the_bit(n_ranks, approximate):
+    X, y = samples()
+    common = {"n_ranks": n_ranks, "batch_size": 2, "max_iter": 3, "l1_ratio": 0.2, **LOCAL}
+    all_sent = LogisticRegression(top_k=41, top_k_approximate=approximate, **common).fit(X, y)
+    if n_ranks == 1:  # one rank alone adds rows one by one: the same to rounding
+        plain = LogisticRegression(top_k=10**6, **common).fit(X, y)
+        alone = LogisticRegression(**common).fit(X, y)
+        np.testing.assert_allclose(alone.coef_, plain.coef_, atol=1e-12)
+    else:
+        plain = LogisticRegression(**common).fit(X, y)
+    assert bits_of(all_sent) == bits_of(plain)
+    assert not all_sent.state_.residual.any()
+
+
+def test_what_top_k_leaves_out_is_kept_sent_later_and_learns():
+    X, y = samples(300)
+    common = {"n_ranks": 3, "batch_size": 10, "max_iter": 30, **LOCAL}
+    plain = LogisticRegression(**common).fit(X, y)
+    for more in ({"top_k": 4}, {"top_k": 4, "top_k_approximate": True},
+                 {"top_k": 1, "top_k_bucket": 10}):  # fmt: skip
+        model = LogisticRegression(**more, **common).fit(X, y)
+        assert model.state_.residual.any()
+        assert model.history_.density.iloc[-1] < plain.history_.density.iloc[-1]
+        assert model.history_.bytes.iloc[-1] < plain.history_.bytes.iloc[-1]
+        assert model.score(X, y) > plain.score(X, y) - 0.05
+
+
+def test_sparse_sums_move_fewer_bytes_where_features_are_many():
+    X, y = samples(200, 20_000)
+    X = scipy.sparse.csr_matrix(X.multiply(scipy.sparse.random(200, 20_000, 0.02) != 0))
+    common = {"n_ranks": 4, "batch_size": 5, "max_iter": 1, **LOCAL}
+    sent = {
+        name: LogisticRegression(aggregation=name, **common).fit(X, y).history_.bytes.iloc[0]
+        for name in ("auto", "dense")
+    }
+    assert 3 * sent["auto"] < sent["dense"]
+
+
+# -- schedules ---
+
+
+def test_schedules():
+    assert schedule_of("constant", 0.3).rates(5, 2, 9).tolist() == [0.3, 0.3]
+    np.testing.assert_allclose(schedule_of("invscaling", 2.0, power=1).rates(4, 2, 1), [0.5, 0.4])
+    np.testing.assert_allclose(schedule_of("invscaling", 2.0).rates(4, 1, 1), [1.0])
+    step = schedule_of("step", 1.0, every=2)
+    assert [float(step.rates(1, 1, epoch)[0]) for epoch in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
+    optimal = schedule_of("optimal", 0.0, strength=0.01)
+    rates = optimal.rates(1, 3, 1)
+    np.testing.assert_allclose(1 / rates[1:] - 1 / rates[:-1], 0.01)
+    assert rates[0] == pytest.approx(np.sqrt(1 / np.sqrt(0.01)))
+    np.testing.assert_array_equal(optimal.rates(2, 2, 1), rates[1:])
+
+
+def test_resumed_steps_count_on(tmp_path):
+    X, y = samples()
+    path = tmp_path / "run.npz"
+    make = {"n_ranks": 2, "batch_size": 3, "top_k": 3, "average": True, **LOCAL}
+    whole = LogisticRegression(max_iter=5, **make).fit(X, y)
+    LogisticRegression(max_iter=2, checkpoint_path=path, **make).fit(X, y)
+    resumed = LogisticRegression(max_iter=5, checkpoint_path=path, resume=True, **make).fit(X, y)
+    assert whole.state_.residual.any() and resumed.state_.steps == 5 * 15
+    kept = {"history", "settings"}
+    for name in type(whole.state_).__dataclass_fields__.keys() - kept:
+        mine, theirs = getattr(whole.state_, name), getattr(resumed.state_, name)
+        assert np.array_equal(mine, theirs) if not isinstance(mine, dict) else mine == theirs
+    assert same_bits(whole.state_.copy(), whole.state_)
