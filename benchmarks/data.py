@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,11 +86,100 @@ _GRAPHS = {
 
 @cache
 def graph(name: str) -> Any:
-    """A real graph as a square sparse matrix, directed where the graph is; one of `_GRAPHS`."""
+    """A graph as a square sparse matrix, directed where the graph is.
+
+    One of `_GRAPHS`, or one that is made: "arxiv-like" (169,343 vertices, some 2.4·10⁶ entries, as
+    ogbn-arxiv with both directions has), "power-law-10m" (500,000 vertices, some 10⁷).
+    """
     import daskpart
 
+    if name in _MADE:
+        return _power_law_graph(*_MADE[name])
     read = daskpart.read(data_folder() / "graphs" / _GRAPHS[name])
     return read["adjacency"].data if _GRAPHS[name].endswith(".npz") else read
+
+
+def undirected(name: str) -> Any:
+    """A graph of `graph` as a scipy CSR array of ones, both ways, without loops."""
+    from scipy.sparse import coo_array
+
+    from daskpart.containers.matrix import as_matrix
+
+    entries = as_matrix(graph(name))
+    keeps = entries.rows != entries.columns
+    ends = entries.rows[keeps], entries.columns[keeps]
+    one_way = coo_array((np.ones(keeps.sum(), np.float32), ends), entries.shape).tocsr()
+    both = (one_way + one_way.T).tocsr()
+    both.data[:] = 1
+    return both
+
+
+_MADE = {"arxiv-like": (169_343, 1_200_000), "power-law-10m": (500_000, 5_250_000)}
+
+
+def _power_law_graph(n_vertices: int, n_edges: int) -> Any:
+    """Undirected: one end of an edge by a power law of exponent 0.6, the other any vertex."""
+    from scipy.sparse import coo_array
+
+    random = np.random.default_rng(0)
+    chances = np.arange(1, n_vertices + 1) ** -0.6
+    popular = random.choice(n_vertices, n_edges, p=chances / chances.sum())
+    ends = random.permutation(n_vertices)[popular], random.integers(0, n_vertices, n_edges)
+    one_way = coo_array((np.ones(n_edges, np.float32), ends), (n_vertices, n_vertices)).tocsr()
+    both = (one_way + one_way.T).tocsr()
+    both.data[:] = 1
+    return both
+
+
+class LabelledGraph(NamedTuple):
+    """A graph with features (None: there are none), labels, and a split."""
+
+    adjacency: Any
+    features: Any
+    labels: np.ndarray
+    training: np.ndarray
+    validation: np.ndarray
+    testing: np.ndarray
+
+
+@cache
+def labelled_graph(name: str) -> LabelledGraph:
+    """A graph to classify: "cora", "citeseer", "pubmed" (no features), "coauthor-physics", …
+
+    Rows of the features add up to 1, as in Kipf and Welling's code.
+    """
+    from scipy.sparse import csr_array, diags_array
+
+    folder = data_folder() / "graphs"
+    path = next(folder.glob(f"{name}*.npz"), None)
+    if path is None:
+        raise NotImplementedError(f"no graph {name} in {folder}")
+    with np.load(path) as file:
+        found = dict(file)
+    n = int(found["n_nodes"])
+    ones = np.ones(len(found["adj_indices"]), np.float32)
+    adjacency = csr_array((ones, found["adj_indices"], found["adj_indptr"]), shape=(n, n))
+    features = None
+    if "feat_indices" in found:
+        indices = found["feat_indices"].astype(np.int32)
+        values = found.get("feat_data", np.ones(len(indices))).astype(np.float32)
+        features = csr_array((values, indices, found["feat_indptr"]), shape=found["feat_shape"])
+        sums = np.asarray(features.sum(axis=1)).ravel()
+        inverse = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
+        features = (diags_array(inverse) @ features).tocsr().astype(np.float32)
+    split = (found[f"{part}_idx"].astype(np.int64) for part in ("train", "val", "test"))
+    return LabelledGraph(adjacency, features, found["labels"].astype(np.int64), *split)
+
+
+def normalised(adjacency: Any) -> Any:
+    """D^−1/2 (A + I) D^−1/2, a CSR matrix in float32 with int32 indices."""
+    from scipy.sparse import csr_array, diags_array, eye_array
+
+    looped = csr_array(adjacency) + eye_array(adjacency.shape[0], format="csr")
+    roots = diags_array(1 / np.sqrt(np.asarray(looped.sum(axis=1)).ravel()))
+    found = (roots @ looped @ roots).tocsr().astype(np.float32)
+    found.indptr, found.indices = found.indptr.astype(np.int32), found.indices.astype(np.int32)
+    return found
 
 
 @cache
@@ -106,3 +195,31 @@ def tensor(name: str) -> Any:
     if not found:
         raise NotImplementedError(f"no tensor {name} in {data_folder() / 'tensors'}")
     return as_tensor(daskpart.read(found[0]))
+
+
+@cache
+def samples(name: str) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray]]:
+    """Samples (csr_matrix) and labels 0 and 1, to learn from and to judge by.
+
+    Parameters
+    ----------
+    name : str
+        "a9a", "imdb-bow" or "imdb-bigrams".
+    """
+    import scipy.sparse
+
+    import daskpart
+
+    files = {
+        "a9a": ("a9a.libsvm.gz", "a9a.t.libsvm.gz"),
+        "imdb-bow": ("imdb-bow.train.libsvm.xz", "imdb-bow.test.libsvm.xz"),
+        "imdb-bigrams": ("imdb-bigrams.train.libsvm.xz", "imdb-bigrams.test.libsvm.xz"),
+    }
+    train, test = (daskpart.read(data_folder() / "linear" / file) for file in files[name])
+    width = max(train.data.shape[1], test.data.shape[1])
+    pairs = []
+    for part in (train, test):
+        rows = (part.data.data, part.data.indices, part.data.indptr)
+        X = scipy.sparse.csr_matrix(rows, shape=(part.data.shape[0], width))
+        pairs.append((X, (part.target > 0).astype(int)))
+    return pairs[0], pairs[1]

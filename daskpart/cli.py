@@ -183,19 +183,29 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
         place.run(settings, memory_limit)
 
 
-@cli.command("convert", short_help="Write data as a hypergraph for another partitioner.")
+@cli.command("convert", short_help="Write data for another partitioner, or a graph in parts.")
 @click.argument("data")
-@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@_o.options(_model(), _input())
-def convert_command(data: str, target: Path, model: str, format: str | None) -> None:
+@click.argument("target", type=click.Path(path_type=Path))
+@_o.options(
+    _model(),
+    _input(),
+    _o.choice("--to", ("dgl", "pyg", "parmetis"), None, "Write a graph in parts, to a folder."),
+    click.Option(["--partition"], metavar="FILE", help="With --to: the part of each row."),
+)
+def convert_command(data: str, target: Path, **options: Any) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
 
     DATA is what 'daskpart partition' takes. The result of the other partitioner comes back with
-    daskpart.Partition.from_file.
+    daskpart.Partition.from_file. With --to, TARGET is a folder, and gets a graph and its parts as
+    DGL, PyTorch Geometric or ParMETIS have them:
+
+    \b
+      daskpart partition web.mtx --model column-net-self-loops --output web.parts
+      daskpart convert web.mtx web-dgl --to dgl --partition web.parts
     """
     from ._cli.convert import run
 
-    run(data, target, model, format)
+    run(data, target, **options)
 
 
 _ROUTINGS = ("point-to-point", "aware", "naive", "all")

@@ -66,6 +66,16 @@ def few_edges(name: str) -> Any:
     return random_array((400, 400), density=0.02, rng=np.random.default_rng(0)).tocsr()
 
 
+def few_labels(name: str) -> Any:
+    """Stands for any graph with labels and a split."""
+    from benchmarks.data import LabelledGraph
+
+    graph = few_edges(name)
+    labels = np.arange(graph.shape[0]) % 3
+    split = np.split(np.arange(graph.shape[0]), [60, 120])
+    return LabelledGraph(graph, None, labels, *split)
+
+
 class Peer:
     """Stands for `libmf.mf`: with two threads LIBMF itself may hang on so few ratings."""
 
@@ -80,6 +90,16 @@ class Peer:
         self.b = float(triples[:, 2].mean())
         self.P, self.Q = (np.zeros((rows, self.k), np.float32) for rows in (self.m, self.n))
         self.model = self
+
+
+def few_samples(name: str) -> Any:
+    """Stands for any samples to learn from and to judge by."""
+    import scipy.sparse
+
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(80, 30, 0.3, "csr", random_state=random)
+    y = (X @ random.normal(size=30) > 0).astype(int)
+    return (X, y), (X, y)
 
 
 def small_metrics_matrix() -> Any:
@@ -97,7 +117,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(factorization, "RATES", (0.1,))
     monkeypatch.setattr(factorization, "REGULARIZATIONS", (0.05,))
     replaced = {
-        "ratings": few_ratings, "tensor": few_nonzeros, "graph": few_edges,
+        "ratings": few_ratings, "samples": few_samples, "tensor": few_nonzeros, "graph": few_edges,
         "power_law_matrix": small_metrics_matrix,
         "N_USERS": 200, "N_ITEMS": 50, "N_RATINGS": 3000,
     }  # fmt: skip
@@ -107,7 +127,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("partition_engine", "power_cycles"):
         engines = importlib.import_module(f"benchmarks.studies.{name}")
         monkeypatch.setattr(engines, "hypergraph_of", few_pins)
-    monkeypatch.setattr(importlib.import_module("benchmarks.data"), "data_folder", Path)
+    data = importlib.import_module("benchmarks.data")
+    monkeypatch.setattr(data, "data_folder", Path)
+    monkeypatch.setattr(data, "labelled_graph", few_labels)
     peer = importlib.import_module("benchmarks.libmf_peer")
     monkeypatch.setattr(peer, "load", lambda: Peer)
     for name in MODULES:
@@ -159,7 +181,7 @@ def test_there_is_something_to_run(small: None) -> None:
         methods = [name for name, member in vars(suite).items() if callable(member)]
         assert [name for name in methods if re.match("(time|track|peakmem)[^_]", name)] == []
     having = {suite.__module__.split(".")[1] for suite, _, _ in runner.cases("")}
-    assert having == set(MODULES) - {"data", "libmf_peer", "measuring", "serial_cp"}
+    assert having == set(MODULES) - {"data", "graph_peers", "libmf_peer", "measuring", "serial_cp"}
 
 
 STUDIES = {
@@ -184,6 +206,7 @@ STUDIES = {
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
     ],
     "refine": ["--data", "few", "--parts", "8"],
+    "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",
@@ -195,12 +218,19 @@ STUDIES = {
     "partition_engine": ["--data", "ibm01", "--parts", "8"],
     "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
+    "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
+    "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
+    "gcn_epoch": [
+        "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",
+    ],
+    "spmm": ["--graph", "few", "--columns", "5", "--turns", "1"],
     "sparse_sum": ["--case", "1000", "100"],
     "tensor_messages": ["--tensor", "few", "--ranks", "4", "--ranks", "8"],
     "sgd_kernel": ["--data", "few", "--components", "5", "--rate", "adagrad", "--turns", "1"],
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
     "twins": [
-        "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "k-means",
+        "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "GCN:few",
+        "--problem", "k-means",
         "--steps", "3", "--turns", "1",
     ],
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import sparse
 
 import daskpart
@@ -28,6 +29,8 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Any:
     data = importlib.import_module("benchmarks.data")
     monkeypatch.setattr(data, "ratings", lambda name: triples)
     monkeypatch.setattr(data, "tensor", lambda name: tensor)
+    edges = scipy.sparse.random_array((400, 400), density=0.02, rng=np.random.default_rng(0))
+    monkeypatch.setattr(data, "graph", lambda name: edges.tocsr())
     sides = importlib.import_module("benchmarks.twins.sides")
     monkeypatch.setattr(sides, "N_POINTS", 500)
     return sides
@@ -41,8 +44,8 @@ def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> No
     clusters = importlib.import_module("benchmarks.studies.clusters")
     if not clusters.has_mpiexec():
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
-    names = sides.lay_down(tmp_path, ["MF:few", "CP:few", "k-means"], n_ranks)
-    assert names == ["MF few", "CP Algorithm 1 few", "CP Algorithm 2 few", "k-means"]
+    names = sides.lay_down(tmp_path, ["MF:few", "CP:few", "GCN:few", "k-means"], n_ranks)
+    assert names == ["MF few", "CP Algorithm 1 few", "CP Algorithm 2 few", "GCN few", "k-means"]
     sides.ours(None, str(tmp_path), N_STEPS, transport="local")
     seconds = clusters.on_mpi_ranks(sides.twin, n_ranks, str(tmp_path), N_STEPS)
     assert [len(steps) for steps in seconds] == [N_STEPS] * len(names)

@@ -61,14 +61,22 @@ class Swap:
 
     def __call__(self, pack: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Inbox:
         """Send ``pack(positions)`` to each destination; what arrived, valid until the next call."""
+        self.post(pack)
+        return self.collect()
+
+    def post(self, pack: Callable[[NDArray[np.int64]], NDArray[Any]]) -> None:
+        """Send, and have room for what arrives; then compute, and `collect`."""
         world, half, inbox = self._world, self._half, self.inbox
-        requests = [
+        self._requests = [
             world.Irecv(room, source)
             for source, room in zip(inbox.sources, inbox.payloads, strict=True)
         ]
-        sent = [pack(positions) for positions in half.out_positions]
-        requests += [
-            world.Isend(rows, to) for to, rows in zip(half.destinations, sent, strict=True)
+        self._sent = [pack(positions) for positions in half.out_positions]
+        self._requests += [
+            world.Isend(rows, to) for to, rows in zip(half.destinations, self._sent, strict=True)
         ]
-        wait(requests)
-        return inbox
+
+    def collect(self) -> Inbox:
+        """What arrived, valid until the next `post`."""
+        wait(self._requests)
+        return self.inbox

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import data
+from benchmarks.studies import gcn_epoch
 from benchmarks.studies.problem import matrix
+from daskpart import GCNClassifier
 from daskpart.collectives import Communicator, PerRank, barrier, communicator_for
 from daskpart.collectives.operations import allreduce
 from daskpart.models import CPDecomposition, MatrixFactorization
@@ -51,7 +53,7 @@ class Problem(NamedTuple):
 
 
 def problems(names: Sequence[str], n_ranks: int) -> Iterable[tuple[str, Problem]]:
-    """Name and problem; "MF:ml-1m", "CP:fb15k-237.train" and "k-means" are names to choose from."""
+    """Name and problem; "MF:ml-1m", "CP:math-tags", "GCN:pubmed" and "k-means" are examples."""
     for name in names:
         kind, _, of = name.partition(":")
         if kind == "MF":
@@ -59,6 +61,8 @@ def problems(names: Sequence[str], n_ranks: int) -> Iterable[tuple[str, Problem]
         elif kind == "CP":
             for algorithm, method in ALGORITHMS.items():
                 yield f"CP {algorithm} {of}", decomposition(of, n_ranks, method)
+        elif kind == "GCN":
+            yield f"GCN {of}", convolution(of, n_ranks)
         else:
             yield name, clustering(n_ranks)
 
@@ -113,6 +117,30 @@ def fit_decomposition(
     arrays = {f"factor {mode}": factor for mode, factor in enumerate(model.state_.factors)}
     arrays["fit"] = np.array([model.fit_])
     return Result(model.history_["seconds"].tolist(), arrays)
+
+
+def convolution(name: str, n_ranks: int) -> Problem:
+    """Two layers, 16 hidden columns, 128 random features, the first product in every epoch."""
+    from . import gcn
+
+    adjacency, X, y = gcn_epoch.problem(name)
+    model = _convolution(n_ranks)
+    plan = model.plan(X, y, graph=adjacency, transport="mpi")
+    problem = model._problem(X, y, {"graph": adjacency}, plan.random_state)
+    pieces = gcn.pieces(plan, problem, model._optimizer(plan.network), model.initial_learning_rate)
+    return Problem(partial(fit_convolution, (adjacency, X, y), plan), gcn.train, pieces)
+
+
+def _convolution(n_ranks: int, **more: Any) -> GCNClassifier:
+    return GCNClassifier(16, n_ranks=n_ranks, first_product="each", **more)
+
+
+def fit_convolution(given: Any, plan: Any, transport: str, client: Any, n_steps: int) -> Result:
+    """Ours."""
+    adjacency, X, y = given
+    model = _convolution(plan.n_ranks, transport=transport, max_iter=n_steps)
+    model.fit(X, y, graph=adjacency, plan=plan, client=client)
+    return Result(model.history_["seconds"].tolist(), model.state_.weights)
 
 
 def clustering(n_ranks: int) -> Problem:

@@ -1,17 +1,38 @@
-"""`daskpart convert`: data as a hypergraph in the text that another partitioner reads."""
+"""`daskpart convert`: data as a hypergraph in the text that another partitioner reads, or a graph
+and its parts as another library trains on them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from daskpart.data_models import build
+from daskpart.errors import InputError
+from daskpart.layouts import write_layout
+from daskpart.partitions import Partition
 
-from .inputs import in_words, load_any
+from .inputs import in_words, load_any, load_matrix
 from .terminal import say
 
 
-def run(source: str, target: Path, model: str, format: str | None) -> None:
-    """Read, build the model, write."""
+def run(
+    source: str,
+    target: Path,
+    model: str,
+    format: str | None,
+    to: str | None = None,
+    partition: str | None = None,
+) -> None:
+    """Read, build the model or take the parts, write."""
+    if (to is None) != (partition is None):
+        raise InputError("--to needs --partition, and --partition needs --to")
+    if to is not None and partition is not None:
+        matrix, parts = load_matrix(source, format), Partition.from_file(partition)
+        say(in_words(matrix, source))
+        write_layout(matrix, parts, target, to)
+        say(f"  {target}  {to}: {parts.n_vertices:,} vertices in {parts.n_parts} parts")
+        return
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: name a file that ends in .hgr, .u or .graph")
     data = load_any(source, format)
     say(in_words(data, source))
     built = build(data, model)

@@ -36,6 +36,10 @@ MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
     "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
+    "logistic": "Logistic regression of labelled samples.",
+    "svm": "Linear support vector machine of labelled samples.",
+    "linear": "Linear regression of samples with targets.",
+    "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
     "done": "All {step}s were done.",
@@ -58,11 +62,14 @@ class Data:
         Lines that say what was read.
     test : Any
         What is held out to judge by.
+    more : dict
+        Further arguments of ``fit``, such as targets.
     """
 
     X: Any
     words: list[str]
     test: Any = None
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -121,7 +128,7 @@ class Model:
     template = "fit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
-        """Read the data."""
+        """Read the data; `given` are the options of reading, and the parameters."""
         raise NotImplementedError
 
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
@@ -280,12 +287,13 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
 
     from .cluster import expected_transport
 
-    data = job.model.load(job.source, {**job.reading, "random_state": estimator.random_state})
+    decided = {**job.parameters, **job.reading, "random_state": estimator.random_state}
+    data = job.model.load(job.source, decided)
     for line in data.words:
         say(line)
     say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, transport=transport, client=client)
+    plan = estimator.plan(data.X, transport=transport, client=client, **data.more)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
@@ -335,7 +343,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     from daskpart.errors import DivergenceError, WorkerLostError
 
     try:
-        estimator.fit(data.X, plan=plan)
+        estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
         say("\nCtrl-C: keeping the last whole step …")
         return "interrupted", INTERRUPTED

@@ -202,8 +202,11 @@ def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | No
         click.FloatRange: "X",
         Partitioner: "NAME|FILE.npz|KEY=VALUE,…",
     }
+    several = isinstance(default, tuple)
+    if several:
+        words += " May be repeated."
     return click.Option(names, type=kind, default=default, show_default=default is not None,
-                        metavar=letters.get(type(kind)), help=words)  # fmt: skip
+                        multiple=several, metavar=letters.get(type(kind)), help=words)  # fmt: skip
 
 
 def _type(allowed: list[Any], types: str) -> Any:

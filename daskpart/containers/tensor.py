@@ -40,7 +40,7 @@ from .coordinates import (
     refuse_nonfinite,
     refuse_outside,
 )
-from .matrix import LabelledMatrix, factorized_column, number_column
+from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
 
 if TYPE_CHECKING:
     import pandas
@@ -134,10 +134,11 @@ def as_tensor(
         array of such chunks, which is **computed** here; an `xarray.DataArray` over any of these,
         whose dimensions become names and whose coordinates become labels; the path of a file that
         `daskpart.read` takes (FROSTT ``.tns``, also compressed, is the format of tensors); a
-        `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`: a column called ``value`` (or
-        ``rating``, ``count`` and such) or else the only one of fractions has the values, and every
-        other column names the indices of a mode; a column of categories has all of them as its
-        labels. Or a list of records: dicts with such keys, or ``(index, …, value)``.
+        `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, or one of Dask, which is
+        computed: a column called ``value`` (or ``rating``, ``count`` and such) or else the only one
+        of fractions has the values, and every other column names the indices of a mode; a column of
+        categories has all of them as its labels. Or a list of records: dicts with such keys, or
+        ``(index, …, value)``.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
@@ -183,6 +184,9 @@ def as_tensor(
             return data
         extents = data.shape if shape is None else shape
         return from_coordinates(*given[:2], extents, *given[3:], missing=missing)
+    if is_dask_frame(data):
+        data = data.compute()
+    dims: Sequence[str] | None
     if is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple):
         coordinates, numbers, extents, dims, labels = _frame_entries(data, values)
     else:

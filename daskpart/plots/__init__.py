@@ -20,9 +20,10 @@ matplotlib's settings. Colours are those of Okabe and Ito, which colour-blind re
 from __future__ import annotations
 
 from .bordered_form import BorderedForm, bordered_form
-from .charts import connectivity_histogram, convergence, part_weights, traffic
+from .charts import connectivity_histogram, convergence, loss_history, part_weights, traffic
 from .comparison import partition_comparison
 from .decomposition import component_diagnostics, fit_history, loadings
+from .networks import confusion, embedding, halo, learning_curve
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
 
@@ -30,10 +31,15 @@ __all__ = [
     "BorderedForm",
     "bordered_form",
     "component_diagnostics",
+    "confusion",
     "connectivity_histogram",
     "convergence",
+    "embedding",
     "fit_history",
+    "halo",
+    "learning_curve",
     "loadings",
+    "loss_history",
     "part_weights",
     "partition_comparison",
     "predicted_against_measured",

@@ -23,6 +23,14 @@ from daskpart.partitions import Partition
 
 from .reports import Expected, PlanReport
 
+# seconds a message and seconds a byte: the hypercube allreduce of 4 workers on 2 cores, a round
+ALPHA_BETA = {
+    "local": (3e-5, 2e-10),
+    "graph": (2e-2, 4e-9),
+    "dask": (1.2e-3, 2e-9),
+    "mpi": (1e-4, 4e-10),
+}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FitPlan:

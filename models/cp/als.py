@@ -46,6 +46,7 @@ from daskpart.collectives import (
     reduce,
 )
 
+from .layout.layout import TensorLayout
 from .ranks import RankTensor
 from .steps import column_products, gram_of, normalise_columns, solve_rows
 
@@ -248,6 +249,7 @@ def _solve(
 
 def partial_products(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[Any]:
     """MTTKRP of the rank's own nonzeros along a mode, shape (rows on the rank, R)."""
+    assert isinstance(tensor.layout, TensorLayout)
     return tensor.layout.mttkrp(mode, rows)
 
 

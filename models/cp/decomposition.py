@@ -246,7 +246,11 @@ class CPModel(TransformerMixin):
         state = self._fitted()
         arrays = {"weights": self.weights_}
         arrays |= {f"{_FACTOR}{dim}": f for dim, f in zip(state.dims, self.factors_, strict=True)}
-        facts = {_MODES: list(state.dims), "fit": state.fit, "iterations": state.epoch}
+        facts: dict[str, Any] = {
+            _MODES: list(state.dims),
+            "fit": state.fit,
+            "iterations": state.epoch,
+        }
         facts["missing"] = self.missing
         return xr.Dataset(arrays, attrs=facts)
 

@@ -84,7 +84,9 @@ class CPDiagnostics:
         return f"{self.table.to_string(index=False, float_format='%.4g')}\n{self._words()}"
 
     def _repr_html_(self) -> str:
-        return f"{self.table.to_html(index=False, float_format='%.4g')}<p>{self._words()}</p>"
+        return (
+            f"{self.table.to_html(index=False, float_format='{:.4g}'.format)}<p>{self._words()}</p>"
+        )
 
 
 @dataclass(frozen=True)
@@ -350,7 +352,7 @@ def _core_consistency(
     ideal[(np.arange(n_components),) * n_modes] = 1
     factors = [np.asarray(factor, np.float64) for factor in state.factors]
     factors[0] = factors[0] * state.weights
-    inverses = [np.linalg.pinv(factor) for factor in factors]
+    inverses: list[NDArray[Any]] = [np.linalg.pinv(factor) for factor in factors]
     if missing == "unknown":
         residual = values - values_at(state, coordinates)
         difference = _core(coordinates, residual, inverses)
@@ -360,7 +362,7 @@ def _core_consistency(
 
 
 def _core(
-    coordinates: NDArray[Any], values: NDArray[np.float64], inverses: list[NDArray[np.float64]]
+    coordinates: NDArray[Any], values: NDArray[np.float64], inverses: list[NDArray[Any]]
 ) -> NDArray[np.float64]:
     """X ×_1 A_1⁺ … ×_M A_M⁺ of a sparse X in row-major order, the last mode first."""
     current, n_components = values[:, None], len(inverses[0])

@@ -32,9 +32,11 @@ from daskpart.models.base.trainer import Trainer
 from daskpart.partitions import Partition
 
 from .als import Update
-from .by_mode import nonnegative_modes, ridge_modes
+from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
+from .entries import Aligned, entries_of
+from .growing import others_updated, with_new_rows
 from .layout.layout import MEMORY
 from .plan import METHODS, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
@@ -278,14 +280,60 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     @with_callbacks
     def partial_fit(
-        self, X: Any, y: Any = None, *, validation: Any = None, client: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        mode: int | str | None = None,
+        validation: Any = None,
+        client: Any = None,
     ) -> Self:
-        """Do one more iteration on X, from the factors so far (or from the beginning).
+        """Do one more iteration on X from the factors so far; or take in new slices of one mode.
 
-        Parameters and errors are those of `fit`; X has the modes and labels of the first fit. For
-        slices that are new see `add_slices`.
+        Parameters
+        ----------
+        X : container
+            With the modes and labels of the first fit. With `mode`: the new slices alone, which
+            have the indices of the fit along all other modes.
+        y : array of shape (n,), optional
+            As for `fit`.
+        mode : int or str, optional
+            The mode that grows, by place or by name. The rows of the new slices are solved for, and
+            unless absent entries are unknown the other factors move with them, as if the old
+            nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
+            need them (`score` gives it), and `history_` begins anew.
+        validation, client
+            As for `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As `fit`; with `mode` for slices that the model has already, or names that do not go
+            with those of the fit.
         """
+        if mode is not None:
+            return self._grow(X, y, mode)
         return self._fit(X, y, client=client, one_step=True, validation=validation)
+
+    def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
+        """Take in new slices along a mode."""
+        state = self._fitted()
+        self._check_parameters()
+        place = place_of_mode(mode, state.dims)
+        aligned = Aligned(state, entries_of(X, y, self.missing))
+        rows = self._new_rows(aligned, place)
+        grown = with_new_rows(state, aligned, place, rows)
+        if self.missing == "zero":
+            signs = nonnegative_modes(self.nonnegative, state.dims)
+            grown = with_new_rows(
+                others_updated(state, aligned, place, rows, signs), aligned, place, rows
+            )
+        self.state_ = grown
+        return self
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, NAMES, self.n_ranks)

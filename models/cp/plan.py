@@ -29,7 +29,7 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.models.base.plan import FitPlan, partitioner_name
+from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
 from .cut import mode_connectivities, nonzero_parts, owned, partitioner_for
@@ -41,14 +41,6 @@ from .report import CPPlanReport, counted_plan
 METHODS = ("auto", "p2p", "emb-naive", "emb")
 LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
-
-# seconds a message and seconds a byte: the hypercube allreduce of 4 workers on 2 cores, a round
-ALPHA_BETA = {
-    "local": (3e-5, 2e-10),
-    "graph": (2e-2, 4e-9),
-    "dask": (1.2e-3, 2e-9),
-    "mpi": (1e-4, 4e-10),
-}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,13 @@ from numpy.typing import NDArray
 
 from daskpart._floor.rank_tasks import RankCollection
 from daskpart.connectivity import Connectivity
-from daskpart.containers.coordinates import as_labels, as_values, refuse_dense_chunks, stable_order
+from daskpart.containers.coordinates import (
+    as_labels,
+    as_values,
+    refuse_dense_chunks,
+    stable_order,
+)
+from daskpart.containers.matrix import is_dask_frame
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, from_coordinates
 from daskpart.errors import InputError
 from daskpart.models.base.problem import is_lazy
@@ -301,6 +307,8 @@ def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProble
         As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
         unknown size.
     """
+    if is_dask_frame(X):
+        X = X.compute()  # which label is which index has to be known before anything is cut
     if is_lazy(X):
         return LazyTensor.of(X, missing)
     tensor = as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -21,9 +22,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
@@ -38,6 +38,7 @@ from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optim
 from daskpart.partitions import Partition
 
 from .activations import ACTIVATIONS
+from .communication import COMMUNICATIONS
 from .graph import in_order, names_of_labels, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
@@ -67,12 +68,13 @@ class GraphNetwork(DistributedEstimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],
+        "communication": [StrOptions({"auto", *COMMUNICATIONS})],
         "partitioner": [str, dict, Partition, "array-like"],
         "dtype": [StrOptions({"float32", "float64"})],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("hidden", "layer", "layer_options", "activation", "dropout", "symmetrize"),
-        *("first_product", "partitioner", "dtype", "validation_fraction"),
+        *("first_product", "partitioner", "dtype", "validation_fraction", "communication"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
@@ -99,6 +101,7 @@ class GraphNetwork(DistributedEstimator):
         patience: int | None = None,
         symmetrize: bool = False,
         first_product: str = "auto",
+        communication: str = "auto",
         partitioner: Any = "connectivity",
         n_ranks: int | None = None,
         transport: str = "auto",
@@ -124,6 +127,7 @@ class GraphNetwork(DistributedEstimator):
         self.patience = patience
         self.symmetrize = symmetrize
         self.first_product = first_product
+        self.communication = communication
         self.partitioner = partitioner
         self.n_ranks = n_ranks
         self.transport = transport
@@ -244,7 +248,10 @@ class GraphNetwork(DistributedEstimator):
         mask = data.get("validation_mask")
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
-        problem, order = self._read(X, data.get("graph"), len(targets.values), names_of_labels(y))
+        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
+        problem, order = self._read(
+            X, data.get("graph"), len(targets.values), names_of_labels(y), reset=not goes_on
+        )
         if order is not None:
             targets = replace(
                 targets, values=targets.values[order], labelled=targets.labelled[order]
@@ -318,6 +325,8 @@ class GraphNetwork(DistributedEstimator):
             partitioner=self.partitioner,
             random_state=random_state,
             n_slots=len(self._optimizer(network).slots),
+            communication=self.communication,
+            transport=transport,
         )
 
     def _optimizer(self, network: Network) -> Optimizer:
@@ -359,15 +368,50 @@ class GraphNetwork(DistributedEstimator):
 
     # -- what a fitted model is good for ---
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags(preserves_dtype=[])  # `dtype` says which
-        return tags
-
     @property
     def coefs_(self) -> dict[str, NDArray[Any]]:
         """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
         return self._fitted().weights
+
+    def set_coefs(self, coefs: Mapping[str, Any], *, classes: Any = None) -> Self:
+        """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
+
+        Parameters
+        ----------
+        coefs : dict of str to ndarray
+            As `coefs_` has them; of PyTorch Geometric and DGL see
+            `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
+        classes : array-like, optional
+            Names of the outputs; default: their numbers.
+
+        Raises
+        ------
+        InputError
+            For weights of another network than the parameters make.
+        """
+        self._check_parameters()
+        given = {name: np.array(weight, self.dtype) for name, weight in coefs.items()}
+        if "0.weight" not in given:
+            raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
+        n_inputs = len(given["0.weight"])
+        n_outputs = len(given.get(f"{len(self._hidden)}.bias", ()))
+        layers = make_layers(
+            self.layer, (n_inputs, *self._hidden, n_outputs), self.layer_options or {}, False
+        )
+        wanted = {
+            f"{place}.{name}": shape
+            for place, layer in enumerate(layers)
+            for name, shape in layer.shapes.items()
+        }
+        shapes = {name: weight.shape for name, weight in given.items()}
+        if shapes != wanted:
+            raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
+        self.state_ = GCNState({name: given[name] for name in wanted})
+        self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
+        self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
+        self.classes_ = np.arange(n_outputs) if classes is None else np.asarray(classes)
+        self.several_ = False
+        return self
 
     def transform(self, X: Any = None, *, graph: Any = None) -> Any:
         """Embeddings: the values behind the last hidden layer; outputs where there is none.
@@ -416,7 +460,7 @@ class Patience(EarlyStopping):
         """It only listens."""
 
 
-class GCNClassifier(ClassifierMixin, GraphNetwork):
+class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     """Classify the vertices of a graph by graph convolution, trained on `n_ranks` ranks.
 
     Layer k computes Hᵏ = σ(Â Hᵏ⁻¹ Wᵏ + bᵏ). The rows of Â, of H and of their gradients are dealt
@@ -453,6 +497,9 @@ class GCNClassifier(ClassifierMixin, GraphNetwork):
     first_product : {"auto", "kept", "each"}, default="auto"
         Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
         each. "auto": kept, unless X is sparse and the product would be much fuller.
+    communication : {"auto", "expand", "broadcast"}, default="auto"
+        Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
+        same bits). "auto": what should be quicker; the plan's report has both forecasts.
     partitioner : str, dict, Partition or int array of shape (n,), default="connectivity"
         "connectivity": hypergraph of columns with self loops, exact in what travels; "metis" (the
         graph), "random", "block"; or the arguments of `daskpart.partition`; or a
@@ -567,7 +614,7 @@ class GCNClassifier(ClassifierMixin, GraphNetwork):
         self.several_ = problem.targets.kind == "several"
 
 
-class GCNRegressor(RegressorMixin, GraphNetwork):
+class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     """Predict numbers for the vertices of a graph by graph convolution.
 
     Parameters, attributes and methods are those of `GCNClassifier`, with the squared error as loss

@@ -21,6 +21,8 @@ from daskpart.containers.matrix import dask_triples, sparse_triples, xarray_trip
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
+from .operators import narrow
+
 _ENDS = ({"source", "from", "src", "u"}, {"target", "to", "dst", "v"}, {"weight", "w", "value"})
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -94,8 +96,7 @@ def read_graph(
         )
     if symmetrize:
         built = scipy.sparse.csr_array(built.maximum(built.T))
-    built.sort_indices()
-    return Graph(built, names if own_names is None else own_names)
+    return Graph(narrow(built), names if own_names is None else own_names)
 
 
 def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, ...]:

@@ -1,9 +1,4 @@
-"""A trained network on a graph, layer by layer, in this process; and weights trained elsewhere.
-
-PyTorch Geometric         DGL                        here
-conv1.lin.weight (d', d)  layers.0.weight (d, d')    0.weight (d, d')
-conv1.bias                layers.0.bias              0.bias
-"""
+"""A trained network on a whole graph, layer by layer, in this process."""
 
 from __future__ import annotations
 

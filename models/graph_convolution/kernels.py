@@ -84,7 +84,7 @@ def spmm(indptr: NDArray, indices: NDArray, data: NDArray, H: NDArray, out: NDAr
     """
     _check(indptr, indices, data, out, H)
     if indices.size and H.shape[1]:
-        _add_products(*_templates(H, data), indptr, indices, *_entries(data), *_rows(H, data), out)
+        _add_products(*_arguments(indptr, indices, data, H), out)
 
 
 def spmm_transposed(
@@ -103,9 +103,7 @@ def spmm_transposed(
     """
     _check(indptr, indices, data, G, out)
     if indices.size and G.shape[1]:
-        _scatter_products(
-            *_templates(G, data), indptr, indices, *_entries(data), *_rows(G, data), out
-        )
+        _scatter_products(*_arguments(indptr, indices, data, G), out)
 
 
 def transpose_csr(
@@ -134,7 +132,7 @@ def sddmm(indptr: NDArray, indices: NDArray, G: NDArray, H: NDArray, out: NDArra
     if not out.flags.c_contiguous:
         raise InputError("out: give a C-contiguous array")
     if indices.size and H.shape[1]:
-        _dot_rows(*_templates(H, out), indptr, indices, *_entries(out), *_rows(H, out), G)
+        _dot_rows(*_arguments(indptr, indices, out, H), G)
     else:
         out[...] = 0
 
@@ -164,20 +162,25 @@ def _check(
         raise InputError(f"values of shape {data.shape} do not cut {n_columns} columns into heads")
 
 
-def _templates(rows: NDArray, data: NDArray) -> tuple[tuple, tuple]:
-    head_bytes = rows.strides[0] // (data.shape[1] if data.ndim == 2 else 1)
-    wide = _WIDE_BYTES if head_bytes >= _WIDE_BYTES else _HALF_BYTES
-    return _TEMPLATES[rows.dtype, wide], _TEMPLATES[rows.dtype, _NARROW_BYTES]
+def _arguments(indptr: NDArray, indices: NDArray, data: NDArray, rows: NDArray) -> tuple:
+    """What the kernels take: shapes of pieces, entries and their heads, rows and how far ahead."""
+    n_heads = data.shape[1] if data.ndim == 2 else 1
+    wide = _WIDE_BYTES if rows.strides[0] // n_heads >= _WIDE_BYTES else _HALF_BYTES
+    return (
+        _TEMPLATES[rows.dtype, wide],
+        _TEMPLATES[rows.dtype, _NARROW_BYTES],
+        _int64(indptr),
+        indices,
+        np.ascontiguousarray(data).reshape(-1),
+        n_heads,
+        rows,
+        _AHEAD if rows.nbytes > _CACHED_BYTES else 0,
+    )
 
 
-def _entries(data: NDArray) -> tuple[NDArray, int]:
-    """Values one after the other, and how many each entry has."""
-    return np.ascontiguousarray(data).reshape(-1), data.shape[1] if data.ndim == 2 else 1
-
-
-def _rows(rows: NDArray, data: NDArray) -> tuple[NDArray, int]:
-    """Rows, and how many entries ahead they are asked for."""
-    return rows, _AHEAD if rows.nbytes > _CACHED_BYTES else 0
+def _int64(indptr: NDArray) -> NDArray[np.int64]:
+    """Pointers in the type that kernels are compiled for; they are few beside rows."""
+    return indptr.astype(np.int64, copy=False)
 
 
 @kernel(inline="always")
@@ -188,35 +191,47 @@ def _ask_for_rows(indices, begin, end, ahead, address, row_bytes):
         prefetch_bytes(address + np.int64(indices[np.uint64(min(n, last))]) * row_bytes, row_bytes)
 
 
+@kernel(inline="always")
+def _ends(head_bytes, wide, narrow, size):
+    """Bytes of a head until which wide and narrow pieces go, and the columns that are left."""
+    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    narrow_end = head_bytes - head_bytes % (len(narrow) * size)
+    return wide_end, narrow_end, (head_bytes - narrow_end) // size
+
+
 @kernel
 def _add_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, out):
     many, few = zeros(wide), zeros(narrow)
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
     head_bytes = row_bytes // n_heads
-    # the last bytes of a head, fewer than a narrow load has, are loaded with a mask
-    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    wide_end, narrow_end, n_left = _ends(head_bytes, wide, narrow, size)
     source, target = rows.ctypes.data, out.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
         if ahead > 0:
             _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
         for head in range(np.uint64(n_heads)):
-            shift = np.int64(head) * head_bytes
-            read, write = source + shift, target + np.int64(i) * row_bytes + shift
+            read = source + np.int64(head) * head_bytes
+            write = target + np.int64(i) * row_bytes + np.int64(head) * head_bytes
             for byte in range(0, wide_end, len(wide) * size):
                 total = load_all(many, write + byte)
                 for n in range(begin, end):
                     row = load_all(many, read + byte + np.int64(indices[n]) * row_bytes)
                     total = add_scaled(total, values[n * np.uint64(n_heads) + head], row)
                 store_all(write + byte, total)
-            for byte in range(wide_end, head_bytes, len(narrow) * size):
-                count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
+            for byte in range(wide_end, narrow_end, len(narrow) * size):
+                part = load_all(few, write + byte)
+                for n in range(begin, end):
+                    row = load_all(few, read + byte + np.int64(indices[n]) * row_bytes)
+                    part = add_scaled(part, values[n * np.uint64(n_heads) + head], row)
+                store_all(write + byte, part)
+            if n_left > 0:
                 part = few
                 for n in range(begin, end):
-                    row = load(few, read + byte + np.int64(indices[n]) * row_bytes, count)
+                    row = load(few, read + narrow_end + np.int64(indices[n]) * row_bytes, n_left)
                     part = add_scaled(part, values[n * np.uint64(n_heads) + head], row)
-                add_row(few, write + byte, part, count)
+                add_row(few, write + narrow_end, part, n_left)
 
 
 @kernel
@@ -225,28 +240,33 @@ def _scatter_products(wide, narrow, indptr, indices, values, n_heads, rows, ahea
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
     head_bytes = row_bytes // n_heads
-    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    wide_end, narrow_end, n_left = _ends(head_bytes, wide, narrow, size)
     source, target = rows.ctypes.data, out.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
         if ahead > 0:
             _ask_for_rows(indices, begin, end, ahead, target, row_bytes)
         for head in range(np.uint64(n_heads)):
-            shift = np.int64(head) * head_bytes
-            read, write = source + np.int64(i) * row_bytes + shift, target + shift
+            read = source + np.int64(i) * row_bytes + np.int64(head) * head_bytes
+            write = target + np.int64(head) * head_bytes
             for byte in range(0, wide_end, len(wide) * size):
                 row = load_all(many, read + byte)
                 for n in range(begin, end):
                     place = write + byte + np.int64(indices[n]) * row_bytes
                     value = values[n * np.uint64(n_heads) + head]
                     store_all(place, add_scaled(load_all(many, place), value, row))
-            for byte in range(wide_end, head_bytes, len(narrow) * size):
-                count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
-                part = load(few, read + byte, count)
+            for byte in range(wide_end, narrow_end, len(narrow) * size):
+                part = load_all(few, read + byte)
                 for n in range(begin, end):
                     place = write + byte + np.int64(indices[n]) * row_bytes
                     value = values[n * np.uint64(n_heads) + head]
-                    add_row(few, place, add_scaled(few, value, part), count)
+                    store_all(place, add_scaled(load_all(few, place), value, part))
+            if n_left > 0:
+                part = load(few, read + narrow_end, n_left)
+                for n in range(begin, end):
+                    place = write + narrow_end + np.int64(indices[n]) * row_bytes
+                    value = values[n * np.uint64(n_heads) + head]
+                    add_row(few, place, add_scaled(few, value, part), n_left)
 
 
 @kernel
@@ -255,26 +275,35 @@ def _dot_rows(wide, narrow, indptr, indices, out, n_heads, rows, ahead, others):
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
     head_bytes = row_bytes // n_heads
-    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    wide_end, narrow_end, n_left = _ends(head_bytes, wide, narrow, size)
     source, other = rows.ctypes.data, others.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
         if ahead > 0:
             _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
-        for head in range(np.uint64(n_heads)):
-            shift = np.int64(head) * head_bytes
-            for n in range(begin, end):
-                left = other + np.int64(i) * row_bytes + shift
-                right = source + np.int64(indices[n]) * row_bytes + shift
-                total, part = many, few
-                for byte in range(0, wide_end, len(wide) * size):
-                    pair = multiply(load_all(many, left + byte), load_all(many, right + byte))
-                    total = add(total, pair)
-                for byte in range(wide_end, head_bytes, len(narrow) * size):
-                    count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
-                    pair = multiply(load(few, left + byte, count), load(few, right + byte, count))
+        for n in range(begin, end):
+            left = other + np.int64(i) * row_bytes
+            right = source + np.int64(indices[n]) * row_bytes
+            for head in range(np.uint64(n_heads)):
+                dot = rows.dtype.type(0)
+                if wide_end > 0:
+                    total = many
+                    for byte in range(0, wide_end, len(wide) * size):
+                        pair = multiply(load_all(many, left + byte), load_all(many, right + byte))
+                        total = add(total, pair)
+                    dot += sum_of(total)
+                part = few
+                for byte in range(wide_end, narrow_end, len(narrow) * size):
+                    pair = multiply(load_all(few, left + byte), load_all(few, right + byte))
                     part = add(part, pair)
-                out[n * np.uint64(n_heads) + head] = sum_of(total) + sum_of(part)
+                if n_left > 0:
+                    pair = load(few, left + narrow_end, n_left)
+                    part = add(part, multiply(pair, load(few, right + narrow_end, n_left)))
+                if wide_end < head_bytes:
+                    dot += sum_of(part)
+                out[n * np.uint64(n_heads) + head] = dot
+                left += head_bytes
+                right += head_bytes
 
 
 # -- attention over edges -----------------------------------------------------------------------
@@ -303,9 +332,9 @@ def edge_softmax(
         Each row's entries add up to 1, head by head.
     """
     scores = np.empty((indices.size, left.shape[1]), left.dtype)
-    _scores_below_most(indptr, indices, left, right, left.dtype.type(slope), scores)
+    _scores_below_most(_int64(indptr), indices, left, right, left.dtype.type(slope), scores)
     np.exp(scores, out=scores)
-    _divide_by_sums(indptr, scores)
+    _divide_by_sums(_int64(indptr), scores)
     return scores
 
 
@@ -328,8 +357,8 @@ def edge_softmax_backward(
     into_left, into_right : ndarrays of the shapes of `left` and `right`
     """
     _gradients_of_scores(
-        indptr, indices, left, right, left.dtype.type(slope), attention, gradient, into_left,
-        into_right,
+        _int64(indptr), indices, left, right, left.dtype.type(slope), attention, gradient,
+        into_left, into_right,
     )  # fmt: skip
 
 

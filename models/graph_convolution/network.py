@@ -52,6 +52,21 @@ class Network:
         return next(layer.operator for layer in self.layers if layer.hops)
 
     @property
+    def returns_halo(self) -> bool:
+        """Whether gradients of the halo's rows go back to their owners."""
+        return any(layer.returns_halo for layer in self.layers)
+
+    @property
+    def halo_values(self) -> int:
+        """Numbers that layers keep of each vertex of the halo."""
+        return sum(layer.halo_values for layer in self.layers)
+
+    @property
+    def entry_values(self) -> int:
+        """Numbers that layers keep of each entry of Â."""
+        return sum(layer.entry_values for layer in self.layers)
+
+    @property
     def names(self) -> list[str]:
         """Of all weights."""
         return [f"{k}.{name}" for k, layer in enumerate(self.layers) for name in layer.shapes]

@@ -48,7 +48,13 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
 
 
 def _csr(matrix: Any, dtype: str) -> Any:
-    found = scipy.sparse.csr_array(matrix).astype(dtype, copy=False)
-    found.sort_indices()
-    found.indices = found.indices.astype(np.int32, copy=False)
-    return found
+    return narrow(scipy.sparse.csr_array(matrix).astype(dtype, copy=False))
+
+
+def narrow(matrix: Any) -> Any:
+    """A CSR array with sorted columns and the smallest indices, in place."""
+    matrix.sort_indices()
+    matrix.indices = matrix.indices.astype(np.int32, copy=False)
+    if matrix.nnz < np.iinfo(np.int32).max:
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    return matrix

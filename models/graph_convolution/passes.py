@@ -161,7 +161,9 @@ def forward(
     for place, layer in enumerate(network.layers):
         before, total = done.boundaries[-1], None
         if layer.n_forward:
-            total = layer.aggregate(comm, data, prepared, before, model, place)
+            total = layer.aggregate(
+                comm, data, prepared, before, model, network=network, place=place
+            )
         done.totals.append(total)
         given = () if total is None else (total,)
         after = comm.map(next_boundary, data, model, before, *given, place=place, **static)
@@ -189,7 +191,9 @@ def backward(
     for place in reversed(range(len(network.layers))):
         layer, total, returned = network.layers[place], done.totals[place], None
         if layer.n_backward:
-            returned = layer.aggregate_back(comm, data, prepared, back, total, place)
+            returned = layer.aggregate_back(
+                comm, data, prepared, back, total, model, network=network, place=place
+            )
         given = [each for each in (total, returned) if each is not None]
         before, after = done.boundaries[place], done.boundaries[place + 1]
         back = comm.map(

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart import data_models
-from daskpart.collectives import Plan, expand_plan
-from daskpart.connectivity import Connectivity
+from daskpart.collectives import Plan
 from daskpart.errors import InputError
-from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.plan import ALPHA_BETA, FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 
+from .communication import COMMUNICATIONS, forecast, product_plan
 from .network import Network
 
 LABELS = ("forward", "backward")
@@ -53,11 +53,15 @@ class GCNPlan(FitPlan):
     n_entries : int64 ndarray of shape (n_ranks,)
         Nonzeros of each rank's rows of Â.
     is_symmetric : bool
-        Whether Âᵀ is Â, so that both directions share one matrix.
+        Whether both directions share one matrix, as Âᵀ is Â.
     feature_bytes : int64 ndarray of shape (n_ranks,)
         Of features, or of their product with Â where that is kept.
     n_slots : int
         Numbers that the optimiser remembers of each weight.
+    communication : str
+        A name of `communication.COMMUNICATIONS`.
+    forecasts : dict of str to float
+        Seconds of an epoch's messages by each of them.
     """
 
     network: Network
@@ -67,6 +71,8 @@ class GCNPlan(FitPlan):
     is_symmetric: bool
     feature_bytes: NDArray[np.int64] = field(repr=False)
     n_slots: int = 0
+    communication: str = "expand"
+    forecasts: dict[str, float] = field(default_factory=dict)
 
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of one product with Â, and with Âᵀ."""
@@ -75,9 +81,7 @@ class GCNPlan(FitPlan):
     @property
     def passes(self) -> tuple[list[int], list[int]]:
         """Columns of every message of an epoch: forward (with those of validation), backward."""
-        network = self.network
-        forward = network.widths(backward=False)
-        return forward * (2 if network.n_validation else 1), network.widths(backward=True)
+        return _passes(self.network)
 
     def expected(self) -> Expected:
         """What an epoch will send: equation 11, less what needs not travel."""
@@ -108,7 +112,7 @@ class GCNPlan(FitPlan):
         """Bytes that each rank will hold: graph, features, halo, and what each layer makes."""
         network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
         matrices = 1 if self.is_symmetric else 2
-        halos = max(self.passes[0], default=0) * self.n_halo
+        halos = (max(self.passes[0], default=0) + network.halo_values) * self.n_halo
         dropped = self.feature_bytes if network.dropout else 0 * self.feature_bytes
         layers = {
             f"layer {place + 1}": itemsize * values * self.n_own
@@ -118,8 +122,9 @@ class GCNPlan(FitPlan):
             "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * self.n_own) + 8 * self.n_own,
             "features": self.feature_bytes + dropped,
             "halo": itemsize * halos,
-            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
+            "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),
             **layers,
+            "attention": itemsize * network.entry_values * self.n_entries,
             "gradients": itemsize * network.gradient_values * self.n_own,
         }
 
@@ -149,6 +154,8 @@ class GCNPlan(FitPlan):
             n_entries=self.n_entries,
             n_own=self.n_own,
             n_halo=self.n_halo,
+            communication=self.communication,
+            forecasts=dict(self.forecasts),
         )
 
 
@@ -160,6 +167,8 @@ def plan_fit(
     partitioner: Any,
     random_state: int,
     n_slots: int = 0,
+    communication: str = "expand",
+    transport: str = "local",
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
 
@@ -168,8 +177,10 @@ def plan_fit(
     problem : GraphProblem
     network : Network
     n_ranks, n_slots : int
-    partitioner, random_state
+    partitioner, random_state, communication
         As for `GCNClassifier`, checked.
+    transport : str
+        Never "auto".
 
     Raises
     ------
@@ -186,10 +197,24 @@ def plan_fit(
             f"{empty.size} of {n_ranks} ranks have no vertex (rank {empty[0]}, …); take fewer "
             "ranks or another partition"
         )
-    forward = expand_plan(reads(pattern, partition), partition.assignment)
-    backward = forward
-    if not problem.has_symmetric_pattern:
-        backward = expand_plan(reads(pattern.T.tocsr(), partition), partition.assignment)
+    patterns = [pattern] if problem.has_symmetric_pattern else [pattern, pattern.T.tocsr()]
+    forward, backward = _both([product_plan(each, partition, "expand") for each in patterns])
+    itemsize = np.dtype(network.dtype).itemsize
+    widths = _passes(network)
+    forecasts = forecast(
+        [*zip((forward, backward), widths, strict=True)],
+        np.bincount(partition.assignment, minlength=n_ranks),
+        itemsize,
+        *ALPHA_BETA[transport],
+    )
+    if communication == "auto":
+        communication = min(COMMUNICATIONS, key=forecasts.__getitem__)
+    if communication != "expand":
+        forward, backward = _both(
+            [product_plan(each, partition, communication) for each in patterns]
+        )
+    if network.returns_halo:
+        backward = forward.reversed()
     return GCNPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -200,17 +225,22 @@ def plan_fit(
         forward=forward,
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
-        is_symmetric=problem.is_symmetric and network.operator != "mean",
+        is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
         feature_bytes=problem.feature_bytes(partition, network),
         n_slots=n_slots,
+        communication=communication,
+        forecasts=forecasts,
     )
 
 
-def reads(pattern: Any, partition: Partition) -> Connectivity:
-    """Which ranks read which vertex: the parts of each column of A + I."""
-    rows = np.repeat(partition.assignment, np.diff(pattern.indptr))
-    n = pattern.shape[0]
-    return Connectivity.from_pairs(pattern.indices, rows, n, partition.n_parts)
+def _both(plans: list[Plan]) -> tuple[Plan, Plan]:
+    return plans[0], plans[-1]
+
+
+def _passes(network: Network) -> tuple[list[int], list[int]]:
+    """Columns of every message of an epoch: forward (with those of validation), backward."""
+    forward = network.widths(backward=False)
+    return forward * (2 if network.n_validation else 1), network.widths(backward=True)
 
 
 def _partitioned(pattern: Any, n_ranks: int, partitioner: Any, random_state: int) -> Partition:
@@ -263,7 +293,11 @@ class GCNPlanReport(PlanReport):
     transforms_first : list of bool
         For each layer whether H·W is what travels.
     n_entries, n_own, n_halo : int64 ndarray of shape (n_ranks,)
-        Nonzeros, vertices, and vertices of others that are read.
+        Nonzeros, vertices, and vertices of others that arrive.
+    communication : str
+        Which rows travel.
+    forecasts : dict of str to float
+        Seconds of an epoch's messages, by each way to send them.
     """
 
     rows_of_product: int
@@ -278,6 +312,8 @@ class GCNPlanReport(PlanReport):
     n_entries: NDArray[np.int64]
     n_own: NDArray[np.int64]
     n_halo: NDArray[np.int64]
+    communication: str = "expand"
+    forecasts: dict[str, float] = field(default_factory=dict)
 
     _derived = ("volume", "entries_max_to_mean", "rows_max_to_mean")
 
@@ -320,6 +356,8 @@ class GCNPlanReport(PlanReport):
             "messages an epoch": f"{self.messages:,}",
             "halo": f"{self.n_halo.mean():,.0f} vertices a rank on average beside "
             f"{self.n_own.mean():,.0f} own",
+            "communication": f"{self.communication}; forecast of an epoch's messages: "
+            + ", ".join(f"{name} {1e3 * each:.3g} ms" for name, each in self.forecasts.items()),
             "balance": f"nonzeros {self.entries_max_to_mean:.3f}, vertices "
             f"{self.rows_max_to_mean:.3f} (fullest rank over the mean)",
             **super().rows(),

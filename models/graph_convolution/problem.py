@@ -214,7 +214,7 @@ def split_labelled(
         if (counts == 0).any():
             assert targets.classes is not None
             raise InputError(
-                f"class {targets.classes[int(np.argmin(counts))]!r} has no labelled vertex to "
+                f"class {targets.classes[int(np.argmin(counts))]} has no labelled vertex to "
                 "train on: label one, or hold out fewer"
             )
     return training, held

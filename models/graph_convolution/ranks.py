@@ -18,6 +18,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from .operators import narrow
+
 Csr = tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]
 
 
@@ -28,7 +30,8 @@ class Halves:
     Attributes
     ----------
     local, remote : (indptr, indices, data)
-        Columns are positions in the own vertices, and in the halo.
+        Columns are positions in the own vertices, and in the halo. Joined, all entries are in
+        `local`, and positions of the halo come behind those of the own vertices.
     n_halo : int
     """
 
@@ -72,7 +75,9 @@ class RankGraph:
         return both + self.own.nbytes
 
 
-def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> Halves:
+def halves_of(
+    matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64], joined: bool = False
+) -> Halves:
     """The rows of a rank, split.
 
     Parameters
@@ -80,6 +85,8 @@ def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> H
     matrix : scipy CSR array of shape (n, n)
     own, halo : int64 ndarrays
         Vertices of the rank, and those of others that its rows name, by owner.
+    joined : bool
+        See `Halves`.
     """
     if len(own) == matrix.shape[0]:
         nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
@@ -88,6 +95,10 @@ def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> H
     place = np.empty(matrix.shape[1], np.int32)
     place[own] = np.arange(len(own), dtype=np.int32)
     place[halo] = np.arange(len(halo), dtype=np.int32)
+    if joined:
+        place[halo] += np.int32(len(own))
+        every = np.ones(rows.nnz, bool)
+        return Halves(_some(rows, every, place), _some(rows, ~every, place), len(halo))
     is_own = np.zeros(matrix.shape[1], bool)
     is_own[own] = True
     inside = is_own[rows.indices]
@@ -101,7 +112,7 @@ def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr
     found = scipy.sparse.csr_array(
         (rows.data[chosen], columns, indptr), shape=(rows.shape[0], max(place.size, 1))
     )
-    found.sort_indices()  # the halo's order is by owner, not by vertex
+    narrow(found)  # and sorted: the halo's order is by owner, not by vertex
     return found.indptr, found.indices, found.data
 
 
@@ -110,6 +121,7 @@ def cut_graph(
     members: Sequence[NDArray[np.int64]],
     halos: Sequence[Any],
     halos_back: Sequence[Any] | None,
+    joined: bool = False,
 ) -> list[RankGraph]:
     """Each rank's part.
 
@@ -121,11 +133,13 @@ def cut_graph(
         Vertices of each rank.
     halos, halos_back : sequences of int64 ndarray
         Of Â and of Âᵀ; None: Â is symmetric.
+    joined : bool
+        See `Halves`.
     """
     transposed = None if halos_back is None else _transposed(matrix)
     parts = []
     for rank, own in enumerate(members):
-        forward = halves_of(matrix, own, halos[rank])
+        forward = halves_of(matrix, own, halos[rank], joined)
         backward = forward
         if transposed is not None:
             assert halos_back is not None
@@ -135,6 +149,4 @@ def cut_graph(
 
 
 def _transposed(matrix: Any) -> Any:
-    found = scipy.sparse.csr_array(matrix.T)
-    found.sort_indices()
-    return found
+    return narrow(scipy.sparse.csr_array(matrix.T))

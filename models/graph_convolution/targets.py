@@ -80,7 +80,8 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
     if given.ndim == 2:
         return _several(given)
     unknown = pd.isna(given)
-    if given.dtype.kind in "iuf" or all(isinstance(x, int | float) for x in given[~unknown]):
+    plain = (int, float, np.integer, np.floating)
+    if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
         numbers = given.astype(np.float64)
         whole = numbers[~unknown]
         if (whole != np.floor(whole)).any():

@@ -147,19 +147,20 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
     """Messages prepared, and what stays on each rank."""
     network, partition = plan.network, plan.partition
     assert partition is not None
-    both = plan.forward, plan.backward
-    halos = [[each.rounds[0].of_rank(rank).in_items for rank in range(plan.n_ranks)]
-             for each in both]  # fmt: skip
-    members = [partition.members(rank) for rank in range(plan.n_ranks)]
+    both, ranks = (plan.forward, plan.backward), range(plan.n_ranks)
+    halos = [[each.rounds[0].of_rank(rank).in_items for rank in ranks] for each in both]
+    if network.returns_halo:
+        halos[1] = halos[0]
+    members = [partition.members(rank) for rank in ranks]
+    back = None if plan.is_symmetric else halos[1]
     graphs = cut_graph(
-        problem.operator(network), members, halos[0], None if plan.is_symmetric else halos[1]
+        problem.operator(network), members, halos[0], back, joined=network.returns_halo
     )
-    prepared = tuple(
-        comm.prepare(
-            each, comm.values([*map(np.concatenate, zip(members, halo, strict=True))]), label
-        )
-        for each, halo, label in zip(both, halos, LABELS, strict=True)
-    )
+    held = [
+        comm.values([np.concatenate(pair) for pair in zip(members, halo, strict=True)])
+        for halo in halos
+    ]
+    prepared = tuple(map(comm.prepare, both, held, LABELS))
     X = problem.inputs(network)
     data = comm.run(
         lay_out,

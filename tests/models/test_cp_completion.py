@@ -332,6 +332,10 @@ def test_a_frame_of_indices_and_values():
     records = [(*place, value) for place, value in zip(places.to_numpy(), values, strict=True)]
     listed = model().fit(records)
     np.testing.assert_array_equal(listed.factors_[0], beside.factors_[0])
+    dask_frame = pytest.importorskip("dask.dataframe").from_pandas(
+        places.assign(value=values), npartitions=3
+    )
+    np.testing.assert_array_equal(model().fit(dask_frame).factors_[0], beside.factors_[0])
     dicts = places.assign(value=values).to_dict("records")
     np.testing.assert_array_equal(model().fit(dicts).factors_["item"], beside.factors_["item"])
     other = places.head(3).assign(user=["u00", "nobody", "u01"])

@@ -105,7 +105,7 @@ def test_transpose_equals_scipy(n, m, seed, pointers) -> None:
 @pytest.mark.parametrize(("dtype", "close"), FLOATS)
 @given(**shapes)
 def test_attention_adds_up_to_one(dtype, close, n, m, heads, columns, seed, pointers) -> None:
-    indptr, indices, values, G, H = made(n, m, heads, columns, seed, pointers, dtype)
+    indptr, indices, _, G, H = made(n, m, heads, columns, seed, pointers, dtype)
     left, right = 300 * G[:, :heads], 300 * H[:, :heads]  # powers that overflow if not shifted
     found = edge_softmax(indptr, indices, left, right, 0.2)
     assert found.dtype == dtype

@@ -10,6 +10,7 @@ from daskpart.errors import InputError
 from .appnp import APPNP
 from .base import Layer, Weights
 from .dense import Dense
+from .gat import GAT
 from .gcn import GCN
 from .gin import GIN
 from .sage import SAGE
@@ -19,6 +20,7 @@ LAYERS: Mapping[str, type[Layer]] = {
     "gcn": GCN,
     "sage": SAGE,
     "gin": GIN,
+    "gat": GAT,
     "sgc": SGC,
     "appnp": APPNP,
 }

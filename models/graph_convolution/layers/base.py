@@ -61,6 +61,9 @@ class Layer(ABC):
     operator: ClassVar[str] = "normalised"
     can_keep: ClassVar[bool] = True  # the product with features, where it is first
     reads_inputs: ClassVar[bool] = False  # H beside its product
+    returns_halo: ClassVar[bool] = False  # backward, rows of the halo go back to their owners
+    halo_values: ClassVar[int] = 0  # numbers kept of each vertex of the halo, and of each entry
+    entry_values: ClassVar[int] = 0
     options: ClassVar[tuple[str, ...]] = ()  # parameters that `layer_options` may set
     teleport: ClassVar[float] = 0.0
 
@@ -199,13 +202,30 @@ class Layer(ABC):
     # -- texts: the products with Â, on all ranks ---
 
     def aggregate(
-        self, comm: Any, data: Any, prepared: Any, before: Any, model: Any, place: int
+        self,
+        comm: Any,
+        data: Any,
+        prepared: Any,
+        before: Any,
+        model: Any,
+        *,
+        network: Any,
+        place: int,
     ) -> Any:
         """Handle of what Â makes of the messages of the boundary `before`; see `passes`."""
         return propagate(comm, data, prepared, before, hops=self.hops, teleport=self.teleport)
 
     def aggregate_back(
-        self, comm: Any, data: Any, prepared: Any, back: Any, total: Any, place: int
+        self,
+        comm: Any,
+        data: Any,
+        prepared: Any,
+        back: Any,
+        total: Any,
+        model: Any,
+        *,
+        network: Any,
+        place: int,
     ) -> Any:
         """Handle of what Âᵀ makes of the messages of the gradient `back`."""
         return propagate(

@@ -1,0 +1,97 @@
+"""Products over the edges of a graph: sparse times dense, and attention, on one thread.
+
+The peers multiply the same normalised adjacency by the same rows, float32 with int32 indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from daskpart.models.graph_convolution.kernels import (
+    edge_softmax,
+    edge_softmax_backward,
+    sddmm,
+    spmm,
+    spmm_transposed,
+)
+
+from . import graph_peers
+from .data import normalised, undirected
+
+GRAPHS = ["arxiv-like", "coauthor-physics"]
+
+
+class Product:
+    """out += Â H."""
+
+    params = (GRAPHS, [16, 64, 128], ["ours", "ours, transposed", "scipy CSR", "torch CSR"])
+    param_names = ("graph", "columns", "how")
+    timeout = 600
+
+    def setup(self, name: str, columns: int, how: str) -> None:
+        self.matrix = normalised(undirected(name))
+        random = np.random.default_rng(0)
+        self.rows = random.random((self.matrix.shape[0], columns), dtype=np.float32)
+        self.out = np.zeros_like(self.rows)
+        self.run = self.ready(how)
+        self.run()  # compiles
+
+    def ready(self, how: str) -> Callable[[], Any]:
+        """What multiplies once."""
+        matrix, rows, out = self.matrix, self.rows, self.out
+        entries = matrix.indptr, matrix.indices, matrix.data
+        if how == "torch CSR":
+            return graph_peers.torch_product(matrix, rows)
+        return {
+            "ours": lambda: spmm(*entries, rows, out),
+            "ours, transposed": lambda: spmm_transposed(*entries, rows, out),
+            "scipy CSR": lambda: matrix @ rows,
+        }[how]
+
+    def time_product(self, name: str, columns: int, how: str) -> None:
+        """Once."""
+        self.run()
+
+    @property
+    def n_bytes(self) -> int:
+        """A row for each entry, the entries, and the result read and written."""
+        row = self.rows.strides[0]
+        return self.matrix.nnz * (8 + row) + self.matrix.shape[0] * (4 + 2 * row)
+
+
+class Attention:
+    """Eight heads of eight columns, as GAT has them."""
+
+    params = (GRAPHS, ["softmax", "softmax, backward", "product", "product, backward"])
+    param_names = ("graph", "step")
+    timeout = 600
+    n_heads = 8
+
+    def setup(self, name: str, step: str) -> None:
+        matrix = normalised(undirected(name))
+        self.entries = matrix.indptr, matrix.indices
+        random, n = np.random.default_rng(0), matrix.shape[0]
+        self.scores = random.normal(size=(n, self.n_heads)).astype(np.float32)
+        self.rows = random.normal(size=(n, 8 * self.n_heads)).astype(np.float32)
+        self.attention = edge_softmax(*self.entries, self.scores, self.scores)
+        self.of_attention = np.empty_like(self.attention)
+        self.out, self.into = np.zeros_like(self.rows), np.zeros_like(self.scores)
+        self.time_step(name, step)  # compiles
+
+    def time_step(self, name: str, step: str) -> None:
+        """One of the steps of a layer."""
+        if step == "softmax":
+            edge_softmax(*self.entries, self.scores, self.scores)
+        elif step == "softmax, backward":
+            edge_softmax_backward(
+                *self.entries, self.scores, self.scores, self.attention, self.of_attention,
+                self.into, self.into,
+            )  # fmt: skip
+        elif step == "product":
+            spmm(*self.entries, self.attention, self.rows, self.out)
+        else:
+            sddmm(*self.entries, self.rows, self.rows, self.of_attention)
+            spmm_transposed(*self.entries, self.attention, self.rows, self.out)

@@ -1,0 +1,97 @@
+"""Sparse times dense rows beside scipy and torch, and as a share of memory bandwidth; attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+import click
+import numpy as np
+
+from benchmarks import graph_peers
+from benchmarks.spmm import GRAPHS, Attention, Product
+
+from .cp_kernel import bandwidth
+from .output import Origin, markdown_table, out_option, write_numbers, write_section
+
+COLUMNS = (
+    "graph", "columns", "ours, ms", "transposed, ms", "scipy CSR, ms", "torch CSR, ms",
+    "scipy / ours", "torch / ours", "GB/s", "of triad",
+)  # fmt: skip
+ATTENTION_COLUMNS = ("graph", *Attention.params[1])
+HOW = Product.params[2]
+WANTED = 3.0
+
+
+def line(name: str, columns: int, turns: int) -> list:
+    """One line: the least of some turns of each way, taken in turn."""
+    suite = Product()
+    suite.setup(name, columns, "ours")
+    runs = {}
+    for how in HOW:
+        try:
+            runs[how] = suite.ready(how)
+        except NotImplementedError:
+            continue
+    least = dict.fromkeys(HOW, float("nan"))
+    for turn in range(turns + 1):
+        for how, run in runs.items():
+            begin = perf_counter()
+            run()
+            if turn:  # the first compiles
+                least[how] = float(np.fmin(least[how], 1e3 * (perf_counter() - begin)))
+    ours, _, scipy, torch = (least[how] for how in HOW)
+    speed = suite.n_bytes / ours / 1e6
+    share = speed / bandwidth(1, turns=2)  # now: other programs come and go
+    return [name, columns, *least.values(), scipy / ours, torch / ours, speed, share]
+
+
+def attention_line(name: str, turns: int) -> list:
+    """Least ms of each step of a layer of GAT."""
+    found: list = [name]
+    for step in Attention.params[1]:
+        suite = Attention()
+        suite.setup(name, step)
+        seconds = []
+        for _ in range(turns):
+            begin = perf_counter()
+            suite.time_step(name, step)
+            seconds.append(perf_counter() - begin)
+        found.append(1e3 * min(seconds))
+    return found
+
+
+@click.command()
+@click.option("--graph", "names", multiple=True, default=GRAPHS, show_default=True)
+@click.option("--columns", multiple=True, type=int, default=(7, 16, 64, 128, 300))
+@click.option("--turns", default=15, show_default=True)
+@out_option
+def main(names: tuple[str, ...], columns: tuple[int, ...], turns: int, out: Path) -> None:
+    """Write the tables; DASKPART_PEERS names a folder with torch, where this Python has none."""
+    origin = Origin.here()
+    absent = graph_peers.skipped(("torch",))
+    rows = []
+    for name in names:
+        for width in columns:
+            rows.append(line(name, width, turns))
+            click.echo(rows[-1])
+    attention = [attention_line(name, turns) for name in names]
+    told = "".join(f" Skipped: {reason}." for reason in absent.values())
+    met = sum(row[6] >= WANTED for row in rows)
+    body = (
+        "Â H, Â the normalised adjacency, float32 with int32 indices, one thread, least of "
+        f"{turns} turns side by side. *Transposed*: Âᵀ H from the same entries, nothing "
+        "stored. *GB/s* counts a row of H for each entry, the entries, the result twice; rows come "
+        "from caches in part. *Of triad*: against a = b + 2c on large arrays, right after. "
+        f"Wanted: {WANTED:g} times scipy; met in {met} of {len(rows)} lines.{told}\n\n"
+        f"{markdown_table(COLUMNS, rows)}\n\n"
+        "The steps of a layer of GAT with 8 heads of 8 columns, ms (*product, backward*: the "
+        "gradient of the attention, and of the rows):\n\n"
+        f"{markdown_table(ATTENTION_COLUMNS, attention)}\n"
+    )
+    write_numbers(out, "spmm", COLUMNS, rows, origin)
+    write_section(out, "spmm", "Sparse times dense, over the edges of a graph", body, origin)
+
+
+if __name__ == "__main__":
+    main()

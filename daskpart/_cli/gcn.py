@@ -1,0 +1,180 @@
+"""What `daskpart fit gcn` adds to the driver: features and labels, and the section on vertices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from daskpart.errors import InputError
+from daskpart.readers import read
+
+from .fit import Data, Fit, Model
+from .inputs import BUILT_IN
+from .options import SHARE, number
+
+
+class _GCN(Model):
+    """Classify the vertices of GRAPH by graph convolution, from the labels of some.
+
+    GRAPH is a file of edges (source target [weight]), a square matrix (Matrix Market, .npz), or
+    python-source, the built-in data: which module of Python's standard library imports which, with
+    the names that they use as features and their packages as labels.
+
+    \b
+    One process:           daskpart fit gcn edges.txt --features X.mtx --labels y.txt --ranks 4
+    Worker processes:      daskpart fit gcn … --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit gcn … --ranks 4 --cluster mpi --out run
+
+    An edge counts from its source to its target, as row and column of a matrix do, unless
+    --symmetrize is given: vertex i reads the features of those that its row names.
+    """
+
+    estimator = "GCNClassifier"
+    argument = "GRAPH"
+    options = (
+        click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
+        click.Option(["--features"], metavar="FILE",
+                     help="A row for each vertex: .npy, .npz, .mtx.  [default: the identity]"),
+        click.Option(["--labels"], metavar="FILE",
+                     help="A label a line in the order of the vertices, or name and label; -1 where "
+                     "unlabelled."),
+        number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
+    )  # fmt: skip
+    template = "gcn.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read graph, features and labels, and hide the labels of some vertices."""
+        graph, X, y = _read(source, given)
+        known = np.flatnonzero((y != -1) & ~pd.isna(y))
+        random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
+        test = np.sort(known[random.random(known.size) < given["test_fraction"]])
+        shown = y.astype(object)
+        shown.iloc[test] = None
+        n_features = "no" if X is None else f"{X.shape[1]:,}"
+        words = [f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
+                 f"{known.size - test.size:,} labelled vertices to train on, {test.size:,} to judge "
+                 "by"]  # fmt: skip
+        return Data(X, words, (y, test), {"y": shown, "graph": graph})
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Accuracy on the hidden labels, and the counts of right and wrong ones."""
+        y, test = fit.data.test
+        if not test.size:
+            return {}
+        found, wanted = np.asarray(fit.model.predict(fit.data.X))[test], y.to_numpy()[test]
+        table = pd.crosstab(wanted, found)
+        classes = [each for each in fit.model.classes_ if each in table.index or each in table]
+        table = table.reindex(index=classes, columns=classes, fill_value=0)
+        return {
+            "test_accuracy": float((found == wanted).mean()),
+            "n_test": int(test.size),
+            "classes": [str(each) for each in classes],
+            "confusion": table.to_numpy().tolist(),
+        }
+
+    def told(self, fit: Fit) -> list[str]:
+        """Accuracy in a sentence."""
+        if "test_accuracy" not in fit.judgement:
+            return []
+        share, n = fit.judgement["test_accuracy"], fit.judgement["n_test"]
+        counts = np.array(fit.judgement["confusion"])
+        often = counts.sum(axis=1).max() / n
+        return [f"{share:.1%} of {n:,} hidden labels are right; the most frequent class makes up "
+                f"{often:.1%}"]  # fmt: skip
+
+    def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
+        """The class of every vertex, and its embedding."""
+        found = pd.DataFrame({"label": np.asarray(fit.model.predict(fit.data.X))})
+        names = fit.model.vertex_names_
+        found.insert(0, "vertex", np.arange(len(found)) if names is None else names)
+        embedding = pd.DataFrame(np.asarray(fit.model.transform(fit.data.X)))
+        embedding.insert(0, "vertex", found["vertex"])
+        return {
+            "labels.csv": (found, "the class of every vertex"),
+            "embedding.csv": (embedding, "the last hidden layer, one line a vertex"),
+        }
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """Learning curves, confusion, embedding, halo."""
+        from daskpart import plots
+
+        history = fit.model.history_
+        album.draw(
+            "training",
+            (9.4, 3.4),
+            partial(plots.learning_curve, history, "loss"),
+            partial(plots.learning_curve, history, "score", words="accuracy"),
+            alt="Loss and accuracy over epochs",
+            caption="Loss and accuracy over the epochs, under dropout; validation without.",
+        )
+        if "confusion" in fit.judgement:
+            album.draw(
+                "confusion",
+                (5.6, 4.8),
+                partial(plots.confusion, fit.judgement["confusion"], fit.judgement["classes"]),
+                alt="Counts of true and found classes",
+                caption="Hidden labels: true class by line, found class by column.",
+            )
+        classes = np.asarray(fit.model.predict(fit.data.X))
+        album.draw(
+            "embedding",
+            (6.4, 4.8),
+            partial(plots.embedding, np.asarray(fit.model.transform(fit.data.X)), classes),
+            alt="Vertices in the plane of their two largest components, coloured by class",
+            caption="The last hidden layer on its two principal components, by found class.",
+        )
+        report = fit.plan.report()
+        album.draw(
+            "halo",
+            (9.4, 3.8),
+            partial(plots.traffic, fit.plan.forward, unit="rows a product"),
+            partial(plots.halo, report.n_own, report.n_halo),
+            alt="Rows that each rank sends to each other, and own and halo rows of each rank",
+            caption="Who sends how many rows of H to whom in one product with Â; own rows of each "
+            "rank, and those of others that it reads.",
+        )
+        album.draw(
+            "partition",
+            (5.2, 3.2),
+            partial(plots.part_weights, report.n_entries, unit="nonzeros"),
+            alt="Nonzeros of each rank",
+            caption="Work of each rank: nonzeros of its rows.",
+        )
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers."""
+        numbers = {"vertices": int(fit.plan.n_own.sum()), "rows_an_epoch": fit.plan.report().volume}
+        if "test_accuracy" in fit.judgement:
+            numbers = {"test_accuracy": round(fit.judgement["test_accuracy"], 4), **numbers}
+        return {"numbers": numbers}
+
+
+def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
+    """Graph, features, labels."""
+    if source == BUILT_IN:
+        from daskpart.datasets import load_python_source
+
+        modules = load_python_source()
+        label = modules["label"]
+        packages = label["package"].to_numpy().astype(object)
+        packages[label.to_numpy() < 0] = None
+        y = pd.Series(packages, index=label["module"].to_numpy())
+        return modules["imports"], modules["counts"], y
+    if given["labels"] is None:
+        raise InputError("--labels is missing: a file with the labels of the vertices")
+    lines = pd.read_csv(given["labels"], sep=r"[,\s]+", header=None, engine="python")
+    y = lines[0] if lines.shape[1] == 1 else pd.Series(lines[1].to_numpy(), index=lines[0])
+    graph = read(source, given["format"])
+    if not hasattr(graph, "shape") or len(graph.shape) != 2:
+        raise InputError(f"{source} holds no graph: give edges or a square matrix")
+    X = given["features"]
+    if X is not None:
+        X = np.load(X) if X.endswith(".npy") else read(X)
+    return graph, X, y
+
+
+MODEL = _GCN()

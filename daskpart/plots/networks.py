@@ -1,0 +1,157 @@
+"""Pictures of networks on graphs: learning curves, confusion, embedding, own rows and halo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from daskpart.errors import InputError
+
+from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_MOST_CLASSES = 12  # that still get a colour and a line in the legend
+
+
+def learning_curve(
+    history: pd.DataFrame, column: str = "loss", *, words: str = "", ax: Axes | None = None
+) -> Axes:
+    """A measure of training, and of validation where there is one, over epochs.
+
+    Parameters
+    ----------
+    history : DataFrame
+        ``GCNClassifier.history_``: columns ``epoch``, the measure, ``validation_`` and its name.
+    column : str
+        The measure.
+    words : str
+        What it is called; default: its name.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or lacks the measure.
+    """
+    if column not in history or not len(history):
+        raise InputError(f"the history has no {column!r}: nothing to draw; fit first")
+    ax = axes_or_new(ax, (5.2, 3.4))
+    for name, label, colour in (
+        (column, "training", RANK_COLOURS[0]),
+        (f"validation_{column}", "validation", RANK_COLOURS[1]),
+    ):
+        if name in history and history[name].notna().any():
+            ax.plot(history["epoch"], history[name], color=colour, linewidth=1.6, label=label)
+    ax.set_xlabel("epoch")
+    ax.set_ylabel(words or column)
+    whole_numbers(ax.xaxis)
+    quiet_frame(ax, "both")
+    ax.legend(frameon=False)
+    return ax
+
+
+def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
+    """How often each true class (line) was found as each class (column).
+
+    Parameters
+    ----------
+    counts : int[n, n]
+    classes : sequence of n names
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    table = np.asarray(counts)
+    ax = axes_or_new(ax, (5.0, 4.4))
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if len(table) <= 2 * _MOST_CLASSES:
+        for i, j in zip(*np.nonzero(table), strict=True):
+            colour = "white" if shares[i, j] > 0.5 else "black"
+            ax.text(j, i, shorten(table[i, j]), ha="center", va="center", color=colour, fontsize=7)
+    ax.set_xticks(range(len(classes)), [str(each) for each in classes], rotation=90, fontsize=7)
+    ax.set_yticks(range(len(classes)), [str(each) for each in classes], fontsize=7)
+    ax.set_xlabel("found")
+    ax.set_ylabel("true")
+    return ax
+
+
+def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Vertices on the two principal components of their embedding, a colour a class.
+
+    Rows are brought to length 1 before, as a few long ones would hide the others.
+
+    Parameters
+    ----------
+    values : float[n, d]
+        ``GCNClassifier.transform``.
+    classes : [n]
+        Of the vertices; the most frequent get a colour of their own.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    rows, given = np.asarray(values, float), np.asarray(classes)
+    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    centred = rows - rows.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    plane = centred @ axes[:, ::-1][:, :2]
+    plane = plane if plane.shape[1] == 2 else np.column_stack([plane, np.zeros(len(plane))])
+    ax = axes_or_new(ax, (6.0, 4.6))
+    names, counts = np.unique(given, return_counts=True)
+    shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
+    size = float(np.clip(4000 / max(len(plane), 1), 2, 20))
+    rest = ~np.isin(given, shown)
+    ax.scatter(*plane[rest].T, s=size, color="#CCCCCC", linewidths=0)
+    for place, name in enumerate(shown):
+        colour = RANK_COLOURS[place % len(RANK_COLOURS)]
+        marker = "o^s"[place // len(RANK_COLOURS) % 3]
+        some = given == name
+        ax.scatter(*plane[some].T, s=size, color=colour, marker=marker, linewidths=0, alpha=0.8,
+                   label=str(name))  # fmt: skip
+    ax.set_xlabel("first component")
+    ax.set_ylabel("second component")
+    quiet_frame(ax, None)
+    ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+    return ax
+
+
+def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Own rows of each rank, and those of others that it reads.
+
+    Parameters
+    ----------
+    n_own, n_halo : int[K]
+        ``GCNPlanReport.n_own`` and ``n_halo``.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    own, others = np.asarray(n_own), np.asarray(n_halo)
+    ax = axes_or_new(ax, (5.0, 3.4))
+    ranks = np.arange(len(own))
+    ax.bar(ranks, own, color=RANK_COLOURS[0], label="own")
+    ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo")
+    ax.set_xlabel("rank")
+    ax.set_ylabel("rows")
+    whole_numbers(ax.xaxis)
+    quiet_frame(ax)
+    ax.legend(frameon=False)
+    return ax

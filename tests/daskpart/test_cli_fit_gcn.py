@@ -1,0 +1,59 @@
+"""`daskpart fit gcn`: what it writes, from files and from the built-in data."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+import daskpart
+
+SMALL = ("--max-iter", 3, "--partitioner", "random", "--ranks", 2, "--hidden", 6)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A graph of 60 vertices, features and labels."""
+    folder = tmp_path_factory.mktemp("graph")
+    random = np.random.default_rng(0)
+    graph = scipy.sparse.random_array((60, 60), density=0.08, rng=random)
+    scipy.io.mmwrite(folder / "A.mtx", graph)
+    np.save(folder / "X.npy", random.normal(size=(60, 5)))
+    labels = np.where(random.random(60) < 0.2, -1, random.integers(0, 3, 60))
+    (folder / "y.txt").write_text("".join(f"{label}\n" for label in labels))
+    return folder
+
+
+def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt")
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, "--hidden", 4, "--out", out) == 0
+    told = capsys.readouterr()
+    assert (
+        "a graph of 60 vertices, 5 features" in told.out and "hidden labels are right" in told.out
+    )
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["communication"]["matches"] is True and metrics["epochs"] == 3
+    assert 0 <= metrics["test_accuracy"] <= 1
+    assert np.sum(metrics["confusion"]) == metrics["n_test"]
+    model = daskpart.GCNClassifier.load(out / "model")
+    assert model.hidden == (6, 4)
+    assert (out / "labels.csv").read_text().count("\n") == 61
+    pictures = {path.stem for path in out.glob("*.png")}
+    assert pictures >= {"training", "confusion", "embedding", "halo", "partition"}
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_the_built_in_data_have_names(tmp_path, run_cli):
+    arguments = ("--symmetrize", *SMALL, "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "gcn", "python-source", *arguments) == 0
+    first = (tmp_path / "labels.csv").read_text().splitlines()[1]
+    assert not first[0].isdigit()
+
+
+def test_labels_must_be_given(files, capsys, run_cli):
+    assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
+    assert "--labels is missing" in capsys.readouterr().err

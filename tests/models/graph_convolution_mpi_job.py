@@ -1,0 +1,45 @@
+"""Started under mpiexec by `test_graph_convolution_transports.py`: training over MPI.
+
+MPI rank 0 is the scheduler, 1 this client, the others are workers of four threads.
+"""
+
+from __future__ import annotations
+
+import dask_mpi
+import numpy as np
+from test_graph_convolution_transports import CASES, small_graph
+
+import daskpart
+
+RANK_COUNTS = (3, 8)
+
+
+def main() -> None:
+    """Compare layers and numbers of ranks with the local transport."""
+    from distributed import Client
+
+    X, y, graph = small_graph()
+    with Client() as client:
+        client.wait_for_workers(2, timeout=60)
+        for n_ranks in RANK_COUNTS:
+            for options in CASES:
+                local, found = (
+                    daskpart.GCNClassifier(n_ranks=n_ranks, transport=transport, **options).fit(
+                        X, y, graph=graph
+                    )
+                    for transport in ("local", "auto")
+                )
+                assert found.comm_report_.transport == "mpi", found.comm_report_
+                assert found.comm_report_.matches, found.comm_report_
+                for name, weight in local.coefs_.items():
+                    assert np.array_equal(weight, found.coefs_[name]), (n_ranks, options, name)
+    print("same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
+
+
+if __name__ == "__main__" and dask_mpi.initialize(
+    nthreads=4, nanny=False, exit=False, dashboard=False
+):
+    try:
+        main()
+    finally:
+        dask_mpi.send_close_signal()

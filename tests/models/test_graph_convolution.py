@@ -1,0 +1,477 @@
+"""Graph convolution: exact gradients, the same training on any ranks, and every bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import sparse
+
+import daskpart
+from daskpart.collectives import communicator_for
+from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.graph_convolution.layers import LAYERS, Dense
+from daskpart.models.graph_convolution.passes import RankModel, backward, forward
+from daskpart.models.graph_convolution.plan import plan_fit
+from daskpart.models.graph_convolution.rows import Dropout, SparseRows
+from daskpart.models.graph_convolution.state_dicts import coefs_from_state_dict
+from daskpart.models.graph_convolution.text import laid_out
+
+N = 40
+
+
+def graph(directed: bool = False, seed: int = 0):
+    """A small graph with weights, some vertices of which are alone."""
+    found = scipy.sparse.random_array((N, N), density=0.08, rng=np.random.default_rng(seed)).tolil()
+    found[3], found[:, 3] = 0, 0
+    found = found.tocsr()
+    return found if directed else scipy.sparse.csr_array(found + found.T)
+
+
+def features(kind: str = "dense"):
+    random = np.random.default_rng(1)
+    X = random.normal(size=(N, 6))
+    if kind == "none":
+        return None
+    return scipy.sparse.csr_array(X * (random.random(X.shape) < 0.3)) if kind == "sparse" else X
+
+
+def labels(kind: str = "classes"):
+    random = np.random.default_rng(2)
+    unknown = random.random(N) < 0.3
+    if kind == "numbers":
+        return np.where(unknown, np.nan, random.normal(size=N))
+    if kind == "several":
+        return np.where(unknown[:, None], np.nan, random.random((N, 3)) < 0.4)
+    return np.where(unknown, -1, random.integers(0, 3, N))
+
+
+def model(layer: str = "gcn", loss: str = "classes", **options):
+    kind = daskpart.GCNRegressor if loss == "numbers" else daskpart.GCNClassifier
+    if layer == "gat":
+        options = {"hidden": (6,), "layer_options": {"heads": 2, "output_heads": 2}} | options
+    chosen = {"hidden": (5,), "dtype": "float64", "n_ranks": 3, "transport": "local",
+              "partitioner": "random", "max_iter": 4, "dropout": 0.3}  # fmt: skip
+    return kind(layer=layer, **(chosen | options))
+
+
+def weights_of(fitted) -> np.ndarray:
+    return np.concatenate([weight.ravel() for weight in fitted.coefs_.values()])
+
+
+# -- gradients ---
+
+
+def loss_and_gradient(estimator, X, y, A, n_ranks):
+    """The loss as a function of flat weights, and its gradient at the first ones."""
+    problem = estimator._problem(X, y, {"graph": A}, 0)
+    network = estimator._network(problem, 0)
+    plan = plan_fit(problem, network, n_ranks, partitioner="random", random_state=0)
+    random = np.random.default_rng(5)
+    first = [weight + 0.1 * random.normal(size=weight.shape)
+             for weight in network.first_weights().values()]  # fmt: skip
+    shapes = [weight.shape for weight in first]
+    ends = np.cumsum([weight.size for weight in first])[:-1]
+    comm = communicator_for("local", n_ranks)
+    prepared, data = laid_out(comm, plan, problem)
+
+    def passed(flat):
+        weights = [piece.reshape(shape)
+                   for piece, shape in zip(np.split(flat, ends), shapes, strict=True)]  # fmt: skip
+        held = comm.values([RankModel(weights, {})] * n_ranks)
+        done = forward(comm, data, prepared[0], held, network=network, epoch=1)
+        back = backward(comm, data, prepared[1], held, done, network=network, epoch=1)
+        return np.sum(comm.gather(back), axis=0)
+
+    at = np.concatenate([weight.ravel() for weight in first])
+    return (lambda flat: passed(flat)[-2] / network.n_terms), passed(at)[:-2], at
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_gradients_of_every_layer(layer, directed, n_ranks):
+    """Against finite differences; narrowing and widening layers, dense and sparse features."""
+    cases = [("dense", (4, 7), "kept"), ("sparse", (2,), "each"), ("none", (3,), "auto")]
+    for kind, hidden, first in cases:
+        if layer == "gat":
+            hidden = tuple(2 * width for width in hidden)
+        estimator = model(layer, hidden=hidden, activation="tanh", first_product=first)
+        check_gradient(estimator, features(kind), labels(), graph(directed), n_ranks)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("loss", ["classes", "several", "numbers"])
+@pytest.mark.parametrize("activation", ["relu", "elu", "identity"])
+def test_gradients_of_every_loss_and_activation(loss, activation, n_ranks):
+    estimator = model(loss=loss, activation=activation)
+    check_gradient(estimator, features(), labels(loss), graph(), n_ranks)
+
+
+def check_gradient(estimator, X, y, A, n_ranks):
+    loss, gradient, at = loss_and_gradient(estimator, X, y, A, n_ranks)
+    step = 1e-6
+    chosen = np.random.default_rng(0).permutation(at.size)[:25]
+    for place in chosen:
+        moved = np.zeros(at.size)
+        moved[place] = step
+        difference = (loss(at + moved) - loss(at - moved)) / (2 * step)
+        assert gradient[place] == pytest.approx(difference, rel=2e-5, abs=2e-8)
+
+
+# -- the same training on any ranks ---
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_any_number_of_ranks_trains_the_same(layer, n_ranks):
+    for kind, directed in (("dense", True), ("sparse", False)):
+        given = features(kind), labels()
+        one = model(layer, n_ranks=1).fit(*given, graph=graph(directed))
+        many = model(layer, n_ranks=n_ranks).fit(*given, graph=graph(directed))
+        np.testing.assert_allclose(weights_of(many), weights_of(one), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            many.predict_proba(given[0]), one.predict_proba(given[0]), rtol=1e-9
+        )
+        assert many.comm_report_.matches
+        assert (many.history_["volume"] == many.plan_report_.volume).all()
+
+
+@pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")  # so small a graph
+@pytest.mark.parametrize("partitioner", ["connectivity", "metis", "random", "block"])
+def test_any_partition_trains_the_same(partitioner):
+    expected = model(n_ranks=1).fit(features(), labels(), graph=graph())
+    found = model(partitioner=partitioner).fit(features(), labels(), graph=graph())
+    np.testing.assert_allclose(weights_of(found), weights_of(expected), rtol=1e-9, atol=1e-12)
+    again = model(partitioner=found.partition_).fit(features(), labels(), graph=graph())
+    assert weights_of(again).tobytes() == weights_of(found).tobytes()
+    by_hand = model(partitioner=found.partition_.assignment)
+    assert weights_of(by_hand.fit(features(), labels(), graph=graph())).tobytes() == (
+        weights_of(found).tobytes()
+    )
+
+
+def dense_gcn(A, X, y, epochs, rate, hidden):
+    """A twin: two layers of dense matrices, plain gradient descent, in a few lines."""
+    fitted = model(n_ranks=1, hidden=hidden, dropout=0, weight_decay=0, optimizer="sgd",
+                   initial_learning_rate=rate, max_iter=epochs).fit(X, y, graph=A)  # fmt: skip
+    start = model(hidden=hidden)._network(model()._problem(X, y, {"graph": A}, 0), 0)
+    start = replace(start, layers=start.layers).first_weights()
+    W1, b1, W2, b2 = (weight.copy() for weight in start.values())
+    loops = A.toarray() + np.eye(N)
+    root = 1 / np.sqrt(loops.sum(axis=1))
+    hat = root[:, None] * loops * root
+    known = np.flatnonzero(y >= 0)
+    one_hot = np.eye(3)[y[known]]
+    for _ in range(epochs):
+        Z1 = hat @ X @ W1 + b1
+        H1 = np.maximum(Z1, 0)
+        Z2 = hat @ H1 @ W2 + b2
+        P = np.exp(Z2[known] - Z2[known].max(axis=1, keepdims=True))
+        P /= P.sum(axis=1, keepdims=True)
+        G2 = np.zeros_like(Z2)
+        G2[known] = (P - one_hot) / len(known)
+        S = hat.T @ G2
+        G1 = (S @ W2.T) * (Z1 > 0)
+        steps = (hat @ X).T @ G1, G1.sum(axis=0), H1.T @ S, G2.sum(axis=0)
+        for weight, gradient in zip((W1, b1, W2, b2), steps, strict=True):
+            weight -= rate * gradient
+    return fitted, np.concatenate([each.ravel() for each in (W1, b1, W2, b2)])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_training_is_that_of_dense_matrices(directed):
+    fitted, expected = dense_gcn(graph(directed), features(), labels(), 12, 0.5, (5,))
+    np.testing.assert_allclose(weights_of(fitted), expected, rtol=1e-10)
+
+
+# -- what travels ---
+
+
+def sharers(A, partition):
+    """Σ (λ − 1), counted one vertex at a time."""
+    looped = (A + scipy.sparse.eye_array(N)).tocsc()
+    parts = partition.assignment
+    return sum(
+        len(set(parts[looped.indices[looped.indptr[j] : looped.indptr[j + 1]]])) - 1
+        for j in range(N)
+    )
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_volume_is_that_of_equation_11(directed):
+    A = graph(directed)
+    for first, hidden, n_forward, n_backward in (
+        ("each", (6, 6), 3, 2),  # the first layer multiplies by Â first: no gradient comes back
+        ("each", (2,), 2, 2),
+        ("kept", (2,), 1, 1),
+        ("kept", (), 0, 0),
+    ):
+        fitted = model(hidden=hidden, first_product=first).fit(features(), labels(), graph=A)
+        there, back = sharers(A, fitted.partition_), sharers(A.T, fitted.partition_)
+        volume = n_forward * there + n_backward * back
+        assert fitted.plan_report_.volume == volume
+        assert fitted.comm_report_.measured_rows.sum() == volume
+        assert fitted.comm_report_.matches
+    assert (there != back) == directed
+
+
+def test_the_narrower_matrix_travels():
+    fitted = model(hidden=(2,), first_product="each").fit(features(), labels(), graph=graph())
+    report = fitted.plan_report_
+    a_row = 8 * (2 + 2)  # H·W of layer 1, two columns wide, H of layer 2, both ways
+    assert report.nbytes == 2 * report.rows_of_product * a_row
+    assert fitted.comm_report_.measured_bytes == report.nbytes < report.plain_bytes
+    assert report.transforms_first == [True, False]
+
+
+def test_validation_travels_too_and_ends_training():
+    held = np.arange(N) % 4 == 0
+    fitted = model(patience=3, max_iter=200, initial_learning_rate=0.3)
+    fitted.fit(features(), labels(), graph=graph(), validation_mask=held)
+    assert fitted.comm_report_.matches and fitted.n_iter_ < 200
+    losses = fitted.history_["validation_loss"].to_numpy()
+    assert losses.argmin() == len(losses) - 4  # three epochs without a lower one
+    score = fitted.score(features(), labels(), mask=held)
+    assert score == pytest.approx(fitted.history_["validation_score"].iloc[-1])
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "none"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_memory_is_as_planned(layer, kind):
+    fitted = model(layer, hidden=(16,)).fit(features(kind), labels(), graph=graph())
+    held, planned = fitted.comm_report_.memory, fitted.comm_report_.expected_memory
+    np.testing.assert_allclose(held, planned, rtol=0.15)
+
+
+# -- dropout ---
+
+
+def test_what_is_dropped_is_drawn_by_vertex():
+    rows = np.ones((500, 40))
+    whole = Dropout(0.3, seed=1, epoch=2, layer=0)(rows, np.arange(500))
+    some = np.array([400, 7, 33])
+    np.testing.assert_array_equal(Dropout(0.3, 1, 2, 0)(rows[some], some), whole[some])
+    assert set(np.unique(whole)) == {0, 1 / 0.7}
+    assert (whole == 0).mean() == pytest.approx(0.3, abs=0.02)
+    assert abs(np.corrcoef(whole.T) - np.eye(40)).max() < 0.2
+    for other in (Dropout(0.3, 2, 2, 0), Dropout(0.3, 1, 3, 0), Dropout(0.3, 1, 2, 1)):
+        assert (other(rows, np.arange(500)) != whole).any()
+
+
+def test_sparse_rows_lose_what_dense_ones_lose():
+    X = scipy.sparse.random_array((50, 20), density=0.3, rng=np.random.default_rng(0), format="csr")
+    drop, ids = Dropout(0.5, seed=3, epoch=1), np.arange(50)
+    found = drop(SparseRows.of(X), ids)
+    again = scipy.sparse.csr_array((found.data, found.indices, found.indptr), shape=X.shape)
+    np.testing.assert_allclose(again.toarray(), drop(X.toarray(), ids))
+
+
+# -- containers and names ---
+
+
+def test_every_container_of_a_graph_gives_the_same():
+    import dask.array as da
+    import pandas as pd
+    import xarray
+
+    A = graph()
+    coo = A.tocoo()
+    frame = pd.DataFrame({"target": coo.col, "weight": coo.data, "source": coo.row})
+    array = np.stack([coo.row, coo.col, coo.data], axis=1)
+    pydata = sparse.COO.from_scipy_sparse(A)
+    given = [A, coo, pydata, da.from_array(pydata, chunks=(20, 20)), frame, array,
+             xarray.DataArray(pydata, dims=("reader", "read"))]  # fmt: skip
+    X = features()
+    expected = model().fit(X, labels(), graph=A).predict_proba(X)
+    for each in given:
+        found = model().fit(X, labels(), graph=each)
+        np.testing.assert_allclose(found.predict_proba(X), expected, rtol=1e-12)
+    others = [sparse.COO.from_numpy(X), da.from_array(X, chunks=7), xarray.DataArray(X),
+              pd.DataFrame(X, columns=[*"abcdef"])]  # fmt: skip
+    for each in others:
+        found = model().fit(each, labels(), graph=A).predict_proba(each)
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
+
+
+def test_names_stay_with_predictions():
+    import pandas as pd
+
+    names = np.array([f"v{place:02d}" for place in range(N)])
+    coo = graph().tocoo()
+    edges = pd.DataFrame({"source": names[coo.row], "target": names[coo.col], "w": coo.data})
+    X, shuffled = pd.DataFrame(features(), index=names), np.random.default_rng(0).permutation(N)
+    X.columns = [*"abcdef"]
+    y = pd.Series(labels(), index=names)
+    expected = model(n_ranks=1).fit(features(), labels(), graph=graph())
+    fitted = model().fit(X, y.iloc[shuffled], graph=edges)
+    np.testing.assert_allclose(weights_of(fitted), weights_of(expected), rtol=1e-9, atol=1e-12)
+    found = fitted.predict(X.iloc[shuffled])
+    assert found.index.tolist() == names.tolist()
+    np.testing.assert_array_equal(found, expected.predict(features()))
+    assert fitted.transform(X).index.tolist() == names.tolist()
+    assert fitted.predict_proba(X).columns.tolist() == [0, 1, 2]
+
+
+def test_symmetrize_counts_an_edge_both_ways():
+    A = graph(directed=True)
+    both = scipy.sparse.csr_array(A.maximum(A.T))
+    one = model().fit(features(), labels(), graph=both)
+    other = model(symmetrize=True).fit(features(), labels(), graph=A)
+    assert weights_of(one).tobytes() == weights_of(other).tobytes()
+
+
+def test_no_graph_is_a_plain_network():
+    fitted = model(hidden=()).fit(features(), labels())
+    X = features()
+    expected = X @ fitted.coefs_["0.weight"] + fitted.coefs_["0.bias"]
+    np.testing.assert_array_equal(fitted.predict(X[:7]), expected[:7].argmax(axis=1))
+    assert fitted.comm_report_.measured_rows.sum() == 0
+
+
+def test_labels_of_any_kind():
+    names = np.array(["red", "green", None], object)
+    y = names[np.arange(N) % 3]
+    fitted = model().fit(features(), y, graph=graph())
+    assert set(fitted.predict(features())) <= {"red", "green"}
+    some = np.where(labels() < 0, np.nan, labels())
+    assert model().fit(features(), some, graph=graph()).classes_.tolist() == [0, 1, 2]
+    several = model(loss="several").fit(features(), labels("several"), graph=graph())
+    assert several.predict(features()).shape == several.predict_proba(features()).shape == (N, 3)
+    assert 0 < several.score(features(), labels("several")) < 1
+    numbers = model(loss="numbers").fit(features(), labels("numbers"), graph=graph())
+    assert numbers.predict(features()).shape == (N,)
+    assert numbers.score(features(), labels("numbers")) < 1
+
+
+def test_layers_before_appnp_are_dense():
+    layers = model("appnp", hidden=(4, 3))
+    network = layers._network(layers._problem(features(), labels(), {"graph": graph()}, 0), 0)
+    assert [type(each) for each in network.layers] == [Dense, Dense, LAYERS["appnp"]]
+
+
+# -- weights trained elsewhere ---
+
+
+def elsewhere(layer):
+    """A fitted model of ours, and its weights under the names of two other libraries."""
+    fitted = model(layer, max_iter=2).fit(features(), labels(), graph=graph())
+    geometric, dgl = {}, {}
+    for name, weight in fitted.coefs_.items():
+        place, name = name.split(".")
+        names = {
+            "gcn": {"weight": ("lin.weight", "weight")},
+            "sage": {"weight": ("lin_l.weight", "fc_neigh.weight"), "bias": ("lin_l.bias", "bias"),
+                     "self_weight": ("lin_r.weight", "fc_self.weight")},
+            "gat": {"weight": ("lin.weight", "fc.weight"), "attention_left": ("att_dst", "attn_r"),
+                    "attention_right": ("att_src", "attn_l")},
+        }[layer].get(name, (name, name))  # fmt: skip
+        for held, prefix, other in zip(
+            (geometric, dgl), (f"conv{place}", f"layers.{place}"), names, strict=True
+        ):
+            turned = name.endswith("weight") and (layer != "gcn" or held is geometric)
+            array = weight[None] if name.startswith("attention") else weight
+            held[f"{prefix}.{other}"] = array.T if turned else array
+    return fitted, geometric, dgl
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])
+def test_weights_of_other_libraries_predict_here(layer):
+    fitted, *others = elsewhere(layer)
+    for state in others:
+        mine = model(layer).set_coefs(coefs_from_state_dict(state, layer), classes=["a", "b", "c"])
+        np.testing.assert_allclose(
+            mine.predict_proba(features(), graph=graph()), fitted.predict_proba(features()),
+            rtol=1e-9,
+        )  # fmt: skip
+        assert set(mine.predict(features(), graph=graph())) <= {"a", "b", "c"}
+
+
+def test_weights_of_another_network_are_refused():
+    _, state, _ = elsewhere("gcn")
+    with pytest.raises(InputError, match="no weight of a sage layer"):
+        coefs_from_state_dict({"conv1.lin.weight": np.eye(2)}, "sage")
+    with pytest.raises(InputError, match="state dicts are read of"):
+        coefs_from_state_dict(state, "gin")
+    with pytest.raises(InputError, match="the parameters make a network of"):
+        model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
+    with pytest.raises(InputError, match="lack '0"):
+        model().set_coefs({})
+
+
+# -- bad input ---
+
+
+def with_edge(i, j, weight):
+    A = graph().tolil()
+    A[i, j] = weight
+    return A.tocsr()
+
+
+BAD = {
+    "must be square": {"graph": graph()[:, :-1]},
+    "40 vertices, features and labels have 39": {"X": features()[1:], "y": labels()[1:]},
+    "differ in length": {"X": features()[1:]},
+    "label -3 is out of range": {"y": np.where(labels() == 1, -3, labels())},
+    "none of the 40 vertices is labelled": {"y": np.full(N, -1)},
+    "class 1 has no labelled vertex": {"validation_mask": labels() == 1},
+    "no vertex of validation_mask is labelled": {"validation_mask": labels() == -1},
+    "validation_mask names vertices": {"validation_mask": [N]},
+    "negative weights": {"graph": with_edge(0, 1, -1.0)},
+    "edge weights": {"graph": with_edge(0, 1, np.nan)},
+    "contains NaN": {"X": np.where(np.eye(N, 6), np.nan, features())},
+    "beyond the graph": {"graph": np.array([[0, 1], [2, 40]])},
+    "is a dense array of shape": {"graph": graph().toarray()},
+    "cannot read a str as a graph": {"graph": "edges"},
+    "X=None needs a graph": {"X": None, "graph": None},
+    "y is None": {"y": None},
+    "y holds numbers that are not whole": {"y": np.linspace(0, 1, N)},
+    "label 2 is out of range: a table": {"y": np.full((N, 2), 2.0)},
+    "n_classes": {"options": {"layer_options": {"n_classes": 3}}},
+    "patience needs": {"options": {"patience": 3}},
+    "not both": {"options": {"validation_fraction": 0.2}, "validation_mask": labels() == 1},
+    "cannot be shared by 8 heads": {"options": {"layer": "gat", "layer_options": {}}},
+    "give widths from 1": {"options": {"hidden": (4, 0)}},
+    "weight_decay has 3 numbers": {"options": {"weight_decay": (0.1, 0.2, 0.3)}},
+    "there are 40": {"options": {"n_ranks": 41}},
+    "is unknown; choose one of": {"options": {"partitioner": "best"}},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input(message):
+    given = {"X": features(), "y": labels(), "graph": graph(), **BAD[message]}
+    options = given.pop("options", {})
+    with pytest.raises((InputError, ValueError), match=message):
+        model(**options).fit(**given)
+
+
+def test_edges_that_are_there_twice_are_summed_and_said():
+    coo = graph().tocoo()
+    again = np.stack([coo.row, coo.col, coo.data / 2], axis=1)
+    with pytest.warns(DaskpartWarning, match="weights of equal edges are summed"):
+        found = model().fit(features(), labels(), graph=np.concatenate([again, again]))
+    expected = model().fit(features(), labels(), graph=graph())
+    np.testing.assert_allclose(weights_of(found), weights_of(expected), rtol=1e-10)
+
+
+def test_negative_weights_are_borne_where_nothing_is_divided_by_their_sums():
+    assert model("gin").fit(features(), labels(), graph=with_edge(0, 1, -1.0)).n_iter_ == 4
+
+
+def test_another_graph_needs_its_own_features():
+    fitted = model().fit(features(), labels(), graph=graph())
+    with pytest.raises(InputError, match="give X"):
+        fitted.predict()
+    with pytest.raises(InputError, match="one row for each vertex"):
+        fitted.predict(features()[1:])
+    other = fitted.predict(features()[:9], graph=np.array([[0, 1], [1, 0]]))
+    assert other.shape == (9,)
+    by_identity = model().fit(None, labels(), graph=graph())
+    assert by_identity.predict().shape == (N,)
+    with pytest.raises(InputError, match="knows no others"):
+        by_identity.predict(graph=np.array([[0, 1]]))
+    with pytest.raises(InputError, match="as many features and classes"):
+        fitted.set_params(warm_start=True, hidden=(7,)).fit(features(), labels(), graph=graph())

@@ -1,0 +1,96 @@
+"""The same training on every transport, bit by bit; and the accuracy that others published."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskpart
+
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+COMMON = {"hidden": (16,), "max_iter": 3, "partitioner": "random", "validation_fraction": 0.2}
+CASES = [
+    {"layer": "gcn", "first_product": "each", **COMMON},
+    {"layer": "gat", "layer_options": {"heads": 4, "output_heads": 2}, **COMMON},
+    {"layer": "appnp", "layer_options": {"hops": 3}, "patience": 2, **COMMON},
+]
+
+
+def small_graph():
+    """Features, some labels, a directed graph with weights."""
+    random = np.random.default_rng(0)
+    A = scipy.sparse.random_array((90, 90), density=0.06, rng=random, format="csr")
+    X = random.normal(size=(90, 30))
+    return X, np.where(random.random(90) < 0.2, -1, random.integers(0, 4, 90)), A
+
+
+def fitted(transport, n_ranks=4, **options):
+    X, y, A = small_graph()
+    return daskpart.GCNClassifier(n_ranks=n_ranks, transport=transport, **options).fit(
+        X, y, graph=A
+    )
+
+
+def assert_same(one, other):
+    for name, weight in one.coefs_.items():
+        np.testing.assert_array_equal(weight, other.coefs_[name])
+    kept = [name for name in one.history_ if not name.startswith("seconds")]
+    assert one.history_[kept].equals(other.history_[kept])
+    assert one.comm_report_.matches and other.comm_report_.matches
+
+
+@pytest.mark.parametrize("options", CASES, ids=lambda options: options["layer"])
+def test_graph_on_threads_gives_the_bits_of_local(options):
+    for n_ranks in (1, 3):
+        assert_same(*(fitted(kind, n_ranks, **options) for kind in ("local", "graph")))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_worker_processes_give_the_bits_of_local(client, n_ranks):
+    for options in CASES:
+        local, spmd = (fitted(kind, n_ranks, **options) for kind in ("local", "dask"))
+        assert spmd.comm_report_.transport == "dask"
+        assert_same(local, spmd)
+    assert not client.futures  # nothing is left behind
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
+def test_mpi_ranks_give_the_bits_of_local():
+    pytest.importorskip("dask_mpi")
+    job = Path(__file__).with_name("graph_convolution_mpi_job.py")
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "4", sys.executable, str(job)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "same bits for 3 8 ranks over MPI" in done.stdout
+
+
+def test_cora_is_classified_as_well_as_published(shared_data):
+    """Kipf and Welling 2017: 81.5 % on the standard split."""
+    cora = np.load(shared_data / "graphs" / "cora.npz")
+    n = int(cora["n_nodes"])
+    A = scipy.sparse.csr_array(
+        (np.ones(len(cora["adj_indices"])), cora["adj_indices"], cora["adj_indptr"]), shape=(n, n)
+    )
+    pointer, columns = cora["feat_indptr"], cora["feat_indices"].astype(np.int32)
+    lengths = np.diff(pointer)
+    values = np.repeat(1 / np.maximum(lengths, 1), lengths)  # rows add up to 1
+    X = scipy.sparse.csr_array((values, columns, pointer), shape=tuple(cora["feat_shape"]))
+    y = np.full(n, -1)
+    y[cora["train_idx"]] = cora["labels"][cora["train_idx"]]
+    model = daskpart.GCNClassifier(n_ranks=2, transport="local", partitioner="block")
+    model.fit(X, y, graph=A)
+    assert model.score(X, cora["labels"], mask=cora["test_idx"]) > 0.80
