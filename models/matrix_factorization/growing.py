@@ -52,7 +52,10 @@ def _side(labels: Any, n: int, state: MFState, axis: str) -> tuple[np.ndarray, A
 
 def continues(matrix: LabelledMatrix, state: MFState) -> bool:
     """Whether users and items of `matrix` are those of a state with others behind them."""
-    sides = ((state.user_labels, matrix.row_labels), (state.item_labels, matrix.column_labels))
+    sides: tuple[Any, ...] = (
+        (state.user_labels, matrix.row_labels),
+        (state.item_labels, matrix.column_labels),
+    )
     if state.shape == matrix.shape or any(one is None or other is None for one, other in sides):
         return False
     return all(np.array_equal(known, labels[: len(known)]) for known, labels in sides)
@@ -70,7 +73,7 @@ def grown(
     """A state with rows for all users and items of `matrix`, which continues it."""
     (n_users, n_items), shape = state.shape, matrix.shape
     scale = init_scale * np.sqrt(state.unit)
-    new: dict[str, np.ndarray] = {}
+    new: dict[str, Any] = {}
     for side, old, n in (("user", n_users, shape[0]), ("item", n_items, shape[1])):
         rows = np.zeros((n, state.n_components), np.float32)
         fill_starting_rows(rows, random_state, 0.0, scale)

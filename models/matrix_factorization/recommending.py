@@ -47,7 +47,7 @@ def seen_pattern(
     seen = scipy.sparse.csr_array(pattern, shape=matrix.shape)
     if before is None:
         return seen
-    earlier = before.copy()
+    earlier: Any = before.copy()
     earlier.resize(seen.shape)
     return scipy.sparse.csr_array(earlier + seen)
 
