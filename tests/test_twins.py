@@ -29,6 +29,10 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Any:
     data = importlib.import_module("benchmarks.data")
     monkeypatch.setattr(data, "ratings", lambda name: triples)
     monkeypatch.setattr(data, "tensor", lambda name: tensor)
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(1200, 300, 0.02, "csr", random_state=random)
+    samples = X, (X @ random.normal(size=300) > 0).astype(int)
+    monkeypatch.setattr(data, "samples", lambda name: (samples, samples))
     edges = scipy.sparse.random_array((400, 400), density=0.02, rng=np.random.default_rng(0))
     monkeypatch.setattr(data, "graph", lambda name: edges.tocsr())
     sides = importlib.import_module("benchmarks.twins.sides")
@@ -44,8 +48,15 @@ def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> No
     clusters = importlib.import_module("benchmarks.studies.clusters")
     if not clusters.has_mpiexec():
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
-    names = sides.lay_down(tmp_path, ["MF:few", "CP:few", "GCN:few", "k-means"], n_ranks)
-    assert names == ["MF few", "CP Algorithm 1 few", "CP Algorithm 2 few", "GCN few", "k-means"]
+    names = sides.lay_down(tmp_path, ["MF:few", "CP:few", "GCN:few", "SGD:few", "k-means"], n_ranks)
+    assert names == [
+        "MF few",
+        "CP Algorithm 1 few",
+        "CP Algorithm 2 few",
+        "GCN few",
+        "SGD few",
+        "k-means",
+    ]
     sides.ours(None, str(tmp_path), N_STEPS, transport="local")
     seconds = clusters.on_mpi_ranks(sides.twin, n_ranks, str(tmp_path), N_STEPS)
     assert [len(steps) for steps in seconds] == [N_STEPS] * len(names)
@@ -53,7 +64,7 @@ def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> No
         name: sides.agreement(path, name)
         for path, name in zip(sides.files(str(tmp_path)), names, strict=True)
     }
-    assert said["MF few"] == said["CP Algorithm 2 few"] == "same bits"
+    assert said["MF few"] == said["CP Algorithm 2 few"] == said["SGD few"] == "same bits"
 
 
 def test_a_twin_that_differs_is_told(sides: Any, tmp_path: Path) -> None:

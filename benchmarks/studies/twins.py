@@ -61,8 +61,8 @@ def lines(
 @click.option("--ranks", multiple=True, type=int, default=(2, 4, 8), show_default=True)
 @click.option(
     "--problem", "names", multiple=True, show_default=True,
-    default=("MF:ml-1m", "CP:fb15k-237.train", "CP:imdb-reviews", "k-means"),
-    help="MF:RATINGS, CP:TENSOR or k-means.",
+    default=("MF:ml-1m", "CP:fb15k-237.train", "CP:imdb-reviews", "SGD:imdb-bow", "k-means"),
+    help="MF:RATINGS, CP:TENSOR, SGD:SAMPLES or k-means.",
 )  # fmt: skip
 @click.option("--steps", default=30, show_default=True, help="Epochs or iterations of a turn.")
 @click.option("--turns", default=3, show_default=True)

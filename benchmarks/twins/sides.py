@@ -25,12 +25,13 @@ from daskpart.collectives import Communicator, PerRank, barrier, communicator_fo
 from daskpart.collectives.operations import allreduce
 from daskpart.models import CPDecomposition, MatrixFactorization
 from daskpart.models.cp.starts import first_factors
+from daskpart.models.linear.estimator import LogisticRegression
 from daskpart.models.optimisation.learning_rates import learning_rate
 
 COMPONENTS = {"MF": 32, "CP": 16}
 N_POINTS, N_DIMENSIONS, N_CLUSTERS = 40_000, 4, 10
 ALGORITHMS = {"Algorithm 1": "p2p", "Algorithm 2": "emb"}
-SAME_BITS = ("MF", "CP Algorithm 2")
+SAME_BITS = ("MF", "CP Algorithm 2", "SGD")
 Arrays = dict[str, np.ndarray]
 
 
@@ -61,6 +62,8 @@ def problems(names: Sequence[str], n_ranks: int) -> Iterable[tuple[str, Problem]
         elif kind == "CP":
             for algorithm, method in ALGORITHMS.items():
                 yield f"CP {algorithm} {of}", decomposition(of, n_ranks, method)
+        elif kind == "SGD":
+            yield f"SGD {of}", classification(of, n_ranks)
         elif kind == "GCN":
             yield f"GCN {of}", convolution(of, n_ranks)
         else:
@@ -141,6 +144,31 @@ def fit_convolution(given: Any, plan: Any, transport: str, client: Any, n_steps:
     model = _convolution(plan.n_ranks, transport=transport, max_iter=n_steps)
     model.fit(X, y, graph=adjacency, plan=plan, client=client)
     return Result(model.history_["seconds"].tolist(), model.state_.weights)
+
+
+def classification(name: str, n_ranks: int) -> Problem:
+    """Logistic regression by SGD, 250 samples a rank in a step, sparse gradients."""
+    from . import linear
+
+    (X, y), _ = data.samples(name)
+    pieces = linear.pieces(_classifier(n_ranks), X, y)
+    return Problem(partial(fit_classification, X, y, n_ranks), linear.train, pieces)
+
+
+def _classifier(n_ranks: int, **more: Any) -> LogisticRegression:
+    return LogisticRegression(
+        solver="sgd", n_ranks=n_ranks, batch_size=250, tol=0, aggregation="ssar-split-allgather",
+        **more,
+    )  # fmt: skip
+
+
+def fit_classification(
+    X: Any, y: Any, n_ranks: int, transport: str, client: Any, n_steps: int
+) -> Result:
+    """Ours."""
+    model = _classifier(n_ranks, transport=transport, max_iter=n_steps)
+    model.fit(X, y, client=client)
+    return Result(model.history_["seconds"].tolist(), {"weights": model.state_.weights})
 
 
 def clustering(n_ranks: int) -> Problem:

@@ -21,7 +21,7 @@ from dask.base import is_dask_collection, tokenize
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from daskpart._floor.rank_tasks import Task, TaskRef
+from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
 
@@ -86,10 +86,8 @@ def ranks_of_chunks(
     members: Sequence[NDArray[np.int64]],
     target: NDArray[np.float64],
     weight: NDArray[np.float64],
-) -> Any:
-    """`RankRows` of each rank as a Dask bag of one key a rank; nothing is computed."""
-    from dask.bag import Bag
-
+) -> RankCollection:
+    """`RankRows` of each rank as a Dask collection of one key a rank; nothing is computed."""
     n_ranks = len(members)
     owner = np.empty(array.shape[0], np.int32)
     for rank, own in enumerate(members):
@@ -105,7 +103,8 @@ def ranks_of_chunks(
         for i, (end, length) in enumerate(zip(ends, array.chunks[0], strict=True))
     }  # fmt: skip
     of_ranks = [(rank, own, target[own], weight[own]) for rank, own in enumerate(members)]
-    return Bag(gathered_by_part(array, name, splits, collect_rows, of_ranks), name, n_ranks)
+    graph = gathered_by_part(array, name, splits, collect_rows, of_ranks)
+    return RankCollection(graph, [(name, rank) for rank in range(n_ranks)])
 
 
 def split_chunk(block: Any, owner: NDArray[np.int32], n_ranks: int, first: int) -> list[Any]:

@@ -453,7 +453,7 @@ class LinearModel(DistributedEstimator):
         rows, names = lazy_rows(X, known_length=False)
         self._check_lazy(rows, names)
         plain = copy(self)
-        vars(plain).pop("feature_names_in_", None)  # chunks have no names
+        plain.__dict__.pop("feature_names_in_", None)  # chunks have no names
         return answered(rows, plain, name, n_columns, dtype)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:

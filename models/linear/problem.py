@@ -152,7 +152,8 @@ def weights_of(
         )
     if class_weight is not None:
         each = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=sample_weight)
-        sample_weight = sample_weight * each[np.searchsorted(classes, y)]
+        of_classes = np.asarray(each, np.float64)
+        sample_weight = sample_weight * of_classes[np.searchsorted(classes, y)]
     if not sample_weight.sum() > 0:
         raise InputError("the weights of all samples are 0: there is nothing to learn from")
     return sample_weight
