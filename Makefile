@@ -11,7 +11,8 @@ endif
 
 BIN := .venv/bin
 OUT ?= demo-output
-PYTEST_OPTIONS ?=
+# two test files at a time: many tests start processes of their own
+PYTEST_OPTIONS ?= -n 2 --dist loadfile
 MADE := .venv/made
 FOR_DEMO := .venv/ready-for-demo
 FOR_TEST := .venv/ready-for-test

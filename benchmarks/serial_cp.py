@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.models.cp.kernels.lanes import aligned_rows
+from daskpart._floor.lanes import aligned_rows
 from daskpart.models.cp.layout.layout import TensorLayout
 from daskpart.models.cp.steps import column_products, gram_of, solve_rows
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from . import containers, data_models, datasets, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
+    from .models import metrics
+    from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
+    from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
+    from .models.implicit_factorization.estimator import ImplicitFactorization
     from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .partitioners import partition, refine
@@ -29,18 +33,23 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "CPDecomposition": ".models.cp.estimator",
     "Connectivity": ".connectivity",
+    "GCNClassifier": ".models.graph_convolution.estimator",
+    "GCNRegressor": ".models.graph_convolution.estimator",
     "Hypergraph": ".hypergraph",
+    "ImplicitFactorization": ".models.implicit_factorization.estimator",
     "LinearRegression": ".models.linear.estimator",
     "LinearSVC": ".models.linear.estimator",
     "LogisticRegression": ".models.linear.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
+    "cp_diagnostics": ".models.cp.diagnostics",
     "partition": ".partitioners",
     "read": ".readers",
     "refine": ".partitioners",
     "shard": ".shards",
 }
+_ELSEWHERE = {"metrics": ".models.metrics"}
 _MODULES = (
     "collectives",
     "containers",
@@ -66,10 +75,15 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "parsa",
     "shard",
     "MatrixFactorization",
+    "ImplicitFactorization",
     "CPDecomposition",
+    "metrics",
+    "cp_diagnostics",
     "LogisticRegression",
     "LinearSVC",
     "LinearRegression",
+    "GCNClassifier",
+    "GCNRegressor",
     "plots",
 ]
 
@@ -81,8 +95,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
+    if name in _MODULES or name in _ELSEWHERE:
+        return import_module(_ELSEWHERE.get(name, f".{name}"), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

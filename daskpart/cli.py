@@ -1,7 +1,9 @@
 """The command `daskpart`: options here, what they do in `_cli`.
 
     daskpart fit mf RATINGS --ranks 4 --eta 4 --components 32 --out DIR
+    daskpart fit implicit EVENTS --ranks 4 --components 64 --out DIR
     daskpart fit cp TENSOR --ranks 4 --components 16 --out DIR
+    daskpart recommend DIR --user LABEL
     daskpart partition DATA --parts 8 --out DIR
     daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
@@ -20,6 +22,7 @@ from click.core import ParameterSource
 
 from ._cli import options as _o
 from ._cli.fit import MODELS, FitCommand
+from ._cli.mpi import dismiss, joins, serve
 from ._cli.terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -89,6 +92,53 @@ def _cutting() -> list[click.Option]:
         _o.number("--random-state", 0, "Fixes everything drawn at random.", _o.SEED),
         _input(),
     ]
+
+
+@cli.command("recommend", short_help="The best items of users, by a model that fit wrote.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_o.options(
+    click.Option(["--user", "users"], multiple=True, metavar="LABEL",
+                 help="For whom; may be repeated."),
+    click.Option(["--all", "everybody"], is_flag=True, help="For all users of the model."),
+    _o.number("-n", 10, "Items a user.", _o.COUNT),
+    click.Option(["--include-seen"], is_flag=True, help="Also what the user had in the fit."),
+    _o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."),
+)  # fmt: skip
+def recommend_command(
+    folder: Path,
+    users: tuple[str, ...],
+    everybody: bool,
+    n: int,
+    include_seen: bool,
+    output: Path | None,
+) -> None:
+    """The best items of users, by the model in FOLDER, which `daskpart fit` wrote.
+
+    \b
+    daskpart recommend run --user 42 -n 5
+    daskpart recommend run --all --output top10.parquet
+    """
+    from ._cli import use
+
+    use.recommend(folder, users, n, everybody, include_seen, output)
+
+
+@cli.command("predict", short_help="A number for each pair, by a model that fit wrote.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("pairs", type=click.Path(path_type=Path))
+@_o.options(_o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."))
+def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
+    """A number for each line of PAIRS, a CSV file with columns of users and items.
+
+    Pairs with a user or an item that the model of FOLDER does not know are counted, and get the
+    mean.
+
+    \b
+    daskpart predict run pairs.csv --output predicted.csv
+    """
+    from ._cli import use
+
+    use.predict(folder, pairs, output)
 
 
 @cli.command("partition", short_help="Cut a matrix, a tensor or a hypergraph into parts.")
@@ -274,18 +324,32 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     place = MpiPlace.from_environment()
     with silence_unless_speaking(place), warnings_as_lines():
-        try:
-            with errors_as_one_line():
-                code = cli.main(arguments, "daskpart", standalone_mode=False, obj=place)
-        except click.exceptions.Abort:
-            click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
-            code = INTERRUPTED
-        except click.exceptions.Exit as stop:
-            code = stop.exit_code
-        except click.ClickException as error:
-            error.show()
-            code = error.exit_code
-    raise SystemExit(code or 0)
+        if not joins(place):
+            code = _run(arguments, place)
+        elif not place.speaks:
+            code = serve(place)
+        else:
+            code = 1  # of an error that nobody expects
+            try:
+                code = _run(arguments, place)
+            finally:
+                dismiss(code, place)
+    raise SystemExit(code)
+
+
+def _run(arguments: list[str] | None, place: MpiPlace) -> int:
+    """Run the command here; gives its exit code."""
+    try:
+        with errors_as_one_line():
+            return cli.main(arguments, "daskpart", standalone_mode=False, obj=place) or 0
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
+        return INTERRUPTED
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
 
 
 if __name__ == "__main__":

@@ -22,15 +22,20 @@ if TYPE_CHECKING:
     from .base.reports import CommunicationReport, PlanReport
     from .base.state import State
     from .base.text import Text
+    from .cp.diagnostics import CPDiagnostics, core_consistency, factor_match_score
     from .cp.estimator import CPDecomposition
     from .cp.plan import CPPlan, CPPlanReport
     from .cp.state import CPState
+    from .implicit_factorization.estimator import ImplicitFactorization
+    from .implicit_factorization.plan import ImplicitPlan, ImplicitPlanReport
+    from .implicit_factorization.state import ImplicitState
     from .matrix_factorization.estimator import MatrixFactorization
     from .matrix_factorization.plan import MFPlan, MFPlanReport
     from .matrix_factorization.state import MFState
 
 _HOME_OF = {
     "CPDecomposition": ".cp.estimator",
+    "CPDiagnostics": ".cp.diagnostics",
     "CPPlan": ".cp.plan",
     "CPPlanReport": ".cp.plan",
     "CPState": ".cp.state",
@@ -41,6 +46,10 @@ _HOME_OF = {
     "EarlyStopping": ".base.callbacks",
     "EpochCallback": ".base.callbacks",
     "FitPlan": ".base.plan",
+    "ImplicitFactorization": ".implicit_factorization.estimator",
+    "ImplicitPlan": ".implicit_factorization.plan",
+    "ImplicitPlanReport": ".implicit_factorization.plan",
+    "ImplicitState": ".implicit_factorization.state",
     "MFPlan": ".matrix_factorization.plan",
     "MFPlanReport": ".matrix_factorization.plan",
     "MFState": ".matrix_factorization.state",
@@ -50,10 +59,13 @@ _HOME_OF = {
     "Text": ".base.text",
     "Tolerance": ".base.callbacks",
     "TrainingProgress": ".base.callbacks",
+    "core_consistency": ".cp.diagnostics",
+    "factor_match_score": ".cp.diagnostics",
 }
 
 __all__ = [
     "CPDecomposition",
+    "CPDiagnostics",
     "CPPlan",
     "CPPlanReport",
     "CPState",
@@ -64,6 +76,10 @@ __all__ = [
     "EarlyStopping",
     "EpochCallback",
     "FitPlan",
+    "ImplicitFactorization",
+    "ImplicitPlan",
+    "ImplicitPlanReport",
+    "ImplicitState",
     "MFPlan",
     "MFPlanReport",
     "MFState",
@@ -73,6 +89,8 @@ __all__ = [
     "Text",
     "Tolerance",
     "TrainingProgress",
+    "core_consistency",
+    "factor_match_score",
 ]
 
 

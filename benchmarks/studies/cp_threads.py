@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.models.cp.kernels.lanes import aligned_rows
 from daskpart.models.cp.layout.layout import TensorLayout
 from daskpart.models.cp.steps import gram_of, solve_rows
 

@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import whole_number
+from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
 
 from .local import LocalServer
@@ -87,10 +88,12 @@ class ParameterServer:
         On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
-    timeout : float
-        Seconds that a rank waits at most for rows or other ranks.
-    start_seconds : float
-        Seconds to wait until a cluster has workers enough, and until they are free.
+    timeout : float, optional
+        Seconds that a rank waits at most for rows or other ranks; default: Dask's setting
+        ``daskpart.timeout``, or 600.
+    start_seconds : float, optional
+        Seconds to wait until a cluster has workers enough, and until they are free; default: Dask's
+        setting ``daskpart.start-seconds``, or 30.
 
     Raises
     ------
@@ -124,8 +127,8 @@ class ParameterServer:
         transport: str = "auto",
         client: Any = None,
         schedule: str | Sequence[int] | None = None,
-        timeout: float = 600.0,
-        start_seconds: float = 30.0,
+        timeout: float | None = None,
+        start_seconds: float | None = None,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
         n_ranks = whole_number(ranks, "n_ranks", 1)
@@ -139,9 +142,7 @@ class ParameterServer:
             rule_of(update, kind),
             _checked_delay(delay),
         )
-        for name, seconds in (("timeout", timeout), ("start_seconds", start_seconds)):
-            if not seconds > 0:
-                raise InputError(f"{name} is {seconds!r} seconds: give a number above 0")
+        timeout, start_seconds = time_limits(timeout, start_seconds)
         pieces = self._cut(initial, "initial")
         self._transport = _transport_of(
             self._spec, pieces, transport, client, schedule, timeout, start_seconds

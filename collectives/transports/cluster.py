@@ -27,8 +27,9 @@ from distributed.threadpoolexecutor import thread_state
 from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError
 
+from .time_limits import time_limits
+
 _POLL_SECONDS = 0.5
-_FIRST_WORKER_SECONDS = 30.0
 _LOOKS_AFTER_ERROR = 4
 _EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
 _ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for gone
@@ -242,14 +243,12 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
     Names that are numbers (MPI ranks under dask-mpi) count as numbers. Waits for the first
     worker: it may be on its way, at the beginning or after a loss.
     """
+    _, seconds = time_limits(None, None)
     with suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=_FIRST_WORKER_SECONDS)
+        client.wait_for_workers(1, timeout=seconds)
     ordered = order_of_workers(known_workers(client))
     if not ordered:
-        raise InputError(
-            f"The cluster has no workers, and none came in {_FIRST_WORKER_SECONDS:.0f} s; "
-            "start some."
-        )
+        raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
     return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
 
 

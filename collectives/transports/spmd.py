@@ -30,6 +30,7 @@ from .handles import Number
 from .mailbox import RunStopped
 from .rank import Answer, Endpoint, Request
 from .rank_cluster import RankCluster, places_by_threads
+from .time_limits import time_limits
 
 
 class SpmdCommunicator(RankedCommunicator):
@@ -43,11 +44,12 @@ class SpmdCommunicator(RankedCommunicator):
         Default: the current one.
     placement : sequence of str, optional
         Worker address of each rank. Default: round-robin over the workers by their names.
-    timeout : float
-        Seconds that a rank waits for one message.
-    start_seconds : float
+    timeout : float, optional
+        Seconds that a rank waits for one message; default: Dask's setting ``daskpart.timeout``, or
+        600.
+    start_seconds : float, optional
         How long to wait until there are workers with threads enough, again until they are free, and
-        again until all ranks run.
+        again until all ranks run; default: Dask's setting ``daskpart.start-seconds``, or 30.
 
     Raises
     ------
@@ -65,10 +67,11 @@ class SpmdCommunicator(RankedCommunicator):
         n_ranks: int,
         client: Client | None = None,
         placement: Sequence[str] | None = None,
-        timeout: float = 600.0,
-        start_seconds: float = 30.0,
+        timeout: float | None = None,
+        start_seconds: float | None = None,
     ) -> None:
         super().__init__(n_ranks)
+        timeout, start_seconds = time_limits(timeout, start_seconds)
         client = client or current_client()
         if client is None or getattr(client, "asynchronous", False):
             raise InputError(

@@ -15,18 +15,19 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from daskpart.errors import InputError
 
+from .mpi import ANY_PORT, begin
 from .terminal import MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "graph", "processes": "dask"}
 _LOST_AFTER = "60s"
-_ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
 
 
 class Cluster(click.ParamType):
@@ -90,7 +91,7 @@ def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPl
 def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], None]) -> None:
     """Call ``work(client)`` where it belongs; `client` is None without a cluster.
 
-    Under mpiexec only the client's process calls it; the others serve until it has ended.
+    Under mpiexec the other processes serve until it has ended.
     """
     if kind == "none":
         work(None)
@@ -138,7 +139,7 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
             n_workers=n_workers,
             threads_per_worker=1,
             processes=kind == "processes",
-            dashboard_address=_ANY_PORT,
+            dashboard_address=ANY_PORT,
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.ERROR,
         )
@@ -159,18 +160,11 @@ def _cluster_at(address: str, n_workers: int) -> Iterator[Any]:
 
 
 def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
-    try:
-        import dask_mpi
-    except ImportError as missing:
-        raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'") from missing
+    if find_spec("dask_mpi") is None:
+        raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'")
     from distributed import Client
 
-    if place.rank != 1:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client alone ends the run
-    if not dask_mpi.initialize(
-        nthreads=1, exit=False, dashboard=False, dashboard_address=_ANY_PORT
-    ):
-        return  # the scheduler or a worker, and the job is over
+    begin(place)
     with Client() as client:
         try:
             client.wait_for_workers(place.size - 2, timeout=60)

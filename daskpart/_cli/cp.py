@@ -41,16 +41,22 @@ class _CP(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and name modes and indices."""
-        tensor = load_tensor(source, given["format"], given["names"], given["labels"])
+        missing = given["missing"]
+        tensor = load_tensor(source, given["format"], given["names"], given["labels"], missing)
         return Data(tensor, [in_words(tensor, source)])
 
     def judge(self, fit: Fit) -> dict[str, Any]:
-        """The fit and the weights."""
-        return {"fit": fit.model.fit_, "weights": fit.model.weights_.to_numpy().tolist()}
+        """The fit and the weights; the error on entries that were held out."""
+        weights = fit.model.weights_.to_numpy().tolist()
+        return {"fit": fit.model.fit_, "weights": weights, **_held_out(fit)}
 
     def told(self, fit: Fit) -> list[str]:
         """The fit, and the heaviest components by their strongest indices."""
         table, lines = _components(fit), [f"fit {fit.model.fit_:.6f}"]
+        if fit.model.missing == "unknown":
+            lines[0] += " over the stored entries; what is not stored counts as unknown"
+        for rmse in _held_out(fit).values():
+            lines.append(f"RMSE {rmse:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
             modes = table[table["component"] == component].groupby("mode", sort=False)["index"]
             told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
@@ -92,12 +98,21 @@ class _CP(Model):
             "numbers": {
                 "fit": fit.model.fit_,
                 "components": len(weights),
+                **_held_out(fit),
                 "messages_of_a_rank": report.messages_max,
                 "rows_moved_an_iteration": report.volume,
             },
             "drawn": [(component, float(weights[component])) for component in _order(fit)[:_DRAWN]],
             "components": _components(fit),
+            "stored_alone": fit.model.missing == "unknown",
         }
+
+
+def _held_out(fit: Fit) -> dict[str, float]:
+    """The last error on held-out entries, where there are some."""
+    history = fit.model.history_
+    name = "validation_rmse"
+    return {name: float(history[name].iloc[-1])} if name in history else {}
 
 
 def _order(fit: Fit) -> list[int]:

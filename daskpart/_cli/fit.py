@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
+    "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
@@ -126,7 +127,7 @@ class Model:
     template = "fit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
-        """Read the data."""
+        """Read the data; `given` are the options of reading, and the parameters."""
         raise NotImplementedError
 
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
@@ -285,7 +286,8 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
 
     from .cluster import expected_transport
 
-    data = job.model.load(job.source, {**job.reading, "random_state": estimator.random_state})
+    decided = {**job.parameters, **job.reading, "random_state": estimator.random_state}
+    data = job.model.load(job.source, decided)
     for line in data.words:
         say(line)
     say("planning: cutting the data, laying out the messages …")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
-from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
@@ -69,7 +69,11 @@ def load_any(source: str, format: str | None = None) -> Cuttable:
 
 
 def load_tensor(
-    source: str, format: str | None, names: str | None, labels: Sequence[str]
+    source: str,
+    format: str | None,
+    names: str | None,
+    labels: Sequence[str],
+    missing: Missing = "zero",
 ) -> LabelledTensor:
     """Read a tensor and name its modes.
 
@@ -81,6 +85,8 @@ def load_tensor(
         Names of the modes, with commas between them.
     labels : sequence of str
         ``mode=file`` each: a text file with one label a line, in order of the indices.
+    missing : {"zero", "unknown"}
+        What is not in the file; zeros that are count where it is unknown.
 
     Raises
     ------
@@ -90,7 +96,7 @@ def load_tensor(
     data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
-    tensor = _with_names(as_tensor(data), names)
+    tensor = _with_names(as_tensor(data, missing=missing), names)
     known = dict(tensor.labels)
     for entry in labels:
         mode, equals, path = entry.partition("=")

@@ -123,7 +123,7 @@ class _MF(Model):
         cut, state = _cut(fit), fit.model.state_
         judged = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
         report = fit.plan.report()
-        user, item = (_first(labels) for labels in (state.user_labels, state.item_labels))
+        user, item = (first_label(labels) for labels in (state.user_labels, state.item_labels))
         return {
             "numbers": {
                 **judged,
@@ -177,7 +177,8 @@ def _root_mean_square(error: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(error))))
 
 
-def _first(labels: Any) -> str:
+def first_label(labels: Any) -> str:
+    """The first of some labels as code."""
     return "0" if labels is None or not len(labels) else repr(labels.tolist()[0])
 
 

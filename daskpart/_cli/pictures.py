@@ -65,15 +65,22 @@ class Album:
             return
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
         places = figure.subplots(1, len(drawings), squeeze=False)[0]
         for place, drawing in zip(places, drawings, strict=True):
             drawing(ax=place)
+        _lay_out(figure)
         path = self.folder / f"{name}.png"
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path)
         self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
 
     @property
     def files(self) -> list[tuple[Path, str]]:
         """Every picture with a word on it."""
         return [(picture.file, "picture") for picture in self.pictures.values()]
+
+
+def _lay_out(figure: Any) -> None:
+    """Place what is drawn, once: with a layout engine `savefig` draws the figure twice."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")

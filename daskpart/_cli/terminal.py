@@ -65,9 +65,14 @@ class MpiPlace:
         return cls(0, 1)
 
     @property
+    def speaker(self) -> int:
+        """The rank that runs the command and may print: dask-mpi's client."""
+        return min(1, self.size - 1)
+
+    @property
     def speaks(self) -> bool:
-        """Whether this process may print: the client (rank 1), so that nothing is said P times."""
-        return self.rank == min(1, self.size - 1)
+        """Whether that is this process, so that nothing is said P times."""
+        return self.rank == self.speaker
 
 
 def say(words: str = "") -> None:

@@ -213,3 +213,8 @@ event.register("numba:compile", _CLOCK)
 def compile_seconds() -> float:
     """Seconds that this process has spent on compiling kernels: subtract them from a timing."""
     return _CLOCK.seconds
+
+
+def working_clock() -> float:
+    """A clock in seconds that stands still while this process compiles kernels."""
+    return time.perf_counter() - _CLOCK.seconds

@@ -4,7 +4,8 @@
     sparse.COO, sparse.GCXS ───┤
     Dask array of such chunks ─┼─▶  LabelledMatrix: rows, columns, values, labels
     xarray.DataArray of such ──┤        sorted by row, then column; no position twice
-    pandas (user, item, rating)┘
+    pandas, Dask DataFrame ────┤
+    list of records ───────────┘
 
 What is stored is known, a stored zero too; what is not stored is unknown. A dense array cannot say
 which of its zeros are ratings, so it is refused. Two containers that hold the same ratings give the
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
 _LARGEST_INDEX = np.iinfo(np.int32).max
 _ACCEPTED = (
     "scipy.sparse, sparse.COO, sparse.GCXS, a Dask array of sparse chunks, an xarray.DataArray of "
-    "any of these, or a pandas.DataFrame with the columns (user, item, rating)"
+    "any of these, a pandas or Dask DataFrame with the columns (user, item, rating), or a list of "
+    "such records"
 )
+Columns: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +133,9 @@ class LabelledMatrix:
         )
 
 
-def as_matrix(data: Any) -> LabelledMatrix:
+def as_matrix(
+    data: Any, columns: Columns = (None, None, None), repeats: Literal["last", "sum"] = "last"
+) -> LabelledMatrix:
     """Read any container of sparse ratings as sorted triples with labels.
 
     Parameters
@@ -141,8 +146,14 @@ def as_matrix(data: Any) -> LabelledMatrix:
         need that); an `xarray.DataArray` over any of these, whose coordinates become labels and
         whose dimensions become names; a `pandas.DataFrame` with the columns ``user``, ``item``,
         ``rating`` (or such as userId, movie_id and stars; further columns are ignored), or else
-        with exactly three columns in that order, and perhaps a timestamp behind them;
-        a `LabelledMatrix`, given back as it is.
+        with exactly three columns in that order, and perhaps a timestamp behind them; a Dask
+        DataFrame of that kind, of which these columns are computed; a list of such records (tuples
+        or dicts); a `LabelledMatrix`, given back as it is.
+    columns : (str or None, str or None, str or None)
+        Names of the columns of users, items and ratings in a DataFrame; None: told as above.
+    repeats : {"last", "sum"}
+        What a position has that is given more than once: its last value, with a warning, or their
+        sum. With "sum" a DataFrame need not have ratings: each line counts 1.
 
     Returns
     -------
@@ -168,12 +179,42 @@ def as_matrix(data: Any) -> LabelledMatrix:
     if isinstance(data, LabelledMatrix):
         return data
     if is_a(data, "xarray", "DataArray"):
-        return from_triples(*xarray_triples(data))
-    if is_a(data, "pandas", "DataFrame"):
-        return from_triples(*frame_triples(data))
+        return from_triples(*xarray_triples(data), repeats=repeats)
+    frame = as_frame(data)
+    if frame is not None:
+        return from_triples(*frame_triples(frame, columns, repeats == "sum"), repeats=repeats)
     if is_a(data, "dask.array", "Array"):
-        return from_triples(*dask_triples(data))
-    return from_triples(*sparse_triples(data))
+        return from_triples(*dask_triples(data), repeats=repeats)
+    return from_triples(*sparse_triples(data), repeats=repeats)
+
+
+_RECORD = ("user", "item", "rating", "timestamp")
+
+
+def as_frame(data: Any) -> Any:
+    """A pandas or Dask DataFrame as it is, a list of records as a pandas one; None for the rest."""
+    if is_a(data, "pandas", "DataFrame") or is_dask_frame(data):
+        return data
+    if not isinstance(data, list) or not data:
+        return None
+    kind = type(data[0])
+    least = {tuple: 2, list: 3, dict: 2}.get(kind, 0)  # a list of lists of two may be anything
+    alike = least and all(isinstance(record, kind) for record in data)
+    lengths = {len(record) for record in data} if alike else {0}
+    length, named = max(lengths), kind is dict
+    if len(lengths) > 1 or length < least or (length > 4 and not named) or not alike:
+        raise InputError(
+            "a list was given that is no list of records: each is a (user, item, rating), or a "
+            "dict with these names, of one kind and length"
+        )
+    import pandas
+
+    return pandas.DataFrame(data, columns=None if named else [*_RECORD[:length]])
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a Dask DataFrame."""
+    return is_a(data, "dask.dataframe", "DataFrame")
 
 
 def from_triples(
@@ -187,8 +228,9 @@ def from_triples(
     column_name: str = "item",
     *,
     may_be_empty: bool = False,
+    repeats: Literal["last", "sum"] = "last",
 ) -> LabelledMatrix:
-    """Check triples in any order, sort them, and keep the last of each position.
+    """Check triples in any order, sort them, and keep the last of each position, or their sum.
 
     Parameters are the fields of `LabelledMatrix`; errors and warnings are those of `as_matrix`, and
     a position outside of `shape` is an InputError too.
@@ -212,7 +254,7 @@ def from_triples(
     names = (matrix.row_name, matrix.column_name)
     labels = (matrix.row_labels, matrix.column_labels)
     refuse_nonfinite(matrix.values, (matrix.rows, matrix.columns), names, "ratings", labels)
-    return _without_repeats(matrix)
+    return _without_repeats(matrix, repeats)
 
 
 def coo_from_sorted(
@@ -247,12 +289,12 @@ def _checked_index(index: npt.ArrayLike, length: int, name: str) -> npt.NDArray[
     return np.ascontiguousarray(array, np.int32)
 
 
-def _without_repeats(matrix: LabelledMatrix) -> LabelledMatrix:
+def _without_repeats(matrix: LabelledMatrix, repeats: Literal["last", "sum"]) -> LabelledMatrix:
     sides = (matrix.rows, matrix.columns)
     if rises(sides):
         return matrix
-    (rows, columns), values = merged(sides, matrix.values, matrix.shape, "last")
-    if len(values) < matrix.nnz:
+    (rows, columns), values = merged(sides, matrix.values, matrix.shape, repeats)
+    if repeats == "last" and len(values) < matrix.nnz:
         warnings.warn(
             f"{matrix.nnz - len(values)} of {matrix.nnz} ratings repeat a position "
             f"({matrix.row_name}, {matrix.column_name}); the last one given of each is kept",
@@ -285,7 +327,8 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
         raise InputError(
             f"a dense array of shape {data.shape} was given: it does not say which zeros are "
             "ratings and which are unknown. If zeros are unknown, give "
-            "scipy.sparse.coo_array(array)"
+            "scipy.sparse.coo_array(array); if its lines are (user, item, rating), give "
+            "array.tolist()"
         )
     raise InputError(
         f"cannot read a {type(data).__qualname__} as a sparse matrix; give {_ACCEPTED}"
@@ -347,57 +390,104 @@ _COLUMN_NAMES = (
 _TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 
 
-def frame_triples(frame: pandas.DataFrame) -> tuple[Any, ...]:
-    """Triples and shape of a DataFrame of ratings, then its labels and the names of its columns."""
-    user, item, rating = _rating_columns(frame)
-    rows, row_labels = _factorized(frame, user)
-    columns, column_labels = _factorized(frame, item)
-    values = _numbers(frame.iloc[:, rating])
-    row_name, column_name = (str(frame.columns[side]) for side in (user, item))
+def frame_triples(
+    frame: Any, columns: Columns = (None, None, None), events: bool = False
+) -> tuple[Any, ...]:
+    """Triples and shape of a DataFrame of ratings, then its labels and the names of its columns.
+
+    Of a Dask DataFrame three columns are computed. With `events` a frame without ratings is taken
+    too: each line counts 1.
+    """
+    places = rating_columns(frame, columns, events)
+    frame = frame.iloc[:, [place for place in places if place is not None]]
+    frame = frame.compute() if is_dask_frame(frame) else frame
+    rows, row_labels = factorized_column(frame, 0)
+    items, column_labels = factorized_column(frame, 1)
+    counted = places[2] is None
+    values = np.ones(len(frame), np.float32) if counted else number_column(frame.iloc[:, 2])
+    row_name, column_name = (str(frame.columns[side]) for side in (0, 1))
     shape = (len(row_labels), len(column_labels))
-    return rows, columns, values, shape, row_labels, column_labels, row_name, column_name
+    return rows, items, values, shape, row_labels, column_labels, row_name, column_name
 
 
-def pair_columns(frame: pandas.DataFrame) -> tuple[int, int] | None:
+def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int, int] | None:
     """Places of user and item: by names that people use, else the first two of a few columns.
 
     None where neither tells.
     """
-    plain, found = _named_columns(frame)
+    plain, found = _named_columns(frame, columns)
     if all(len(places) == 1 for places in found[:2]):
         return found[0][0], found[1][0]
     few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in _TIMES)
     return (0, 1) if few else None
 
 
-def _named_columns(frame: pandas.DataFrame) -> tuple[list[str], list[list[int]]]:
-    """Names in their plainest form, and the places of names for user, item and rating."""
+def time_column(frame: Any) -> Any:
+    """The name of the one column that says when, by names that people use; None without one."""
     plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
-    found = [[at for at, name in enumerate(plain) if name in known] for known in _COLUMN_NAMES]
+    places = [at for at, name in enumerate(plain) if name in _TIMES]
+    return frame.columns[places[0]] if len(places) == 1 else None
+
+
+def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
+    """Names in their plainest form, and the places of names for user, item and rating."""
+    names = [str(name) for name in frame.columns]
+    plain = [name.lower().replace("_", "").replace(" ", "") for name in names]
+    found = []
+    for given, known in zip(columns, _COLUMN_NAMES, strict=True):
+        if given is None:
+            taken = [at for at, name in enumerate(plain) if name in known]
+            found.append([at for at in taken if names[at] not in columns])
+        elif names.count(str(given)) == 1:
+            found.append([names.index(str(given))])
+        else:
+            raise InputError(
+                f"the DataFrame has {names.count(str(given))} columns {given!r}, which was said to "
+                f"be one; it has {_shown(names)}"
+            )
     return plain, found
 
 
-def _rating_columns(frame: pandas.DataFrame) -> tuple[int, int, int]:
-    """Places of user, item and rating: by names that people use, else the first three columns.
+def _shown(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
-    A fourth column may say when; it is not read.
+
+def rating_columns(
+    frame: Any, columns: Columns = (None, None, None), events: bool = False
+) -> tuple[int, int, int | None]:
+    """Places of user, item and rating: given, by names that people use, or the first three columns.
+
+    A fourth column may say when; it is not read. With `events` there may be no rating (None).
+
+    Raises
+    ------
+    InputError
+        Nothing tells which is which, or a name that was given is not there.
     """
     names = [str(name) for name in frame.columns]
-    plain, found = _named_columns(frame)
+    plain, found = _named_columns(frame, columns)
     if all(len(places) == 1 for places in found):
         return found[0][0], found[1][0], found[2][0]
-    in_order = len(names) == 3 or (len(names) == 4 and plain[3] in _TIMES)
-    if in_order and found[2] in ([], [2]):
+    if events and len(found[0]) == len(found[1]) == 1 and not found[2]:
+        return found[0][0], found[1][0], None
+    times = len(names) > 2 and plain[-1] in _TIMES
+    nobody_said = all(each is None for each in columns)
+    if nobody_said and events and len(names) - times == 2:
+        return 0, 1, None
+    if nobody_said and len(names) - (times and len(names) == 4) == 3 and found[2] in ([], [2]):
         return 0, 1, 2
-    shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+    shown = _shown(names)
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "
-        "Rename or select"
+        "Rename, select, or say which they are: user=, item=, rating="
     )
 
 
-def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[Any]]:
+def factorized_column(
+    frame: pandas.DataFrame, column: int, needs: str = "each rating needs a user and an item"
+) -> tuple[Any, npt.NDArray[Any]]:
+    """Numbers for the entries of a column, and their labels: of categories all, else those seen."""
     import pandas
 
     series = frame.iloc[:, column]
@@ -405,17 +495,26 @@ def _factorized(frame: pandas.DataFrame, column: int) -> tuple[Any, npt.NDArray[
     if missing.any():
         raise InputError(
             f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
-            f"in line {int(np.argmax(missing))}; each rating needs a user and an item. Drop them"
+            f"in line {int(np.argmax(missing))}; {needs}. Drop them"
         )
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
     codes, labels = pandas.factorize(series, sort=True)
     return codes, as_labels(labels)
 
 
-def _numbers(series: pandas.Series) -> npt.NDArray[Any]:
+def number_column(series: pandas.Series) -> npt.NDArray[Any]:
+    """Values of a column, missing ones as NaN."""
     from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
 
     if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):
         return series.to_numpy(np.float64, na_value=np.nan)  # pandas.NA becomes NaN
+    if not is_numeric_dtype(series.dtype):
+        raise InputError(
+            f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}: ratings "
+            "are numbers. Convert it, as by pandas.to_numeric, or name the column of ratings: "
+            "rating="
+        )
     return series.to_numpy()
 
 

@@ -4,11 +4,12 @@
     scipy.sparse ──────────────┤      coordinates  0 0 1    int32[n_modes, nnz], a row a mode
     Dask array of such chunks ─┼─▶                 0 2 1
     xarray.DataArray of such ──┤                   1 0 1
-    a file: .tns, .mtx, .npz ──┘      values       5 3 1    row-major, no cell twice, no zeros
+    pandas.DataFrame, records ─┤      values       5 3 1    row-major, no cell twice, no zeros
+    a file: .tns, .mtx, .npz ──┘
 
-A tensor of order M ≥ 2. What is not stored is 0, as CP decompositions have it, so a stored zero
-carries nothing and is left out, and values of one cell add up. (`as_matrix`, for ratings, differs
-in both: there what is not stored is unknown.)
+A tensor of order M ≥ 2. What is not stored is 0, so a stored zero carries nothing and is left out,
+and values of one cell add up. With ``missing="unknown"`` what is not stored is unknown, as it is in
+`as_matrix`: then a stored zero is a value like any other, and of one cell the last value counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,15 +40,19 @@ from .coordinates import (
     refuse_nonfinite,
     refuse_outside,
 )
-from .matrix import LabelledMatrix
+from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
 
+Missing = Literal["zero", "unknown"]
+_VALUE_NAMES = {"value", "values", "rating", "ratings", "stars", "score", "count", "counts"}
 _LARGEST_SIDE = np.iinfo(np.int32).max
 _ACCEPTED = (
     "sparse.COO, sparse.GCXS, scipy.sparse, a Dask array of sparse chunks, an xarray.DataArray of "
-    "any of these, or the path of a file that daskpart.read takes"
+    "any of these, a DataFrame with a column of indices a mode and one of values, a list of "
+    "(index, …, value), or the path of a file that daskpart.read takes"
 )
 
 
@@ -113,7 +118,13 @@ class LabelledTensor:
         return html_table("LabelledTensor", self._summary())
 
 
-def as_tensor(data: Any, *, shape: Sequence[int] | None = None) -> LabelledTensor:
+def as_tensor(
+    data: Any,
+    *,
+    shape: Sequence[int] | None = None,
+    values: Any = None,
+    missing: Missing = "zero",
+) -> LabelledTensor:
     """Read any container of a sparse tensor as sorted coordinates and values.
 
     Parameters
@@ -123,15 +134,23 @@ def as_tensor(data: Any, *, shape: Sequence[int] | None = None) -> LabelledTenso
         array of such chunks, which is **computed** here; an `xarray.DataArray` over any of these,
         whose dimensions become names and whose coordinates become labels; the path of a file that
         `daskpart.read` takes (FROSTT ``.tns``, also compressed, is the format of tensors); a
-        `LabelledTensor` or `LabelledMatrix`.
+        `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, or one of Dask, which is
+        computed: a column called ``value`` (or ``rating``, ``count`` and such) or else the only one
+        of fractions has the values, and every other column names the indices of a mode; a column of
+        categories has all of them as its labels. Or a list of records: dicts with such keys, or
+        ``(index, …, value)``.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
+    values : array of shape (n,), optional
+        Of a DataFrame all of whose columns are modes.
+    missing : {"zero", "unknown"}
+        What is not stored.
 
     Returns
     -------
     LabelledTensor
         float32 stays float32, float16 becomes float32, anything else becomes float64. Stored zeros
-        are left out.
+        are left out, unless what is missing is unknown.
 
     Raises
     ------
@@ -145,7 +164,7 @@ def as_tensor(data: Any, *, shape: Sequence[int] | None = None) -> LabelledTenso
     Warns
     -----
     DaskpartWarning
-        A cell is stored more than once; its values are summed.
+        A cell is stored more than once; its values are summed, or the last is kept.
 
     Examples
     --------
@@ -161,9 +180,19 @@ def as_tensor(data: Any, *, shape: Sequence[int] | None = None) -> LabelledTenso
         data = sparse_inside(read(data), str(data))
     if isinstance(data, LabelledTensor):
         given = data.coordinates, data.values, data.shape, data.dims, data.labels
-        return data if shape is None else from_coordinates(*given[:2], shape, *given[3:])
-    coordinates, values, extents, dims, labels = _entries(data)
-    return from_coordinates(coordinates, values, extents if shape is None else shape, dims, labels)
+        if shape is None and (missing == "unknown" or data.values.all()):
+            return data
+        extents = data.shape if shape is None else shape
+        return from_coordinates(*given[:2], extents, *given[3:], missing=missing)
+    if is_dask_frame(data):
+        data = data.compute()
+    dims: Sequence[str] | None
+    if is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple):
+        coordinates, numbers, extents, dims, labels = _frame_entries(data, values)
+    else:
+        coordinates, numbers, extents, dims, labels = _entries(data)
+    chosen = extents if shape is None else shape
+    return from_coordinates(coordinates, numbers, chosen, dims, labels, missing=missing)
 
 
 def from_coordinates(
@@ -172,8 +201,11 @@ def from_coordinates(
     shape: Sequence[int],
     dims: Sequence[str] | None = None,
     labels: Mapping[str, npt.NDArray[Any]] | None = None,
+    *,
+    missing: Missing = "zero",
+    zeros_suffice: bool = False,
 ) -> LabelledTensor:
-    """Check entries in any order, sort them, and add up those of one cell.
+    """Check entries in any order, sort them, and merge those of one cell.
 
     Parameters
     ----------
@@ -184,6 +216,10 @@ def from_coordinates(
         ``"mode_0"``, ``"mode_1"`` … if not given.
     labels : mapping, optional
         Of the dims whose indices have names.
+    missing : {"zero", "unknown"}
+        As for `as_tensor`.
+    zeros_suffice : bool
+        Whether values may all be zeros, as in a part of a tensor.
 
     Errors and warnings are those of `as_tensor`.
     """
@@ -194,19 +230,20 @@ def from_coordinates(
     _check_indices(indices, len(numbers), extents, names)
     refuse_nonfinite(numbers, indices, names, "values")
     n_given = len(numbers)
-    cells, sums = merged(indices, numbers, extents, "sum")
+    zero = missing == "zero"
+    cells, sums = merged(indices, numbers, extents, "sum" if zero else "last")
     if len(sums) < n_given:
         warnings.warn(
             f"{n_given - len(sums)} of {n_given} entries repeat a cell given before; "
-            "the values of a cell are summed",
+            + ("the values of a cell are summed" if zero else "the last one given is kept"),
             DaskpartWarning,
             stacklevel=3,
         )
         refuse_nonfinite(sums, list(cells), names, "values")
     nonzero = sums != 0
-    if not nonzero.all():
+    if zero and not nonzero.all():
         cells, sums = np.ascontiguousarray(cells[:, nonzero]), sums[nonzero]
-    if not len(sums):
+    if not nonzero.any() and not (zeros_suffice and len(sums)):
         raise InputError(
             f"the tensor of shape {extents} stores no value but zeros: give at least one nonzero"
         )
@@ -227,6 +264,77 @@ def _entries(data: Any) -> tuple[Any, Any, Sequence[int], Sequence[str] | None, 
         refuse_dense_chunks(data)
         return (*dask_entries(data, _block_entries), None, {})
     return (*_block_entries(data), None, {})
+
+
+def _as_frame(data: Any) -> pandas.DataFrame:
+    """A DataFrame of a list of records, or the one that was given."""
+    import pandas
+
+    if isinstance(data, pandas.DataFrame):
+        return data
+    records = list(data)
+    if records and all(isinstance(record, Mapping) for record in records):
+        return pandas.DataFrame.from_records(records)
+    lengths = {len(r) if isinstance(r, list | tuple) else 0 for r in records}
+    if len(lengths) != 1 or min(lengths) < 3:
+        wrong = next((r for r in records if not isinstance(r, list | tuple) or len(r) < 3), None)
+        first = f"; {wrong!r} is none" if wrong is not None else ""
+        raise InputError(
+            f"a list of {len(records)} records was given: each must be (index, …, value), with an "
+            f"index for each of two modes or more, and all alike{first}"
+        )
+    names = [*(f"mode_{mode}" for mode in range(min(lengths) - 1)), "value"]
+    return pandas.DataFrame.from_records(records, columns=names)
+
+
+def columns_of(data: Any, values: Any = None) -> tuple[pandas.DataFrame, npt.NDArray[Any]]:
+    """A DataFrame of indices, a column a mode, and values, from a DataFrame or a list of records.
+
+    Raises
+    ------
+    InputError
+        When it is not told which column has the values, and they are not given; see `as_tensor`.
+    """
+    frame = _as_frame(data)
+    if values is None:
+        place = _value_column(frame)
+        others = [column for column in range(frame.shape[1]) if column != place]
+        return frame.iloc[:, others], number_column(frame.iloc[:, place])
+    numbers = np.asarray(values)
+    if numbers.shape != (len(frame),):
+        raise InputError(
+            f"values have shape {numbers.shape}, the DataFrame {len(frame)} lines: give one a line"
+        )
+    return frame, numbers
+
+
+def _frame_entries(
+    data: Any, values: Any
+) -> tuple[Any, Any, Sequence[int], Sequence[str], dict[str, Any]]:
+    """What `_entries` gives, of a frame: columns of indices, and one of values or values beside."""
+    indices, numbers = columns_of(data, values)
+    dims = [str(name) for name in indices.columns]
+    if len({*dims}) != len(dims):
+        raise InputError(f"the columns {', '.join(dims)} do not all have a name of their own")
+    needs = "each value needs an index of every mode"
+    coded = [factorized_column(indices, place, needs) for place in range(len(dims))]
+    labels = {dim: names for dim, (_, names) in zip(dims, coded, strict=True)}
+    return [codes for codes, _ in coded], numbers, [len(n) for _, n in coded], dims, labels
+
+
+def _value_column(frame: pandas.DataFrame) -> int:
+    """The column of values: by a name that people use, else the only one of fractions."""
+    plain = [str(name).lower() for name in frame.columns]
+    named = [place for place, name in enumerate(plain) if name in _VALUE_NAMES]
+    fractions = [p for p, dtype in enumerate(frame.dtypes) if getattr(dtype, "kind", "O") == "f"]
+    for found in (named, fractions):
+        if len(found) == 1:
+            return found[0]
+    shown = ", ".join(map(repr, [*frame.columns][:8])) + (", …" if len(plain) > 8 else "")
+    raise InputError(
+        f"a DataFrame with the columns {shown} does not tell which of them has the values: call it "
+        "'value'"
+    )
 
 
 def _block_entries(data: Any) -> Entries:

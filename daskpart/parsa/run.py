@@ -6,7 +6,6 @@ data ──▶ blocks ──▶ Partition U (block by block) ──▶ polish? �
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import amounts, whole_number
+from daskpart._floor.kernels import working_clock
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import heaviest_allowed
 from daskpart.partitioners.checks import checked_epsilon, checked_seed
@@ -121,7 +121,7 @@ def partition(
     distributed machine learning", 2015: algorithms 2, 3 and 4. Time ``O(k |E|)`` a pass; memory
     12 k bytes for each datum of a block and ⌈k / 8⌉ bytes a parameter, three times.
     """
-    started = time.perf_counter()
+    started = working_clock()
     random_state, epsilon = checked_seed(random_state), checked_epsilon(epsilon)
     parallel = Parallel(
         whole_number(workers, "workers", least=1), delay, transport, client, schedule
@@ -250,7 +250,7 @@ class _Run:
         placement, told = placed(self.sets)
         if self.by_chance is not None:
             told |= compared(told, self.by_chance, self.settings.random_state)
-        seconds = time.perf_counter() - started
+        seconds = working_clock() - started
         partition = Partition(
             self.assignment, self.settings.n_parts, self.weights, {**info, "seconds": seconds}
         )

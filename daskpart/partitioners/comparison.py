@@ -9,13 +9,13 @@ power              98,002     …                   55       0.030      1.05    
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from daskpart._floor.checks import whole_number
+from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import readable
 from daskpart.data_models import DataModel, build
@@ -179,9 +179,9 @@ def compare_partitions(
     values: dict[str, dict[str, float]] = {}
     _cut_few(ways)
     for name in tracked(list(ways), "comparing", progress):
-        started = time.perf_counter()
+        started = working_clock()
         found = _cut(built, n_parts, ways[name], shared)
-        seconds = time.perf_counter() - started
+        seconds = working_clock() - started
         if isinstance(ways[name], Partition):
             seconds = float(found.info.get("seconds", math.nan))
         partitions[name] = found

@@ -21,13 +21,12 @@ and corners without one come first, as their bit is 0 already.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.kernels import kernel
+from daskpart._floor.kernels import kernel, working_clock
 from daskpart.hypergraph import Hypergraph
 
 from .balance import heaviest_allowed
@@ -201,9 +200,9 @@ class _Level:
         )
         seeds = np.random.SeedSequence([self.random_state, piece.first_part, self.bit])
         seed = int(seeds.generate_state(1)[0])
-        started = time.perf_counter()
+        started = working_clock()
         sides = two_sides(anchored, piece.n_parts, self.engine, self.allowed, seed, wanted)
-        self.engine_seconds += time.perf_counter() - started
+        self.engine_seconds += working_clock() - started
         self.n_bipartitions += 1
         return sides[:-2]
 

@@ -9,7 +9,6 @@ A further method is one function and one line of `METHODS`.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.hypergraph import Hypergraph
 
 from .balance import fill_empty_parts, heaviest_allowed
@@ -137,7 +137,7 @@ def _recursive(task: Task) -> NDArray[np.int32]:
     """Bipartitions of bipartitions, then the polish; `info` learns the cost and the seconds."""
     engine = get_engine(task.engine)
     task.info["engine"] = engine.name
-    started = time.perf_counter()
+    started = working_clock()
     found = recursive_bipartition(
         task.hypergraph,
         task.n_parts,
@@ -150,7 +150,7 @@ def _recursive(task: Task) -> NDArray[np.int32]:
     scale = getattr(task.goal, "scale", 1)  # costs are whole numbers, λ^ρ need not be
     task.info["cost_paid"] = found.cost_paid if scale == 1 else found.cost_paid / scale
     task.info["engine_seconds"] = found.engine_seconds
-    task.info["recursion_seconds"] = time.perf_counter() - started
+    task.info["recursion_seconds"] = working_clock() - started
     return _finished(found.assignment, task)
 
 

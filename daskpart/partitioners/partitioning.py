@@ -5,13 +5,12 @@ data ──model──▶ Hypergraph ──method, objective, engine──▶ Pa
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.kernels import compile_seconds
+from daskpart._floor.kernels import working_clock
 from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
@@ -108,7 +107,7 @@ def partition(
     Communication Overhead in Distributed SGD for Collaborative Filtering", section 4, Algorithm 3
     and Theorem 1.
     """
-    started = time.perf_counter() - compile_seconds()
+    started = working_clock()
     goal = objective_named(objective, rho)
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
     method = _chosen_method(method, goal, fixed is not None)
@@ -128,7 +127,7 @@ def partition(
     task = Task(hypergraph, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
-    info["seconds"] = time.perf_counter() - compile_seconds() - started
+    info["seconds"] = working_clock() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
     warn_if_too_heavy(result, epsilon, searched=METHODS[method].searches)
     return result

@@ -22,13 +22,14 @@ from __future__ import annotations
 from .bordered_form import BorderedForm, bordered_form
 from .charts import connectivity_histogram, convergence, loss_history, part_weights, traffic
 from .comparison import partition_comparison
-from .decomposition import fit_history, loadings
+from .decomposition import component_diagnostics, fit_history, loadings
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
 
 __all__ = [
     "BorderedForm",
     "bordered_form",
+    "component_diagnostics",
     "connectivity_histogram",
     "convergence",
     "fit_history",

@@ -1,4 +1,4 @@
-"""Pictures of a CP decomposition: how the fit rose, and what a component is made of.
+"""Pictures of CP decompositions: how the fit rose, what components are made of, how many to take.
 
 fit_history                    loadings of component 2, mode "word"
 fit │      ______                 great   ████████████
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from daskpart.models.cp.diagnostics import CPDiagnostics
+
 _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
 _LONGEST_LABEL = 24
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
@@ -29,13 +31,13 @@ _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their
 def fit_history(
     history: pd.DataFrame, against: str = "iteration", *, ax: Axes | None = None
 ) -> Axes:
-    """The fit against iterations or seconds.
+    """The fit, or the loss, against iterations or seconds.
 
     Parameters
     ----------
     history : DataFrame
-        One row an iteration with the columns ``iteration``, ``fit`` and ``seconds``:
-        ``CPDecomposition.history_``.
+        One row an iteration with the columns ``iteration``, ``fit`` or ``loss``, and ``seconds``:
+        ``CPDecomposition.history_``, ``ImplicitFactorization.history_``.
     against : {"iteration", "seconds"}
         What the horizontal axis counts.
     ax : matplotlib Axes, optional
@@ -58,9 +60,10 @@ def fit_history(
     where = history["seconds"].cumsum() if seconds else history["iteration"]
     ax = axes_or_new(ax, (6.0, 3.6))
     marker = 4 if len(history) <= 60 else 0
-    ax.plot(where, history["fit"], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
+    measure = "fit" if "fit" in history else "loss"
+    ax.plot(where, history[measure], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
     ax.set_xlabel("time (seconds)" if seconds else "iteration")
-    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖")
+    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if measure == "fit" else "loss an event")
     if seconds:
         ax.set_xlim(left=0)
     else:
@@ -126,3 +129,43 @@ def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
 
 def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
+
+
+def component_diagnostics(found: CPDiagnostics, *, ax: Axes | None = None) -> Axes:
+    """How far decompositions of several sizes can be trusted.
+
+    Parameters
+    ----------
+    found : CPDiagnostics
+        From `daskpart.cp_diagnostics`.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+        Fit, core consistency (a share; below 0 it is drawn at 0), match across seeds and across
+        halves, each from 0 to 1; the number of components that passes is marked.
+    """
+    table = found.table
+    ax = axes_or_new(ax, (6.4, 3.8))
+    where = table["components"]
+    shown = {
+        "fit of the best": table["fit"],
+        "core consistency": table["core_consistency"].clip(lower=0) / 100,
+        "match across seeds": table["match"].clip(lower=0),
+        "match across halves": table["split_match"].clip(lower=0),
+    }
+    for (name, values), colour, marker in zip(shown.items(), RANK_COLOURS, "os^D", strict=False):
+        ax.plot(where, values, f"{marker}-", color=colour, label=name, linewidth=1.8, markersize=5)
+    if found.n_components is not None:
+        ax.axvline(found.n_components, color="#5B5B5B", linewidth=1, linestyle="--")
+        ax.annotate(
+            f"{found.n_components} pass", (found.n_components, 1.04), ha="center", va="bottom",
+            annotation_clip=False,
+        )  # fmt: skip
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_xlabel("components")
+    whole_numbers(ax.xaxis)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    quiet_frame(ax, "y")
+    return ax

@@ -51,11 +51,18 @@ class LabelIndex:
             When labels are unknown; names the first ones and how many there are.
         """
         wanted = _as_vector(labels)
-        found = self._in_range(wanted) if self._index is None else self._in_index(wanted)
+        found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
             raise InputError(self._refusal(np.asarray(unknown)))
         return found
+
+    def find(self, labels: Any) -> np.ndarray:
+        """Positions of `labels`, int32 of the same length; −1 for those that are unknown."""
+        return self._found(_as_vector(labels))
+
+    def _found(self, wanted: np.ndarray) -> np.ndarray:
+        return self._in_range(wanted) if self._index is None else self._in_index(wanted)
 
     def take(self, positions: np.ndarray) -> np.ndarray:
         """Labels at `positions` (the positions themselves where there are no labels)."""

@@ -39,12 +39,14 @@ from daskpart.collectives import (
     PreparedEmbedding,
     PreparedPlan,
     embedded_expand_allreduce,
+    embedded_reduce,
     embedded_reduce_allreduce,
     expand,
     hypercube_allreduce,
     reduce,
 )
 
+from .layout.layout import TensorLayout
 from .ranks import RankTensor
 from .steps import column_products, gram_of, normalise_columns, solve_rows
 
@@ -53,18 +55,25 @@ INNER, SQUARED = -2, -1  # where the sums of a mode hold ⟨X, X̂⟩ and ‖X̂
 
 @dataclass(frozen=True)
 class Update:
-    """How the rows of a factor follow from their MTTKRP.
+    """How the rows of a factor follow from their equations, mode by mode.
 
     Attributes
     ----------
-    nonnegative : bool
-        Keep every entry at 0 or above.
-    ridge : float
-        Added to the diagonal of the product of Grams.
+    nonnegative : tuple of bool, one a mode
+        Keep every entry at 0 or above. Empty: of no mode.
+    ridge : tuple of float, one a mode
+        Added to the diagonal of each system. Empty: 0 for all.
     """
 
-    nonnegative: bool = False
-    ridge: float = 0.0
+    nonnegative: tuple[bool, ...] = ()
+    ridge: tuple[float, ...] = ()
+
+    def of(self, mode: int) -> tuple[bool, float]:
+        """Both, of one mode."""
+        return (
+            bool(self.nonnegative) and self.nonnegative[mode],
+            self.ridge[mode] if self.ridge else 0.0,
+        )
 
 
 @dataclass
@@ -116,15 +125,26 @@ class PointToPointModes:
         factors = factors.copy()
         for mode in range(len(factors.rows)):
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
-            products = reduce(comm, self.reduces[mode], products)
+            products = self.reduce_rows(comm, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            sums = hypercube_allreduce(comm, sums, label="allreduce")
-            factors.weights = comm.map(weights_of, sums)
-            rows = comm.update(normalise, factors.rows[mode], factors.weights)
-            factors.rows[mode] = expand(comm, self.expands[mode], rows)
+            sums = self.normalise_and_expand(comm, factors, sums, mode)
             gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
             factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
         return factors, sums
+
+    def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
+        """Rows that were computed everywhere, added up at their owners."""
+        return reduce(comm, self.reduces[mode], rows)
+
+    def normalise_and_expand(
+        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
+    ) -> PerRank:
+        """λ of a mode that was solved, its rows normalised and at all who share them; the sums."""
+        sums = hypercube_allreduce(comm, sums, label="allreduce")
+        factors.weights = comm.map(weights_of, sums)
+        rows = comm.update(normalise, factors.rows[mode], factors.weights)
+        factors.rows[mode] = expand(comm, self.expands[mode], rows)
+        return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """With the Grams of given factors, added up as an iteration does."""
@@ -152,12 +172,24 @@ class EmbeddedModes:
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self._reduce_with_gram(comm, tensors, factors, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            rows, sums = embedded_expand_allreduce(
-                comm, self.expands[mode], factors.rows[mode], sums
-            )
-            factors.weights = comm.map(weights_of, sums)
-            factors.rows[mode] = comm.update(normalise, rows, factors.weights)
+            sums = self.normalise_and_expand(comm, factors, sums, mode)
         return factors, sums
+
+    def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
+        """Rows that were computed everywhere, added up at their owners and on the way to them.
+
+        For a reduce without room for a Gram.
+        """
+        return embedded_reduce(comm, self.reduces[mode], rows)
+
+    def normalise_and_expand(
+        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
+    ) -> PerRank:
+        """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
+        rows, sums = embedded_expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
+        factors.weights = comm.map(weights_of, sums)
+        factors.rows[mode] = comm.update(normalise, rows, factors.weights)
+        return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """With the Grams of given factors, added up by reduces of empty rows.
@@ -180,6 +212,9 @@ class EmbeddedModes:
             comm, self.reduces[mode], products, gram
         )
         return products
+
+
+Modes = PointToPointModes | EmbeddedModes
 
 
 def _solve(
@@ -214,6 +249,7 @@ def _solve(
 
 def partial_products(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[Any]:
     """MTTKRP of the rank's own nonzeros along a mode, shape (rows on the rank, R)."""
+    assert isinstance(tensor.layout, TensorLayout)
     return tensor.layout.mttkrp(mode, rows)
 
 
@@ -237,14 +273,8 @@ def solve_owned(
 ) -> NDArray[Any]:
     """Put the solution over the owned rows of a factor, in place."""
     owned = slice(0, tensor.n_owned[mode])
-    solve_rows(
-        products[owned],
-        system,
-        rows[owned],
-        weights,
-        nonnegative=update.nonnegative,
-        ridge=update.ridge,
-    )
+    nonnegative, ridge = update.of(mode)
+    solve_rows(products[owned], system, rows[owned], weights, nonnegative=nonnegative, ridge=ridge)
     return rows
 
 

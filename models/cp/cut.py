@@ -14,6 +14,7 @@ paper, §5); the others the volume, which point-to-point messages pay for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ def nonzero_parts(
     InputError
         When a given partition does not fit the tensor, or there are more ranks than vertices.
     """
+    if not tensor.values.all():  # a stored zero is an entry like others, and values do not matter
+        tensor = replace(tensor, values=np.ones_like(tensor.values))
     if isinstance(partitioner, Partition):
         return _of_partition(tensor, partitioner)
     if not isinstance(partitioner, str | Mapping):

@@ -2,6 +2,7 @@
 
     state_ ─┬─ weights_, factors_, fit_               labelled
             ├─ reconstruct(indices)    x̂ = Σ_r λ_r u_r^(1) ∘ … ∘ u_r^(M)
+            ├─ predict(indices)        the same, unknown indices as NaN where asked for
             ├─ score(X)                1 − ‖X − X̂‖/‖X‖
             ├─ transform(X_new, mode)  rows of new slices of one mode, all other factors fixed
             └─ to_dataset(), from_dataset(dataset)
@@ -14,20 +15,25 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers.tensor import LabelledTensor, as_tensor
+from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 
 from .als import product_of_grams
+from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
+from .completion import solve_equations
+from .entries import Aligned, Entries, entries_of, positions_of, values_at
+from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
+from .layout.sorting import Nonzeros
 from .state import CPState
 from .steps import gram_of, solve_rows
 
-_CHUNK = 1 << 16  # indices that are reconstructed at a time
 _FACTOR, _MODES = "factor_", "modes"
 
 
@@ -38,13 +44,14 @@ class CPModel(TransformerMixin):
     ----------
     state_ : CPState
         Set by `fit`.
-    nonnegative, ridge
+    nonnegative, ridge, missing
         Parameters of the estimator.
     """
 
     state_: CPState
-    nonnegative: bool
-    ridge: float
+    nonnegative: Any
+    ridge: Any
+    missing: Missing
 
     @property
     def weights_(self) -> xr.DataArray:
@@ -53,14 +60,20 @@ class CPModel(TransformerMixin):
         return xr.DataArray(state.weights, dims=_component(state), name="weights")
 
     @property
-    def factors_(self) -> list[xr.DataArray]:
-        """One DataArray of shape (I_m, R) a mode, dims (mode, component), labelled by the mode."""
+    def factors_(self) -> Factors:
+        """One DataArray of shape (I_m, R) a mode, dims (mode, component), labelled by the mode.
+
+        A list in the order of the modes, which takes their names too: ``factors_["user"]``.
+        """
         state = self._fitted()
-        return [_labelled(state, mode, factor) for mode, factor in enumerate(state.factors)]
+        return Factors(_labelled(state, mode, each) for mode, each in enumerate(state.factors))
 
     @property
     def fit_(self) -> float:
-        """1 − ‖X − X̂‖/‖X‖ after the last iteration."""
+        """1 − ‖X − X̂‖/‖X‖ after the last iteration; over stored entries where others are unknown.
+
+        NaN where `partial_fit` added slices, as the others were not looked at.
+        """
         return float(self._fitted().fit)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -73,9 +86,10 @@ class CPModel(TransformerMixin):
 
         Parameters
         ----------
-        indices : array of shape (n, n_modes), list of tuples, one tuple, or sparse container
-            Labels where the tensor of the fit had labels, else positions. Of a sparse container
-            the values at its nonzeros are given.
+        indices : array of shape (n, n_modes), DataFrame, list of tuples, one tuple, or container
+            Labels where the tensor of the fit had labels, else positions. A DataFrame has the modes
+            as columns, by name or in order. Of a sparse container the values at its nonzeros are
+            given.
 
         Returns
         -------
@@ -89,25 +103,57 @@ class CPModel(TransformerMixin):
         """
         state = self._fitted()
         if isinstance(indices, tuple) and all(np.ndim(index) == 0 for index in indices):
-            return float(values_at(state, _positions(state, [indices]))[0])
-        if isinstance(indices, np.ndarray | list | tuple):
-            return values_at(state, _positions(state, indices))
-        tensor = as_tensor(indices)
-        aligned = _Aligned(state, tensor)
+            return float(values_at(state, positions_of(state, [indices]))[0])
+        if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
+            return values_at(state, positions_of(state, indices))
+        tensor = as_tensor(indices, missing=self.missing)
+        aligned = Aligned(state, tensor)
         values = values_at(state, np.stack([aligned.positions(m) for m in range(tensor.n_modes)]))
         held = LabelledTensor(tensor.coordinates, values, tensor.shape, tensor.dims, tensor.labels)
         return held.to_xarray() if isinstance(indices, xr.DataArray) else held.to_coo()
 
+    def predict(self, X: Any, *, unknown: str = "raise") -> Any:
+        """Values at some indices, as `reconstruct` gives them; what nobody knows may be NaN.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_modes), DataFrame, list of tuples, or sparse container
+        unknown : {"raise", "nan"}
+            What becomes of an index that the decomposition does not have: an error, or NaN.
+
+        Returns
+        -------
+        values : float64 ndarray of shape (n,), or sparse container
+
+        Raises
+        ------
+        InputError
+            For unknown indices, or another word for `unknown`.
+        """
+        if unknown not in ("raise", "nan"):
+            raise InputError(f"unknown={unknown!r}: give 'raise' or 'nan'")
+        listed = isinstance(X, np.ndarray | list | pd.DataFrame)
+        if unknown == "raise" or not listed:
+            return self.reconstruct(X)
+        state = self._fitted()
+        positions = positions_of(state, X, strict=False)
+        known = (positions >= 0).all(axis=0)
+        values = np.full(positions.shape[1], np.nan)
+        values[known] = values_at(state, positions[:, known])
+        return values
+
     def score(self, X: Any, y: Any = None) -> float:
-        """The fit to a tensor, 1 − ‖X − X̂‖/‖X‖: 1 is exact.
+        """The fit to a tensor, 1 − ‖X − X̂‖/‖X‖: 1 is exact; over stored entries where
+        ``missing="unknown"``.
 
         Parameters
         ----------
         X : container
             A tensor of the modes of the fit. Modes and indices are matched by name where both have
             names, in any order, and may be some of those of the fit; else by position, and then
-            all of them.
-        y : ignored
+            all of them. Or a DataFrame, as for `fit`.
+        y : array of shape (n,), optional
+            Values of the lines of a DataFrame; else ignored.
 
         Returns
         -------
@@ -118,8 +164,11 @@ class CPModel(TransformerMixin):
         InputError
             For modes or labels that the decomposition does not have, or other extents.
         """
-        state, tensor = self._fitted(), as_tensor(X)
-        aligned = _Aligned(state, tensor)
+        state = self._fitted()
+        if self.missing == "unknown":
+            return Entries.of(X, state, y).fit(state)
+        tensor = entries_of(X, y)
+        aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
         places = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
         values = tensor.values.astype(np.float64)
@@ -153,9 +202,18 @@ class CPModel(TransformerMixin):
         InputError
             For another number of modes, an unknown mode, or indices that the model does not know.
         """
-        state, tensor = self._fitted(), as_tensor(X)
-        place = _place_of(state, mode)
-        aligned = _Aligned(state, tensor)
+        state, tensor = self._fitted(), entries_of(X, None, self.missing)
+        place = place_of_mode(mode, state.dims)
+        aligned = Aligned(state, tensor)
+        rows = self._new_rows(aligned, place)
+        rows /= np.where(state.weights > 0, state.weights, 1.0)
+        dim, labels = state.dims[place], aligned.labels(place)
+        coords = None if labels is None else {dim: labels}
+        return xr.DataArray(rows, dims=(dim, _component(state)), coords=coords)
+
+    def _new_rows(self, aligned: Aligned, place: int) -> NDArray[np.float64]:
+        """Rows of new slices along a mode, with the weights in them."""
+        state, tensor = self._fitted(), aligned.tensor
         coordinates = np.stack(
             [
                 aligned.index(m) if m == place else aligned.positions(m)
@@ -164,24 +222,21 @@ class CPModel(TransformerMixin):
         ).astype(np.int32)
         shape = [len(factor) for factor in state.factors]
         shape[place] = aligned.extent(place)
-        layout = TensorLayout.build(coordinates, tensor.values.astype(np.float64), shape)
+        values = tensor.values.astype(np.float64)
         factors = [np.ascontiguousarray(factor, np.float64) for factor in state.factors]
         factors[place] = np.ones((shape[place], state.n_components))
+        rows, ones = factors[place], np.ones(state.n_components)
+        nonnegative = nonnegative_modes(self.nonnegative, state.dims)[place]
+        ridge = ridge_modes(self.ridge, state.dims)[place]
+        options: dict[str, Any] = {"nonnegative": nonnegative, "ridge": ridge, "n_sweeps": 200}
+        if self.missing == "unknown":
+            entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
+            solve_equations(entries.normal_equations(place, factors), rows, ones, **options)
+            return rows
         others = [gram_of(factor) for m, factor in enumerate(factors) if m != place]
-        rows = factors[place]
-        solve_rows(
-            layout.mttkrp(place, factors),
-            product_of_grams(*others),
-            rows,
-            np.ones(state.n_components),
-            nonnegative=self.nonnegative,
-            ridge=self.ridge,
-            n_sweeps=200,
-        )
-        rows /= np.where(state.weights > 0, state.weights, 1.0)
-        dim, labels = state.dims[place], aligned.labels(place)
-        coords = None if labels is None else {dim: labels}
-        return xr.DataArray(rows, dims=(dim, _component(state)), coords=coords)
+        products = TensorLayout.build(coordinates, values, shape).mttkrp(place, factors)
+        solve_rows(products, product_of_grams(*others), rows, ones, **options)
+        return rows
 
     def to_dataset(self) -> xr.Dataset:
         """Weights and factors as one `xarray.Dataset`: ``weights`` and ``factor_<mode>``.
@@ -191,7 +246,12 @@ class CPModel(TransformerMixin):
         state = self._fitted()
         arrays = {"weights": self.weights_}
         arrays |= {f"{_FACTOR}{dim}": f for dim, f in zip(state.dims, self.factors_, strict=True)}
-        facts = {_MODES: list(state.dims), "fit": state.fit, "iterations": state.epoch}
+        facts: dict[str, Any] = {
+            _MODES: list(state.dims),
+            "fit": state.fit,
+            "iterations": state.epoch,
+        }
+        facts["missing"] = self.missing
         return xr.Dataset(arrays, attrs=facts)
 
     @classmethod
@@ -216,7 +276,8 @@ class CPModel(TransformerMixin):
         factors = [np.ascontiguousarray(dataset[f"{_FACTOR}{dim}"].to_numpy()) for dim in dims]
         labels = {dim: dataset[dim].to_numpy() for dim in dims if dim in dataset.coords}
         estimator: Any = cls
-        model = estimator(weights.size)
+        missing = str(dataset.attrs.get("missing", "zero"))
+        model = estimator(weights.size, missing=missing)
         model.state_ = CPState(
             weights,
             factors,
@@ -232,18 +293,14 @@ class CPModel(TransformerMixin):
         return self.state_
 
 
-def values_at(state: CPState, positions: NDArray[Any]) -> NDArray[np.float64]:
-    """Σ_r λ_r Π_m u_r^(m) at positions of shape (n_modes, n), some thousand at a time."""
-    found = np.empty(positions.shape[1])
-    for begin in range(0, len(found), _CHUNK):
-        chunk = slice(begin, begin + _CHUNK)
-        products = np.broadcast_to(
-            state.weights, (positions[:, chunk].shape[1], len(state.weights))
-        )
-        for factor, index in zip(state.factors, positions[:, chunk], strict=True):
-            products = products * factor[index]
-        found[chunk] = products.sum(axis=1)
-    return found
+class Factors(list[Any]):
+    """A list of factors, one a mode, that takes the names of the modes too."""
+
+    def __getitem__(self, mode: Any) -> Any:
+        """The factor of a mode by its place or name; a slice gives a plain list."""
+        if not isinstance(mode, str):
+            return super().__getitem__(mode)
+        return super().__getitem__(place_of_mode(mode, [str(each.dims[0]) for each in self]))
 
 
 def _labelled(state: CPState, mode: int, values: NDArray[Any]) -> xr.DataArray:
@@ -260,106 +317,3 @@ def _component(state: CPState) -> str:
 
 def _lacking(missing: list[str]) -> str:
     return f"; missing: {', '.join(missing)}" if missing else ""
-
-
-def _positions(state: CPState, indices: Any) -> NDArray[np.int64]:
-    """Positions of shape (n_modes, n) of labels or positions, one index a row."""
-    n_modes = len(state.dims)
-    if isinstance(indices, np.ndarray):
-        if indices.ndim != 2 or indices.shape[1] != n_modes:
-            raise InputError(
-                f"indices have shape {indices.shape}: give one row of {n_modes} for each value"
-            )
-        columns: list[Any] = list(indices.T)
-    else:
-        wrong = [row for row in indices if np.ndim(row) != 1 or len(row) != n_modes]
-        if wrong:
-            raise InputError(f"{wrong[0]!r} does not name {n_modes} indices, one a mode")
-        columns = [list(column) for column in zip(*indices, strict=True)] or [[]] * n_modes
-    return np.stack(
-        [
-            state.index_of(dim).positions(column)
-            for dim, column in zip(state.dims, columns, strict=True)
-        ]
-    )
-
-
-class _Aligned:
-    """A tensor as the model sees it: its modes in the model's order, its indices by label.
-
-    Raises
-    ------
-    InputError
-        For another number of modes, or names of modes that the model does not have.
-    """
-
-    def __init__(self, state: CPState, tensor: LabelledTensor) -> None:
-        self._state, self._tensor = state, tensor
-        if tensor.n_modes != len(state.dims):
-            raise InputError(f"a tensor of {tensor.n_modes} modes; the model has {state.dims}")
-        self._place = list(range(tensor.n_modes))
-        if set(tensor.dims) == set(state.dims):
-            self._place = [tensor.dims.index(dim) for dim in state.dims]
-        elif _is_named(tensor.dims) and _is_named(state.dims):
-            raise InputError(
-                f"the tensor has the modes {tuple(tensor.dims)}, the model {state.dims}; rename "
-                "them"
-            )
-
-    def index(self, mode: int) -> NDArray[Any]:
-        """The tensor's own indices of its nonzeros along a mode of the model."""
-        return self._tensor.coordinates[self._place[mode]]
-
-    def extent(self, mode: int) -> int:
-        """Indices of the tensor along a mode of the model."""
-        return int(self._tensor.shape[self._place[mode]])
-
-    def labels(self, mode: int) -> NDArray[Any] | None:
-        """Their names."""
-        return self._tensor.labels.get(self._tensor.dims[self._place[mode]])
-
-    def positions(self, mode: int) -> NDArray[Any]:
-        """Positions in the model of the tensor's nonzeros along a mode."""
-        index = self.index(mode)
-        if not self._by_name(mode):
-            return self.rows(mode)[index]
-        used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
-        return self._named(mode, used)[place]
-
-    def rows(self, mode: int) -> NDArray[Any]:
-        """Positions in the model of all of the tensor's indices along a mode.
-
-        Raises
-        ------
-        InputError
-            For names that the model does not know; without names for another extent.
-        """
-        extent, known = self.extent(mode), self._state.shape[mode]
-        if self._by_name(mode):
-            return self._named(mode, np.arange(extent))
-        if extent != known:
-            raise InputError(
-                f"the tensor has {extent} indices along {self._state.dims[mode]}, the model "
-                f"{known}; give as many, or name them as in the fit"
-            )
-        return np.arange(extent)
-
-    def _by_name(self, mode: int) -> bool:
-        return self.labels(mode) is not None and self._state.dims[mode] in self._state.labels
-
-    def _named(self, mode: int, index: NDArray[Any]) -> NDArray[Any]:
-        labels = self.labels(mode)
-        assert labels is not None
-        return self._state.index_of(self._state.dims[mode]).positions(labels[index])
-
-
-def _is_named(dims: Any) -> bool:
-    return any(dim != f"mode_{mode}" for mode, dim in enumerate(dims))
-
-
-def _place_of(state: CPState, mode: int | str) -> int:
-    if isinstance(mode, str) and mode in state.dims:
-        return state.dims.index(mode)
-    if isinstance(mode, int | np.integer) and 0 <= mode < len(state.dims):
-        return int(mode)
-    raise InputError(f"mode={mode!r} is unknown; give 0 to {len(state.dims) - 1} or {state.dims}")

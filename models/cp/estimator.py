@@ -13,6 +13,7 @@ Sparse Tensor Decomposition".
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -20,7 +21,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.errors import InputError
+from daskpart.containers.tensor import Missing
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import Tolerance, with_callbacks
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -30,13 +32,16 @@ from daskpart.models.base.trainer import Trainer
 from daskpart.partitions import Partition
 
 from .als import Update
+from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
+from .entries import Aligned, entries_of
+from .growing import others_updated, with_new_rows
 from .layout.layout import MEMORY
 from .plan import METHODS, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
-from .starts import INITS, check_init, first_factors
+from .starts import INITS, check_init, check_signs, first_factors
 from .state import CPState
 from .text import CPText
 
@@ -47,7 +52,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
     """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … by ALS over `n_ranks` ranks.
 
     Nonzeros are dealt to ranks by a partitioner; factor rows that several ranks touch have an
-    owner. An entry that is not stored is 0. Any number of modes from 2 on.
+    owner. An entry that is not stored is 0, or unknown (`missing`). Any number of modes from 2 on.
 
     Parameters
     ----------
@@ -73,10 +78,14 @@ class CPDecomposition(CPModel, DistributedEstimator):
     owners : {"packed", "random"}, default="packed"
         Owners of shared rows: packed so that no rank moves many more rows than the others, or
         drawn.
-    nonnegative : bool, default=False
-        Keep every factor at 0 or above (HALS).
-    ridge : float, default=0.0
-        Added to the diagonal of each system of normal equations.
+    missing : {"zero", "unknown"}, default="zero"
+        What an entry is that is not stored: 0; or unknown, so that the stored entries alone are
+        fitted, zeros among them. Then each factor row has a system of its own, whose half travels
+        to the owner of the row: R(R + 3)/2 numbers in place of R.
+    nonnegative : bool, list of modes, or list of bool, default=False
+        Keep every factor at 0 or above (HALS), or those of some modes.
+    ridge : float, list of float, or dict of mode to float, default=0.0
+        Added to the diagonal of each system of normal equations; one for each mode, or for some.
     init : {"random", "nvecs"} or list of arrays, default="random"
         Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
         given, one of shape (I_m, R) a mode.
@@ -92,6 +101,11 @@ class CPDecomposition(CPModel, DistributedEstimator):
     alpha_beta : (float, float) or None, default=None
         Seconds a message and seconds a byte, for method="auto"; None: rough figures of the
         transport.
+    validation_fraction : float, default=0.0
+        Share of the stored entries that is held out to measure `validation_rmse` after each
+        iteration; needs ``missing="unknown"``.
+    patience : int or None, default=None
+        Stop after so many iterations without a better `validation_rmse`.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
     checkpoint_path : path or None, default=None
@@ -109,12 +123,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
     weights_ : xarray.DataArray of float64, shape (R,)
         λ.
     factors_ : list of xarray.DataArray, one a mode, shape (I_m, R)
-        Columns of length 1.
+        Columns of length 1; also by the name of the mode.
     fit_ : float
-        1 − ‖X − X̂‖/‖X‖.
+        1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown.
     history_ : pandas.DataFrame
-        One row an iteration: fit, fit_change, seconds, seconds_computing, seconds_communicating
-        (means over ranks), volume (rows sent), messages.
+        One row an iteration: fit, fit_change, validation_rmse (where entries are held out),
+        seconds, seconds_computing, seconds_communicating (means over ranks), volume (rows sent),
+        messages.
     n_iter_ : int
     method_ : str
         The method that was used.
@@ -138,23 +153,27 @@ class CPDecomposition(CPModel, DistributedEstimator):
         "method": [StrOptions(set(METHODS))],
         "partitioner": [str, dict, Partition, "array-like"],
         "owners": [StrOptions(set(OWNERS))],
-        "nonnegative": ["boolean"],
-        "ridge": [Interval(Real, 0, np.inf, closed="left")],
+        "missing": [StrOptions({"zero", "unknown"})],
+        "nonnegative": ["boolean", list, tuple, str],
+        "ridge": [Interval(Real, 0, np.inf, closed="left"), dict, list, tuple],
         "init": [StrOptions(set(INITS)), list, tuple],
         "n_init": [COUNT],
         "dtype": [StrOptions({"float32", "float64"}), None],
         "memory": [StrOptions(set(MEMORY))],
         "alpha_beta": [tuple, list, None],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "dtype", "memory", "alpha_beta"),
+        *("missing", "validation_fraction"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "memory"),
-        *("nonnegative", "ridge", "init"),
+        *("missing", "nonnegative", "ridge", "init", "validation_fraction"),
     )
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
+        Measure("validation_rmse", "validation", "RMSE", step="iteration"),
     )
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = CPState
@@ -172,14 +191,17 @@ class CPDecomposition(CPModel, DistributedEstimator):
         n_ranks: int | None = None,
         partitioner: Any = "auto",
         owners: str = "packed",
-        nonnegative: bool = False,
-        ridge: float = 0.0,
+        missing: Missing = "zero",
+        nonnegative: Any = False,
+        ridge: Any = 0.0,
         init: Any = "random",
         n_init: int = 1,
         dtype: str | None = None,
         memory: str = "fast",
         transport: str = "auto",
         alpha_beta: tuple[float, float] | None = None,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
         warm_start: bool = False,
         checkpoint_path: str | os.PathLike | None = None,
         checkpoint_every: int = 1,
@@ -194,6 +216,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         self.n_ranks = n_ranks
         self.partitioner = partitioner
         self.owners = owners
+        self.missing = missing
         self.nonnegative = nonnegative
         self.ridge = ridge
         self.init = init
@@ -202,6 +225,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         self.memory = memory
         self.transport = transport
         self.alpha_beta = alpha_beta
+        self.validation_fraction = validation_fraction
+        self.patience = patience
         self.warm_start = warm_start
         self.checkpoint_path = checkpoint_path
         self.checkpoint_every = checkpoint_every
@@ -211,7 +236,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     @with_callbacks
     def fit(
-        self, X: Any, y: Any = None, *, plan: FitPlan | None = None, client: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        plan: FitPlan | None = None,
+        client: Any = None,
     ) -> Self:
         """Decompose a tensor.
 
@@ -219,9 +250,14 @@ class CPDecomposition(CPModel, DistributedEstimator):
         ----------
         X : container
             sparse.COO or GCXS of order 2 or more, scipy.sparse, a Dask array of sparse blocks, an
-            xarray.DataArray over one of these (dims and coordinates carry over to the factors), or
-            the path of a FROSTT ``.tns`` file, which may be compressed.
-        y : ignored
+            xarray.DataArray over one of these (dims and coordinates carry over to the factors), the
+            path of a FROSTT ``.tns`` file, which may be compressed, a DataFrame with a column of
+            labels for each mode and one of values, or a list of records ``(index, …, value)``.
+        y : array of shape (n,), optional
+            Values of a DataFrame all of whose columns are modes; else ignored.
+        validation : container, optional
+            Entries to measure `validation_rmse` on, with modes and indices of X; needs
+            ``missing="unknown"``.
         plan : CPPlan, optional
             Of this tensor, from `plan`: nothing is cut again.
         client : distributed.Client, optional
@@ -240,19 +276,73 @@ class CPDecomposition(CPModel, DistributedEstimator):
         KeyboardInterrupt
             After Ctrl-C, with the factors of a whole iteration kept.
         """
-        return self._fit(X, y, plan=plan, client=client)
+        return self._fit(X, y, plan=plan, client=client, validation=validation)
 
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any = None, *, client: Any = None) -> Self:
-        """Do one more iteration on X, from the factors so far (or from the beginning).
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        mode: int | str | None = None,
+        validation: Any = None,
+        client: Any = None,
+    ) -> Self:
+        """Do one more iteration on X from the factors so far; or take in new slices of one mode.
 
-        Parameters and errors are those of `fit`; X has the modes and labels of the first fit.
+        Parameters
+        ----------
+        X : container
+            With the modes and labels of the first fit. With `mode`: the new slices alone, which
+            have the indices of the fit along all other modes.
+        y : array of shape (n,), optional
+            As for `fit`.
+        mode : int or str, optional
+            The mode that grows, by place or by name. The rows of the new slices are solved for, and
+            unless absent entries are unknown the other factors move with them, as if the old
+            nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
+            need them (`score` gives it), and `history_` begins anew.
+        validation, client
+            As for `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As `fit`; with `mode` for slices that the model has already, or names that do not go
+            with those of the fit.
         """
-        return self._fit(X, y, client=client, one_step=True)
+        if mode is not None:
+            return self._grow(X, y, mode)
+        return self._fit(X, y, client=client, one_step=True, validation=validation)
+
+    def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
+        """Take in new slices along a mode."""
+        state = self._fitted()
+        self._check_parameters()
+        place = place_of_mode(mode, state.dims)
+        aligned = Aligned(state, entries_of(X, y, self.missing))
+        rows = self._new_rows(aligned, place)
+        grown = with_new_rows(state, aligned, place, rows)
+        if self.missing == "zero":
+            signs = nonnegative_modes(self.nonnegative, state.dims)
+            grown = with_new_rows(
+                others_updated(state, aligned, place, rows, signs), aligned, place, rows
+            )
+        self.state_ = grown
+        return self
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, NAMES, self.n_ranks)
-        check_init(self.init, self.n_components, self.n_init, self.nonnegative)
+        check_init(self.init, self.n_components, self.n_init)
+        if self.validation_fraction and self.missing == "zero":
+            raise InputError(
+                "validation_fraction holds out entries, and missing='zero' takes what is held out "
+                "for 0: give missing='unknown'"
+            )
         pair = self.alpha_beta
         if pair is not None and (len(pair) != 2 or min(pair) < 0 or not np.isfinite(pair).all()):
             raise InputError(
@@ -269,7 +359,18 @@ class CPDecomposition(CPModel, DistributedEstimator):
         return 1 << (n_ranks.bit_length() - 1)  # corners of a hypercube
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> TensorProblem:
-        return problem_of(X)
+        validation = data.get("validation")
+        if validation is not None and self.missing == "zero":
+            raise InputError(
+                "validation entries are not in X, and missing='zero' takes them for 0: give "
+                "missing='unknown'"
+            )
+        if self.patience is not None and validation is None and not self.validation_fraction:
+            raise InputError("patience needs validation=… or validation_fraction above 0")
+        problem = problem_of(X, y, self.missing)
+        check_signs(self.init, nonnegative_modes(self.nonnegative, problem.dims))
+        ridge_modes(self.ridge, problem.dims)
+        return problem.with_validation(validation, self.validation_fraction, random_state)
 
     def _make_plan(
         self,
@@ -294,8 +395,12 @@ class CPDecomposition(CPModel, DistributedEstimator):
             itemsize=np.dtype(self.dtype or problem.dtype).itemsize,
             alpha_beta=None if pair is None else (pair[0], pair[1]),
             memory=self.memory,
+            missing=self.missing,
         )
-        return choose(problem.plan(settings), transport)
+        plan = choose(problem.plan(settings), transport)
+        if self.missing == "unknown":
+            _tell_of_rows_without_entries(plan)
+        return plan
 
     def _chosen(self, plan: CPPlan) -> dict[str, Any]:
         return {_CHOSEN: plan.method, "dtype": f"float{8 * plan.choice.itemsize}"}
@@ -308,7 +413,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             self.n_components,
             random_state=plan.random_state,
             start=start,
-            nonnegative=self.nonnegative,
+            nonnegative=nonnegative_modes(self.nonnegative, problem.dims),
         )
         typed: list[Any] = [factor.astype(self._dtype(problem)) for factor in factors]
         return CPState(np.ones(self.n_components), typed, tuple(problem.dims), dict(problem.labels))
@@ -327,10 +432,19 @@ class CPDecomposition(CPModel, DistributedEstimator):
             plan,
             problem.pieces(plan),
             state.shape,
-            update=Update(self.nonnegative, float(self.ridge)),
+            update=Update(
+                nonnegative_modes(self.nonnegative, problem.dims),
+                ridge_modes(self.ridge, problem.dims),
+            ),
             dtype=self._dtype(problem),
             tolerance=float(self.tol),
         )
+
+    def _evaluation(self, problem: TensorProblem) -> Any:
+        held_out = problem.held_out
+        if held_out is None:
+            return None
+        return lambda state: {"validation_rmse": held_out.rmse(state)}
 
     def _train(
         self, trainer: Trainer, problem: TensorProblem, plan: CPPlan, start: State, last: int
@@ -355,6 +469,19 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _keep_more(self, problem: TensorProblem, plan: CPPlan) -> None:
         self.method_ = plan.method
+
+
+def _tell_of_rows_without_entries(plan: CPPlan) -> None:
+    """Warn of indices of which nothing is known: their rows are 0, and so is what they predict."""
+    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
+        n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
+        if n_empty:
+            warnings.warn(
+                f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
+                "from: their factor rows are 0, and so is what is predicted of them",
+                DaskpartWarning,
+                stacklevel=5,
+            )
 
 
 def _better(state: Any, other: Any) -> Any:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.collectives import (
     Plan,
     concurrent_volume,
@@ -27,13 +27,15 @@ from daskpart.collectives import (
     rows_for_payload,
 )
 from daskpart.connectivity import Connectivity
+from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.models.base.plan import FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
 from .cut import mode_connectivities, nonzero_parts, owned, partitioner_for
+from .kernels.normal_equations import equations_bytes
+from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
-from .ranks import RowNumbering, number_rows
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
@@ -62,11 +64,17 @@ class PlanSettings:
     itemsize: int
     alpha_beta: tuple[float, float] | None = None
     memory: str = "fast"
+    missing: str = "zero"
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a factor row."""
         return self.n_components * self.itemsize
+
+    @property
+    def reduce_bytes(self) -> int:
+        """Bytes of what a reduce sends of a row: its MTTKRP, or its normal equations."""
+        return self.row_bytes if self.missing == "zero" else equations_bytes(self.n_components)
 
     @property
     def sum_bytes(self) -> int:
@@ -114,9 +122,9 @@ class CPPlan(FitPlan):
         return len(self.connectivities)
 
     @cached_property
-    def numberings(self) -> list[RowNumbering]:
+    def numberings(self) -> list[Numbering]:
         """The factor rows of each mode on every rank."""
-        return [number_rows(connectivity) for connectivity in self.connectivities]
+        return [number_owned(connectivity) for connectivity in self.connectivities]
 
     @property
     def alpha_beta(self) -> tuple[float, float]:
@@ -128,21 +136,47 @@ class CPPlan(FitPlan):
         return dict(zip(LABELS, (self.reduces, self.expands), strict=True))
 
     def expected(self) -> Expected:
-        """What an iteration will send: rows with those of payload, messages with allreduces."""
+        """What an iteration will send: rows with those of payload, messages with allreduces.
+
+        Bytes where no payload rides in the rows, whose last one is not full.
+        """
         both = [plan.statistics() for plan in (*self.reduces, *self.expands)]
         rows = np.sum([each.per_rank("rows_sent") for each in both], axis=0)
         messages = np.sum([each.per_rank("messages_sent") for each in both], axis=0)
         return Expected(
             rows=rows,
             messages=messages + self._allreduce_messages(),
-            nbytes=None,
+            nbytes=self._nbytes() if self.method == "p2p" else None,
             row_labels=LABELS,
         )
+
+    def _nbytes(self) -> int:
+        """Bytes of all messages of an iteration."""
+        choice = self.choice
+        of_rows = sum(
+            plan.total_rows * row_bytes
+            for plans, row_bytes in (
+                (self.reduces, choice.reduce_bytes),
+                (self.expands, choice.row_bytes),
+            )
+            for plan in plans
+        )
+        dense = hypercube_allreduce_plan(self.n_ranks).total_messages
+        return of_rows + self.n_modes * dense * sum(self._allreduce_sizes)
 
     def _allreduce_messages(self) -> NDArray[np.int64]:
         """Messages of a rank in an iteration beside those of reduces and expands."""
         dense = hypercube_allreduce_plan(self.n_ranks).statistics().per_rank("messages_sent")
-        return 2 * self.n_modes * dense if self.method == "p2p" else 0 * dense
+        if self.method != "p2p":
+            return 0 * dense
+        return self.n_modes * len(self._allreduce_sizes) * dense
+
+    @property
+    def _allreduce_sizes(self) -> tuple[int, ...]:
+        """Bytes of the allreduces of a mode, where they are not the payload of rows."""
+        choice = self.choice
+        norms = (choice.sum_bytes,)
+        return norms if choice.missing == "unknown" else (*norms, choice.gram_bytes)
 
     @property
     def nonzeros(self) -> NDArray[np.int64]:
@@ -154,12 +188,17 @@ class CPPlan(FitPlan):
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: its nonzeros as laid out, at most, and factor rows."""
         choice = self.choice
+        rows = [np.diff(numbering.pointer) for numbering in self.numberings]
+        factors = np.asarray((choice.row_bytes + 4) * sum(rows), np.int64)
+        if choice.missing == "unknown":
+            of_entries = bytes_by_row(self.n_modes, choice.itemsize) * self.nonzeros
+            return {
+                "entries": of_entries + 8 * (sum(rows) + self.n_modes),
+                "factors": factors,
+                "equations": choice.reduce_bytes * np.max(rows, axis=0),
+            }
         most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
-        n_rows = sum(np.diff(numbering.pointer) for numbering in self.numberings)
-        return {
-            "nonzeros": most * self.nonzeros,
-            "factors": np.asarray((choice.row_bytes + 4) * n_rows, np.int64),
-        }
+        return {"nonzeros": most * self.nonzeros, "factors": factors}
 
     def report(self) -> CPPlanReport:
         """What an iteration costs."""
@@ -183,6 +222,7 @@ class CPPlan(FitPlan):
             concurrent=np.array([concurrent_volume(expand) for _, expand in pairs]),
             nonzeros=self.nonzeros,
             row_bytes=choice.row_bytes,
+            reduce_bytes=choice.reduce_bytes,
             alpha=self.alpha_beta[0],
             beta=self.alpha_beta[1],
             predicted_seconds=self.predicted_seconds(*self.alpha_beta),
@@ -192,15 +232,18 @@ class CPPlan(FitPlan):
         """Time of the messages of an iteration when one of b bytes takes α + βb."""
         choice = self.choice
         total = sum(
-            plan.predicted_seconds(alpha, beta, choice.row_bytes)
-            for plan in (*self.reduces, *self.expands)
+            plan.predicted_seconds(alpha, beta, row_bytes)
+            for plans, row_bytes in (
+                (self.reduces, choice.reduce_bytes),
+                (self.expands, choice.row_bytes),
+            )
+            for plan in plans
         )
         if self.method != "p2p":
             return total  # norms and Grams are payload of these plans
         dense = hypercube_allreduce_plan(self.n_ranks)
-        sizes = (choice.sum_bytes, choice.gram_bytes)
         return total + self.n_modes * sum(
-            dense.predicted_seconds(alpha, beta, size) for size in sizes
+            dense.predicted_seconds(alpha, beta, size) for size in self._allreduce_sizes
         )
 
 
@@ -248,7 +291,8 @@ def plan_method(
     else:
         aware = method == "emb"
         norms = rows_for_payload(settings.sum_bytes, settings.row_bytes)
-        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes)
+        with_gram = settings.missing == "zero"
+        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes) if with_gram else 0
         expands = [embed(plan, aware=aware, payload_rows=norms) for plan in direct]
         reduces = [embed(plan, aware=aware, payload_rows=gram).reversed() for plan in direct]
     return CPPlan(
@@ -273,7 +317,7 @@ def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
 def _cut(
     tensor: LabelledTensor, settings: PlanSettings, partitioner: Any
 ) -> tuple[NDArray[np.int32], list[Connectivity], float]:
-    begin = perf_counter()
+    begin = working_clock()
     parts = nonzero_parts(
         tensor,
         settings.n_ranks,
@@ -281,6 +325,6 @@ def _cut(
         n_components=settings.n_components,
         random_state=settings.random_state,
     )
-    seconds = perf_counter() - begin
+    seconds = working_clock() - begin
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
     return parts, found, seconds

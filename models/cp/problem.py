@@ -20,8 +20,10 @@ from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 
+from .entries import Entries, split_entries
 from .plan import CPPlan, PlanSettings, plan_fit
 from .ranks import split_nonzeros
+from .state import CPState
 
 
 class TensorProblem(Problem):
@@ -39,6 +41,8 @@ class TensorProblem(Problem):
         float32 or float64.
     tensor : LabelledTensor or None
         None: not in this process.
+    held_out : Entries or None
+        Entries to measure errors on.
     """
 
     shape: Any
@@ -46,6 +50,7 @@ class TensorProblem(Problem):
     labels: Any
     dtype: Any
     tensor: Any
+    held_out: Entries | None = None
 
     @property
     def n_features(self) -> int | None:  # type: ignore[override]
@@ -59,6 +64,29 @@ class TensorProblem(Problem):
     @abstractmethod
     def pieces(self, plan: CPPlan) -> Any:
         """Each rank's nonzeros: a list, or a Dask collection."""
+
+    def with_validation(self, given: Any, share: float, random_state: int) -> TensorProblem:
+        """The same with entries to measure errors on: those given, or a share of its own.
+
+        Raises
+        ------
+        InputError
+            For entries of other modes or indices; for a share of a tensor that is not here.
+        """
+        if given is not None:
+            self.held_out = Entries.of(given, self.blank(1))
+        elif share:
+            if self.tensor is None:
+                raise InputError(
+                    "validation_fraction needs the tensor in memory; of a lazy one give validation="
+                )
+            self.tensor, self.held_out = split_entries(self.tensor, share, random_state)
+        return self
+
+    def blank(self, n_components: int) -> CPState:
+        """A state of these modes and labels, its factors 0."""
+        factors = [np.zeros((extent, n_components)) for extent in self.shape]
+        return CPState(np.ones(n_components), factors, tuple(self.dims), dict(self.labels))
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""

@@ -7,9 +7,8 @@
       (local, local-shared)              │
       └── solved here, Gram, norms       └── arrive by the expand, leave by the reduce
 
-Both blocks rise by global index. A row that no nonzero touches is owned too, by a rank in turn, so
-that the ranks' owned rows together are the whole factor. An owner need not touch its row: under a
-hypercube embedding a rank that forwards a row may own it (§5.3).
+The order is that of `containers.numbering.number_owned`: the ranks' owned rows together are the
+whole factor.
 """
 
 from __future__ import annotations
@@ -21,64 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import stable_order
+from daskpart.containers.numbering import Numbering
 from daskpart.containers.tensor import LabelledTensor
 
+from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import CHUNK, Nonzeros
-
-
-@dataclass(frozen=True, eq=False)
-class RowNumbering:
-    """The factor rows of one mode on every rank, in the ranks' local orders.
-
-    Attributes
-    ----------
-    pointer : ndarray of int64, shape (n_ranks + 1,)
-    rows : ndarray of int32
-        Rank k holds the rows ``rows[pointer[k]:pointer[k + 1]]``: owned, then nonlocal.
-    n_owned : ndarray of int64, shape (n_ranks,)
-    """
-
-    pointer: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    n_owned: NDArray[np.int64]
-
-    def of_rank(self, rank: int) -> NDArray[np.int32]:
-        """Global indices of the rows of one rank."""
-        return self.rows[self.pointer[rank] : self.pointer[rank + 1]]
-
-    def owned_by(self, rank: int) -> NDArray[np.int32]:
-        """Global indices of the rows that a rank answers for, rising."""
-        begin = self.pointer[rank]
-        return self.rows[begin : begin + self.n_owned[rank]]
-
-
-def number_rows(connectivity: Connectivity) -> RowNumbering:
-    """Number the factor rows of one mode on every rank. Cost: O(rows + pairs).
-
-    Parameters
-    ----------
-    connectivity : Connectivity
-        Of the mode, with owners.
-    """
-    assert connectivity.owners is not None
-    n_ranks, n_rows = connectivity.n_parts, connectivity.n_items
-    every = np.arange(n_rows, dtype=np.int32)
-    owners = np.where(connectivity.owners < 0, every % n_ranks, connectivity.owners)
-    touched = np.repeat(every, np.diff(connectivity.pointer))
-    touches_own = np.zeros(n_rows, bool)
-    touches_own[touched[connectivity.parts == owners[touched]]] = True
-    added = every[~touches_own]
-    rows = np.concatenate((touched, added))
-    ranks = np.concatenate((connectivity.parts, owners[added])).astype(np.int64)
-    by_row = stable_order(rows, max(n_rows, 1))
-    rows, ranks = rows[by_row], ranks[by_row]
-    key = 2 * ranks + (owners[rows] != ranks)
-    sizes = np.bincount(key, minlength=2 * n_ranks).reshape(-1, 2)
-    pointer = np.concatenate(([0], np.cumsum(sizes.sum(axis=1)))).astype(np.int64)
-    return RowNumbering(pointer, rows[stable_order(key, 2 * n_ranks)], sizes[:, 0].astype(np.int64))
 
 
 @dataclass(eq=False)
@@ -138,7 +86,7 @@ class RankTensor:
     Attributes
     ----------
     rank : int
-    layout : TensorLayout
+    layout : TensorLayout or EntriesByRow
         Its nonzeros, in local indices.
     rows : tuple of ndarray of int32, one a mode
         Global indices of its factor rows: owned, then nonlocal.
@@ -146,7 +94,7 @@ class RankTensor:
     """
 
     rank: int
-    layout: TensorLayout
+    layout: TensorLayout | EntriesByRow
     rows: tuple[NDArray[np.int32], ...]
     n_owned: tuple[int, ...]
 
@@ -173,22 +121,24 @@ def split_nonzeros(
     return pieces
 
 
-def rows_of_ranks(numberings: Sequence[RowNumbering], shape: Sequence[int]) -> list[RankRows]:
+def rows_of_ranks(numberings: Sequence[Numbering], shape: Sequence[int]) -> list[RankRows]:
     """Each rank's factor rows of all modes."""
-    n_ranks = len(numberings[0].n_owned)
+    n_ranks = len(numberings[0].sizes)
     return [
         RankRows(
             rank,
             tuple(numbering.of_rank(rank) for numbering in numberings),
-            tuple(int(numbering.n_owned[rank]) for numbering in numberings),
+            tuple(int(numbering.sizes[rank, 0]) for numbering in numberings),
             tuple(int(extent) for extent in shape),
         )
         for rank in range(n_ranks)
     ]
 
 
-def arrange(nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str) -> RankTensor:
-    """Lay out a rank's nonzeros for MTTKRP, in its local indices; they are used up.
+def arrange(
+    nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str, missing: str = "zero"
+) -> RankTensor:
+    """Lay out a rank's nonzeros for MTTKRP or normal equations, in local indices; uses them up.
 
     At no time more is held than twice the nonzeros (int32 coordinates and values, as given), and
     what has a size of the rank's factor rows.
@@ -201,11 +151,18 @@ def arrange(nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str) 
         "float32" or "float64", of values and factors.
     memory : {"fast", "small"}
         See `TensorLayout.build`.
+    missing : {"zero", "unknown"}
+        What is not stored; "unknown" needs each row's own normal equations.
     """
     own = nonzeros.take(dtype)
     for mode, (held, extent) in enumerate(zip(rows.rows, rows.shape, strict=True)):
         to_local(own.coordinates[mode], held, extent)  # a view with a name would keep them
-    layout = TensorLayout.of(own, [len(held) for held in rows.rows], memory=memory)
+    shape = [len(held) for held in rows.rows]
+    layout: TensorLayout | EntriesByRow
+    if missing == "unknown":
+        layout = EntriesByRow.of(own, shape)
+    else:
+        layout = TensorLayout.of(own, shape, memory=memory)
     return RankTensor(nonzeros.rank, layout, rows.rows, rows.n_owned)
 
 

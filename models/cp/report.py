@@ -44,7 +44,8 @@ class CPPlanReport(PlanReport):
     concurrent : ndarray of int64, shape (n_modes,)
         Rows of an expand, where copies of a row that move in the same round count once.
     nonzeros : ndarray of int64, shape (n_ranks,)
-    row_bytes : int
+    row_bytes, reduce_bytes : int
+        Of a row in an expand, and in a reduce.
     alpha, beta : float
         Seconds a message, and a byte.
     predicted_seconds : float
@@ -62,6 +63,7 @@ class CPPlanReport(PlanReport):
     concurrent: NDArray[np.int64]
     nonzeros: NDArray[np.int64]
     row_bytes: int
+    reduce_bytes: int
     alpha: float
     beta: float
     predicted_seconds: float
@@ -90,6 +92,12 @@ class CPPlanReport(PlanReport):
     def volume(self) -> int:
         """Rows that all ranks send in an iteration, without payload."""
         return int(self.rows_sent.sum())
+
+    @property
+    def volume_bytes(self) -> int:
+        """Bytes of these rows."""
+        reduced, expanded = self.rows_sent.sum(axis=(0, 2)).tolist()
+        return reduced * self.reduce_bytes + expanded * self.row_bytes
 
     @property
     def volume_max(self) -> int:
@@ -149,7 +157,7 @@ class CPPlanReport(PlanReport):
         return {
             "messages": f"{self.messages_max:,} by the busiest rank, {self.messages_mean:,.1f} on "
             f"average{extra}",
-            "volume": f"{self.volume:,} rows = {bytes_words(self.volume * self.row_bytes)} an "
+            "volume": f"{self.volume:,} rows = {bytes_words(self.volume_bytes)} an "
             f"iteration{payload}",
             "busiest rank": f"sends {self.volume_max:,} rows",
             "by mode": by_mode,

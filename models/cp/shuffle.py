@@ -20,14 +20,21 @@ from typing import Any
 
 import dask
 import numpy as np
+import pandas as pd
 import sparse
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
 from daskpart._floor.rank_tasks import RankCollection
 from daskpart.connectivity import Connectivity
-from daskpart.containers.coordinates import as_labels, as_values, refuse_dense_chunks, stable_order
-from daskpart.containers.tensor import LabelledTensor, as_tensor, from_coordinates
+from daskpart.containers.coordinates import (
+    as_labels,
+    as_values,
+    refuse_dense_chunks,
+    stable_order,
+)
+from daskpart.containers.matrix import is_dask_frame
+from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, from_coordinates
 from daskpart.errors import InputError
 from daskpart.models.base.problem import is_lazy
 
@@ -54,9 +61,10 @@ class LazyTensor(TensorProblem):
     array: Any
     dims: tuple[str, ...]
     labels: dict[str, Any] = field(default_factory=dict)
+    missing: Missing = "zero"
 
     @classmethod
-    def of(cls, X: Any) -> LazyTensor:
+    def of(cls, X: Any, missing: Missing = "zero") -> LazyTensor:
         """From a Dask array, or an xarray.DataArray over one; nothing is computed.
 
         Raises
@@ -65,10 +73,11 @@ class LazyTensor(TensorProblem):
             For fewer than two modes, and blocks that are dense or of unknown size.
         """
         if not hasattr(X, "coords"):
-            return cls(_checked(X), tuple(f"mode_{mode}" for mode in range(X.ndim)))
+            dims = tuple(f"mode_{mode}" for mode in range(X.ndim))
+            return cls(_checked(X), dims, missing=missing)
         dims = tuple(str(name) for name in X.dims)
         labels = {str(d): as_labels(X.coords[d].values) for d in X.dims if d in X.coords}
-        return cls(_checked(X.data), dims, labels)
+        return cls(_checked(X.data), dims, labels, missing)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,6 +142,7 @@ class LazyTensor(TensorProblem):
                     tuple(int(start[i]) for start, i in zip(starts, number, strict=True)),
                     self.shape,
                     self.dims,
+                    self.missing,
                 ),
             )
             for number in product(*map(range, delayed.shape))
@@ -211,15 +221,20 @@ class Place:
     corner: tuple[int, ...]
     shape: tuple[int, ...]
     dims: tuple[str, ...]
+    missing: Missing = "zero"
 
 
 def block_nonzeros(block: Any, place: Place) -> Block:
     """Global indices and values of a block's nonzeros, checked; in row-major order."""
     coo = sparse.as_coo(block)
-    if not coo.nnz or not coo.data.any():
+    empty = not coo.nnz or (place.missing == "zero" and not coo.data.any())
+    if empty:
         return np.empty((len(place.shape), 0), np.int32), as_values(coo.data[:0])
     corner = np.array(place.corner, np.int64)[:, None]
-    tensor = from_coordinates(coo.coords + corner, coo.data, place.shape, place.dims)
+    tensor = from_coordinates(
+        coo.coords + corner, coo.data, place.shape, place.dims,
+        missing=place.missing, zeros_suffice=True,
+    )  # fmt: skip
     return tensor.coordinates, tensor.values
 
 
@@ -283,8 +298,8 @@ def _indices_of(block: Any, place: Place) -> NDArray[np.int32]:
     return block_nonzeros(block, place)[0]
 
 
-def problem_of(X: Any) -> TensorProblem:
-    """The tensor of a fit from any container, or from a path.
+def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProblem:
+    """The tensor of a fit from any container, or from a path; `y` are the values of a DataFrame.
 
     Raises
     ------
@@ -292,9 +307,11 @@ def problem_of(X: Any) -> TensorProblem:
         As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
         unknown size.
     """
+    if is_dask_frame(X):
+        X = X.compute()  # which label is which index has to be known before anything is cut
     if is_lazy(X):
-        return LazyTensor.of(X)
-    tensor = as_tensor(X)
+        return LazyTensor.of(X, missing)
+    tensor = as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
     if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:
         raise InputError(f"{X} holds {tensor.n_modes} mode(s); a decomposition needs two or more")
     return MemoryTensor(tensor)

@@ -24,7 +24,7 @@ INITS = ("random", "nvecs")
 _DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix
 
 
-def check_init(init: Any, n_components: int, n_init: int, nonnegative: bool) -> None:
+def check_init(init: Any, n_components: int, n_init: int) -> None:
     """Refuse what cannot be begun from, as far as it shows without the tensor (InputError)."""
     if isinstance(init, str):
         if init not in INITS:
@@ -35,12 +35,12 @@ def check_init(init: Any, n_components: int, n_init: int, nonnegative: bool) -> 
         raise InputError(f"init is a {type(init).__name__}; give a list with one factor a mode")
     else:
         for mode, factor in enumerate(init):
-            _check_factor(np.asarray(factor), mode, n_components, nonnegative)
+            _check_factor(np.asarray(factor), mode, n_components)
     if n_init > 1 and not (isinstance(init, str) and init == "random"):
         raise InputError(f"n_init={n_init} needs init='random': any other start is always the same")
 
 
-def _check_factor(factor: NDArray[Any], mode: int, n_components: int, nonnegative: bool) -> None:
+def _check_factor(factor: NDArray[Any], mode: int, n_components: int) -> None:
     if factor.ndim != 2 or factor.shape[1] != n_components or factor.dtype.kind not in "fiu":
         raise InputError(
             f"init[{mode}] has shape {factor.shape} and type {factor.dtype}; "
@@ -49,8 +49,13 @@ def _check_factor(factor: NDArray[Any], mode: int, n_components: int, nonnegativ
         )
     if not np.isfinite(factor).all():
         raise InputError(f"init[{mode}] holds NaN or infinite values")
-    if nonnegative and factor.min(initial=0) < 0:
-        raise InputError(f"init[{mode}] holds negative values, and nonnegative=True")
+
+
+def check_signs(init: Any, nonnegative: Sequence[bool]) -> None:
+    """Refuse given factors with negative values in modes that may not have them (InputError)."""
+    for mode, factor in enumerate([] if isinstance(init, str) else init):
+        if mode < len(nonnegative) and nonnegative[mode] and np.min(factor, initial=0) < 0:
+            raise InputError(f"init[{mode}] holds negative values, and this mode is nonnegative")
 
 
 def first_factors(
@@ -61,7 +66,7 @@ def first_factors(
     *,
     random_state: int,
     start: int = 0,
-    nonnegative: bool = False,
+    nonnegative: Sequence[bool] = (),
 ) -> list[NDArray[np.float64]]:
     """The factors that a fit begins from, float64.
 
@@ -77,7 +82,7 @@ def first_factors(
         R.
     random_state, start : int
         What is drawn depends on both: start 0, 1 … of a fit that begins several times.
-    nonnegative : bool
+    nonnegative : sequence of bool, one a mode, or empty
         Take absolute values of singular vectors.
 
     Raises
@@ -96,7 +101,8 @@ def first_factors(
                 "lazy one"
             )
         vectors = [singular_vectors(tensor, m, n_components, random) for m in range(len(shape))]
-        return [np.abs(found) for found in vectors] if nonnegative else vectors
+        signs = nonnegative or [False] * len(vectors)
+        return [np.abs(v) if positive else v for v, positive in zip(vectors, signs, strict=True)]
     given = [np.array(factor, np.float64) for factor in init]
     wanted = [(extent, n_components) for extent in shape]
     if [factor.shape for factor in given] != wanted:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .kernels.dense import add_column_products, hals_rows, invert
 from .kernels.row_products import gram_of_rows, multiply_rows
 
-_SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
+SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -52,7 +52,7 @@ def solve_rows(
     *,
     nonnegative: bool = False,
     ridge: float = 0.0,
-    n_sweeps: int = _SWEEPS,
+    n_sweeps: int = SWEEPS,
 ) -> None:
     """Put the rows of a factor that fit best, given all other factors, over `rows`.
 

@@ -30,15 +30,16 @@ from .als import (
     SQUARED,
     EmbeddedModes,
     Factors,
+    Modes,
     PointToPointModes,
     Update,
 )
+from .completion import StoredEntriesModes, warm_up_equations
+from .layout.by_row import EntriesByRow
 from .plan import CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
 from .state import CPState
 from .steps import warm_up
-
-Modes = PointToPointModes | EmbeddedModes
 
 
 class CPText(Text):
@@ -80,6 +81,7 @@ class CPText(Text):
             n_modes=plan.n_modes,
             dtype=dtype,
             memory=plan.choice.memory,
+            missing=plan.choice.missing,
         )
         if not np.isfinite(self._squared_norm):
             raise InputError(
@@ -101,7 +103,7 @@ class CPText(Text):
             self.session.values(state.cut(held, plan.n_ranks)),
             n_modes=plan.n_modes,
             dtype=self._dtype,
-            nonnegative=self._update.nonnegative,
+            nonnegative=any(self._update.nonnegative),
         )
         self._fit = state.fit
 
@@ -125,7 +127,7 @@ class CPText(Text):
         comm, factors = self.session, self._factors
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
         answered = {
-            dim: [numbering.owned_by(rank) for rank in range(self._plan.n_ranks)]
+            dim: [numbering.first_group(rank) for rank in range(self._plan.n_ranks)]
             for dim, numbering in zip(state.dims, self._plan.numberings, strict=True)
         }
         return state.assembled(parts, answered, fit=self._fit)
@@ -135,7 +137,13 @@ class CPText(Text):
         return "factors became NaN or infinite. Add a ridge, or scale the tensor."
 
 
-def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes:
+def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes | StoredEntriesModes:
+    """An iteration, ready to run."""
+    modes = prepared_messages(comm, plan, ids)
+    return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
+
+
+def prepared_messages(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes:
     """The messages of each mode, ready to run."""
     if isinstance(plan.expands[0], EmbeddedPlan):
         return EmbeddedModes(
@@ -153,10 +161,17 @@ def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes:
 
 
 def lay_out(
-    comm: Communicator, pieces: PerRank, rows: PerRank, *, n_modes: int, dtype: str, memory: str
+    comm: Communicator,
+    pieces: PerRank,
+    rows: PerRank,
+    *,
+    n_modes: int,
+    dtype: str,
+    memory: str,
+    missing: str,
 ) -> tuple[PerRank, list[PerRank], float]:
-    """Nonzeros laid out for MTTKRP, the rows of each mode on every rank, and ‖X‖²."""
-    tensors = comm.map(arrange, pieces, rows, dtype=dtype, memory=memory)
+    """Nonzeros laid out, the rows of each mode on every rank, and ‖X‖²."""
+    tensors = comm.map(arrange, pieces, rows, dtype=dtype, memory=memory, missing=missing)
     ids = [comm.map(rows_of_mode, tensors, mode=mode) for mode in range(n_modes)]
     total = allreduce(comm, comm.map(squared_norm, tensors))
     tensors, *ids, total = comm.settle(tensors, *ids, total)
@@ -165,7 +180,7 @@ def lay_out(
 
 def begin(
     comm: Communicator,
-    fixed: tuple[PerRank, Modes],
+    fixed: tuple[PerRank, Any],
     parts: PerRank,
     *,
     n_modes: int,
@@ -189,7 +204,7 @@ def begin(
 
 def iteration(
     comm: Communicator,
-    fixed: tuple[PerRank, Modes],
+    fixed: tuple[PerRank, Any],
     changing: tuple[Factors, float],
     *,
     number: int,
@@ -257,6 +272,9 @@ def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> 
 
     What the MTTKRP compiles depends on the layout, so it runs as it will.
     """
+    if isinstance(tensor.layout, EntriesByRow):
+        warm_up_equations(tensor.layout, rows, nonnegative)
+        return
     for mode in range(len(rows)):
         tensor.layout.mttkrp(mode, rows)
     warm_up(tensor.layout.dtype, nonnegative)

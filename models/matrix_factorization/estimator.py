@@ -75,6 +75,11 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         Fit μ, b_i and b_j too.
     init_scale : float, default=0.1
         First components are uniform in ± this.
+    clip : bool or (low, high), default=False
+        Keep predictions within the range of the ratings of the fit, or within this one.
+    user, item, rating : str or None, default=None
+        Names of the columns of a DataFrame; None: told by names that people use (userId, movie_id,
+        stars, …) or by their order.
     max_iter : int, default=20
         Epochs.
     validation_fraction : float, default=0.0
@@ -139,6 +144,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         "regularization": [Interval(Real, 0, np.inf, closed="left")],
         "biases": ["boolean"],
         "init_scale": [Interval(Real, 0, np.inf, closed="left")],
+        "clip": ["boolean", tuple, list],
+        "user": [str, None],
+        "item": [str, None],
+        "rating": [str, None],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
@@ -171,6 +180,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         regularization: float = 0.05,
         biases: bool = True,
         init_scale: float = 0.1,
+        clip: bool | tuple[float, float] = False,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
         max_iter: int = 20,
         validation_fraction: float = 0.0,
         patience: int | None = None,
@@ -193,6 +206,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         self.regularization = regularization
         self.biases = biases
         self.init_scale = init_scale
+        self.clip = clip
+        self.user = user
+        self.item = item
+        self.rating = rating
         self.max_iter = max_iter
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -221,7 +238,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         X : container of shape (M, N)
             scipy.sparse, pydata/sparse (COO, GCXS), a Dask array of sparse chunks, an
             xarray.DataArray over one of these (its coordinates label the factors), or a
-            (user, item, rating) DataFrame, which may have a fourth column of timestamps.
+            (user, item, rating) DataFrame (pandas or Dask), which may have a fourth column of
+            timestamps, or a list of such records. Values of any scale: see `scaling`.
         y : ignored
         validation : container, optional
             Ratings to measure `validation_rmse` on, with users and items of X.
@@ -259,13 +277,24 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
         if isinstance(self.partitioner, Partition) and self.axis == "auto":
             raise InputError('axis="auto" cannot choose for a given partition; say rows or columns')
+        if not isinstance(self.clip, bool | np.bool_):
+            try:
+                low, high = map(float, self.clip)
+            except (TypeError, ValueError):
+                low, high = 0.0, 0.0
+            if not low < high:
+                raise InputError(
+                    f"clip={self.clip!r}; give True, which means the range of the ratings, or "
+                    "(low, high)"
+                )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         validation = data.get("validation")
         if self.patience is not None and validation is None and not self.validation_fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
-        ratings = Ratings.of(X)
-        return ratings.with_validation(validation, self.validation_fraction, random_state)
+        columns = self._columns()
+        ratings = Ratings.of(X, columns)
+        return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
@@ -306,14 +335,20 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
 
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
         return MFText(
-            session, plan, self._rate(), float(self.regularization), float(self.init_scale)
-        )
+            session, plan, self._rate(), float(self.regularization), float(self.init_scale),
+            state.unit if state.epoch else None,
+        )  # fmt: skip
 
     def _evaluation(self, problem: Ratings) -> Any:
         validation = problem.validation
         if validation is None:
             return None
-        return lambda state: {"validation_rmse": validation.rmse(state)}
+
+        def measured(state: MFState) -> dict[str, float]:
+            ends = (state.lowest, state.highest) if self.clip is True else self.clip or None
+            return {"validation_rmse": validation.rmse(state, ends)}
+
+        return measured
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .kernels.scoring import normal_equations
+from .scaling import split_unit
 from .state import MFState
 
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
@@ -45,7 +46,11 @@ def solve_rows(
     """
     n_rows, n_components = pointer.size - 1, factors.n_components
     n_unknowns = n_components + int(biases)
+    # in the unit of the fit, so that γ means what it meant there
+    of_users, of_items = split_unit(factors.unit)
+    items = factors.item_factors / np.float32(of_items)
     residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
+    residuals /= factors.unit
     solution = np.zeros((n_rows, n_components + 1))
     block = max(1, _BLOCK_WORDS // n_unknowns**2)
     for begin in range(0, n_rows, block):
@@ -54,10 +59,12 @@ def solve_rows(
         left = np.zeros((n_block, n_unknowns, n_unknowns))
         right = np.zeros((n_block, n_unknowns))
         normal_equations(
-            pointers, columns, residuals, factors.item_factors, biases, float(regularization),
+            pointers, columns, residuals, items, biases, float(regularization),
             left, right,
         )  # fmt: skip
         solution[begin : begin + n_block, :n_unknowns] = _solve(left, right, regularization)
+    solution[:, :n_components] *= of_users
+    solution[:, n_components] *= factors.unit
     rows = solution.astype(np.float32)
     return np.ascontiguousarray(rows[:, :n_components]), rows[:, n_components].copy()
 

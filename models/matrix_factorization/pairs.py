@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from daskpart.containers.matrix import LabelledMatrix, pair_columns
+from daskpart.containers.matrix import Columns, LabelledMatrix, is_dask_frame, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .state import MFState
 
+UNKNOWN = ("raise", "mean", "nan")
 _ALLOWED = (
     "give pairs as an array of shape (n, 2), a list of (user, item), a DataFrame with a user and "
     "an item column, or a sparse container whose pattern is predicted"
@@ -26,29 +27,63 @@ _ALLOWED = (
 
 def is_pairs(data: Any) -> bool:
     """Whether `data` lists pairs, rather than being a sparse container."""
-    return isinstance(data, pd.DataFrame | np.ndarray | list | tuple)
+    return isinstance(data, pd.DataFrame | np.ndarray | list | tuple) or is_dask_frame(data)
 
 
-def pair_positions(pairs: Any, factors: MFState) -> tuple[np.ndarray, np.ndarray]:
+def pair_positions(
+    pairs: Any,
+    factors: MFState,
+    unknown: str = "raise",
+    columns: Columns = (None, None, None),
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of both factors for each (user, item) pair of labels.
+
+    Parameters
+    ----------
+    pairs : array, list or DataFrame
+    factors : MFState
+    unknown : {"raise", "mean", "nan"}
+        Whether labels that the model does not know are refused, or come back as −1.
+    columns : tuple
+        Names of the columns of a DataFrame, as for `as_matrix`.
 
     Raises
     ------
     InputError
         When these are not pairs, or labels are unknown (names the first and how many).
     """
-    users, items = _columns_of_frame(pairs, factors) if _is_frame(pairs) else _columns(pairs)
-    return factors.users().positions(users), factors.items().positions(items)
+    if isinstance(pairs, pd.DataFrame) or is_dask_frame(pairs):
+        users, items = _columns_of_frame(pairs, factors, columns)
+    else:
+        users, items = _columns(pairs)
+    return _looked_up(factors.users(), users, unknown), _looked_up(factors.items(), items, unknown)
 
 
-def entry_positions(matrix: LabelledMatrix, factors: MFState) -> tuple[np.ndarray, np.ndarray]:
+def _looked_up(index: LabelIndex, labels: Any, unknown: str) -> np.ndarray:
+    if unknown not in UNKNOWN:
+        raise InputError(f"unknown={unknown!r}; allowed are {', '.join(map(repr, UNKNOWN))}")
+    return index.positions(labels) if unknown == "raise" else index.find(labels)
+
+
+def entry_positions(
+    matrix: LabelledMatrix, factors: MFState, unknown: str = "raise"
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of both factors for each stored entry; labels are matched where `matrix` has them.
+
+    `unknown` is that of `pair_positions`.
 
     Raises
     ------
     InputError
-        When entries lie outside the model, or in rows or columns whose labels are unknown.
+        When entries lie outside the model, or in rows or columns whose labels are unknown; when
+        rows and columns are named the other way round.
     """
+    names = factors.user_name, factors.item_name
+    if names[0] != names[1] and (matrix.column_name, matrix.row_name) == names:
+        raise InputError(
+            f"rows are {matrix.row_name}s and columns are {matrix.column_name}s, which is "
+            "the other way round in the model: give the transpose"
+        )
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
         warnings.warn(
             f"{matrix.shape[0]} unlabelled rows for a model of {factors.n_users} "
@@ -57,11 +92,11 @@ def entry_positions(matrix: LabelledMatrix, factors: MFState) -> tuple[np.ndarra
             DaskpartWarning,
             stacklevel=3,
         )
-    users = side_positions(matrix.rows, matrix.row_labels, factors.users())
-    return users, item_positions(matrix, factors)
+    users = side_positions(matrix.rows, matrix.row_labels, factors.users(), unknown)
+    return users, item_positions(matrix, factors, unknown)
 
 
-def item_positions(matrix: LabelledMatrix, factors: MFState) -> np.ndarray:
+def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "raise") -> np.ndarray:
     """The item of each stored entry.
 
     Raises
@@ -74,27 +109,31 @@ def item_positions(matrix: LabelledMatrix, factors: MFState) -> np.ndarray:
             f"the ratings have {matrix.shape[1]} columns without labels, the model knows "
             f"{factors.n_items} {factors.item_name}s: give as many columns, or label them"
         )
-    return side_positions(matrix.columns, matrix.column_labels, factors.items())
+    return side_positions(matrix.columns, matrix.column_labels, factors.items(), unknown)
 
 
-def side_positions(entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex) -> np.ndarray:
+def side_positions(
+    entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex, unknown: str = "raise"
+) -> np.ndarray:
     """Positions in the model of `entries`, which count along an axis with `labels` (or none)."""
     used = np.unique(entries)
     if labels is None:  # unlabelled: a position means the same here and in the model
-        return LabelIndex(None, index.n, index.name).positions(used)[np.searchsorted(used, entries)]
-    return index.positions(labels[used])[np.searchsorted(used, entries)]
+        index = LabelIndex(None, index.n, index.name)
+        return _looked_up(index, used, unknown)[np.searchsorted(used, entries)]
+    return _looked_up(index, labels[used], unknown)[np.searchsorted(used, entries)]
 
 
-def _is_frame(pairs: Any) -> bool:
-    return isinstance(pairs, pd.DataFrame)
-
-
-def _columns_of_frame(frame: pd.DataFrame, factors: MFState) -> tuple[Any, Any]:
-    if factors.user_name in frame.columns and factors.item_name in frame.columns:
-        return frame[factors.user_name], frame[factors.item_name]
-    places = pair_columns(frame)
+def _columns_of_frame(frame: Any, factors: MFState, columns: Columns) -> tuple[Any, Any]:
+    names = [str(name) for name in frame.columns]
+    places: tuple[int, int] | None = None
+    if factors.user_name in names and factors.item_name in names:
+        places = names.index(factors.user_name), names.index(factors.item_name)
+    else:
+        places = pair_columns(frame, columns)
     if places is not None:
-        return frame.iloc[:, places[0]], frame.iloc[:, places[1]]
+        chosen = frame.iloc[:, [*places]]
+        chosen = chosen.compute() if is_dask_frame(chosen) else chosen
+        return chosen.iloc[:, 0], chosen.iloc[:, 1]
     raise InputError(
         f"the DataFrame has no columns {factors.user_name!r} and {factors.item_name!r}: it has "
         f"{', '.join(map(str, frame.columns[:8]))}; {_ALLOWED}."

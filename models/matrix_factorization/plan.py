@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
@@ -215,9 +215,9 @@ def _split(
 ) -> tuple[Shards, float]:
     """Shards of the ratings split along `axis`, and the partitioner's seconds."""
     data = matrix if axis == "rows" else transposed(matrix)
-    begin = perf_counter()
+    begin = working_clock()
     parts = _partitioned(data, axis, n_ranks, partitioner, random_state, weigh)
-    seconds = perf_counter() - begin
+    seconds = working_clock() - begin
     empty = np.flatnonzero(np.bincount(parts.assignment, minlength=parts.n_parts) == 0)
     if empty.size:
         named = ", ".join(map(str, empty[:5]))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, is_dask_frame
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
-from .kernels.scoring import predict_pairs
 from .pairs import entry_positions
+from .predicting import predictions
 from .state import MFState, blank_state
+
+Blank = TypeVar("Blank", bound=MFState)
 
 
 @dataclass(eq=False)
@@ -33,9 +35,10 @@ class Ratings(Problem):
     validation: Validation | None = None
 
     @classmethod
-    def of(cls, X: Any) -> Ratings:
-        """From any container of ratings; lazy ones stay as they are."""
-        return cls(X if is_lazy(X) else as_matrix(X))
+    def of(cls, X: Any, columns: Columns = (None, None, None)) -> Ratings:
+        """From any container of ratings; lazy arrays stay as they are."""
+        stays = is_lazy(X) and not is_dask_frame(X)
+        return cls(X if stays else as_matrix(X, columns))
 
     @property
     def in_memory(self) -> bool:
@@ -91,9 +94,9 @@ class Ratings(Problem):
         """What must be equal for a resumed fit to be the same fit."""
         return {"data": self.fingerprint(), "shape": [*self.shape]}
 
-    def blank(self, n_components: int) -> MFState:
+    def blank(self, n_components: int, kind: type[Blank] = MFState) -> Blank:  # type: ignore[assignment]
         """A state of zeros with the shape, labels and names of these ratings."""
-        return blank_state(self.shape, n_components, self.names, self.labels)
+        return blank_state(self.shape, n_components, self.names, self.labels, kind)
 
     def check_same(self, state: MFState) -> None:
         """Check that these are the users and items of a state, in the same order (InputError)."""
@@ -111,12 +114,18 @@ class Ratings(Problem):
             if not same:
                 raise InputError(f"the {name} labels differ from those of the fit")
 
-    def with_validation(self, given: Any, fraction: float, random_state: int) -> Ratings:
+    def with_validation(
+        self,
+        given: Any,
+        fraction: float,
+        random_state: int,
+        columns: Columns = (None, None, None),
+    ) -> Ratings:
         """These ratings, less a share that is held out; or beside others that were given."""
         if given is not None:
             if fraction:
                 raise InputError("give validation=… or validation_fraction, not both")
-            other = Ratings.of(given)
+            other = Ratings.of(given, columns)
             return Ratings(self.matrix, Validation(other.matrix, self.blank(1)))
         if not fraction:
             return self
@@ -145,13 +154,11 @@ class Validation:
         self._values = ratings.values
         self._rows, self._columns = entry_positions(ratings, state)
 
-    def rmse(self, state: MFState) -> float:
-        """Root mean squared error of a state on these ratings."""
-        predicted = np.empty(self._rows.size, np.float32)
-        predict_pairs(
-            self._rows, self._columns, state.user_factors, state.item_factors, state.user_bias,
-            state.item_bias, np.float32(state.global_mean), predicted,
-        )  # fmt: skip
+    def rmse(self, state: MFState, ends: tuple[float, float] | None = None) -> float:
+        """Root mean squared error of a state on these ratings, predictions clipped to `ends`."""
+        predicted = predictions(state, self._rows, self._columns)
+        if ends is not None:
+            np.clip(predicted, *ends, out=predicted)
         errors = np.subtract(self._values, predicted, dtype=np.float64)
         return float(np.sqrt(np.mean(errors * errors)))
 

@@ -11,7 +11,7 @@ machine at hand, because the order of ratings decides the bits of the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from daskpart.models.base.state import Part
 
 from .kernels.sgd import counting_sort, padded_width
 from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
+from .scaling import split_unit
 from .schedule import SubEpochSchedule
 
 ItemWeights = tuple[np.ndarray, tuple[np.ndarray, ...]]
@@ -175,11 +176,16 @@ def arrange_ratings(
         items=shard.items,
         rows=rows[order].astype(np.int32, copy=False),
         columns=columns[order].astype(np.int32, copy=False),
-        values=shard.values[order].astype(np.float32, copy=False),
+        values=_as_float32(shard.values[order]),
         cell_pointer=pointer[::n_blocks],
         averages=averages,
         home=position_of(schedule.home),
     )
+
+
+def _as_float32(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what became infinite is refused with the sums of all ranks
+        return values.astype(np.float32, copy=False)
 
 
 class _Positions:
@@ -215,6 +221,12 @@ def _starting_rows(ids, n_components, center, scale, seed, rows):
             rows[r, f] = center + scale * (2.0 * unit - 1.0)
 
 
+def fill_starting_rows(rows: np.ndarray, random_state: int, center: float, scale: float) -> None:
+    """Fill all rows of a side, in place: uniform in center ± scale, by seed and position alone."""
+    seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)[1]
+    _starting_rows(np.arange(len(rows)), rows.shape[1], center, scale, seed, rows)
+
+
 def starting_model(
     ratings: RankRatings,
     *,
@@ -245,27 +257,37 @@ def starting_model(
 
 
 def resumed_model(
-    ratings: RankRatings, part: Part, *, layout: RowLayout, mean: float, axis: str
+    ratings: RankRatings, part: Part, *, layout: RowLayout, mean: float, axis: str, unit: float
 ) -> RankModel:
-    """The model of a rank that begins from its part of a state, in its local order."""
+    """The model of a rank that begins from its part of a state, in its local order.
+
+    The state is in the units of the ratings, the model in `unit`: see `scaling`.
+    """
     model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
+    units = factor_units(unit)
     for own, name in own_and_state(axis):
-        getattr(model, own)[:, : layout.n_components] = part[f"{name}_factors"]
-        for kind in ("bias", "gradient"):
-            getattr(model, f"{own}_{kind}")[:] = part[f"{name}_{kind}"]
+        getattr(model, own)[:, : layout.n_components] = part[f"{name}_factors"] / units[name]
+        getattr(model, f"{own}_bias")[:] = part[f"{name}_bias"] / np.float32(unit)
+        getattr(model, f"{own}_gradient")[:] = part[f"{name}_gradient"]
     return model
 
 
-def final_rows(model: RankModel, ratings: RankRatings, *, axis: str) -> Part:
+def final_rows(model: RankModel, ratings: RankRatings, *, axis: str, unit: float) -> Part:
     """The rows that this rank answers for between epochs: its users and its home items."""
     part = {}
     answered = {"user": slice(None), "item": ratings.home}
+    units = factor_units(unit)
     for own, name in own_and_state(axis):
         rows, n_components = answered[own], model.layout.n_components
-        part[f"{name}_factors"] = getattr(model, own)[rows, :n_components].copy()
-        for kind in ("bias", "gradient"):
-            part[f"{name}_{kind}"] = getattr(model, f"{own}_{kind}")[rows].copy()
+        part[f"{name}_factors"] = getattr(model, own)[rows, :n_components] * units[name]
+        part[f"{name}_bias"] = getattr(model, f"{own}_bias")[rows] * np.float32(unit)
+        part[f"{name}_gradient"] = getattr(model, f"{own}_gradient")[rows].copy()
     return part
+
+
+def factor_units(unit: float) -> dict[str, np.float32]:
+    """What the rows of each side of the ratings are multiplied by."""
+    return dict(zip(("user", "item"), map(np.float32, split_unit(unit)), strict=True))
 
 
 def own_and_state(axis: str) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -274,6 +296,6 @@ def own_and_state(axis: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return ("user", names[0]), ("item", names[1])
 
 
-def count_ratings(ratings: RankRatings) -> np.ndarray:
-    """Sum and number of a rank's ratings, float64 of shape (2,)."""
-    return np.array([ratings.values.sum(dtype=np.float64), ratings.values.size], np.float64)
+def in_unit(ratings: RankRatings, *, unit: float) -> RankRatings:
+    """The same ratings with their values divided by a power of two."""
+    return replace(ratings, values=ratings.values / np.float32(unit))

@@ -12,7 +12,6 @@ Users and items are named by their labels everywhere; where the ratings had none
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +22,15 @@ import xarray as xr
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.base.labels import LabelIndex
 
+from .blocks import over_blocks, row_blocks
 from .fold_in import solve_rows
-from .kernels.scoring import predict_pairs
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions
-from .ranking import rank_items, similar_rows
+from .predicting import predictions
+from .ranking import directions, only_itself, top_n
 from .state import MFState
 
 _COMPONENT = "component"
@@ -54,12 +55,18 @@ class FactorModel(TransformerMixin):
         γ, a parameter of the estimator.
     biases : bool
         Whether users and items have biases, a parameter of the estimator.
+    clip, user, item, rating
+        Parameters of the estimator, where it has them.
     """
 
     state_: MFState
     seen_: scipy.sparse.csr_array | None
     regularization: float
     biases: bool
+    clip: bool | tuple[float, float] = False
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
 
     @property
     def user_factors_(self) -> xr.DataArray:
@@ -95,15 +102,18 @@ class FactorModel(TransformerMixin):
         n_components = self._fitted().n_components
         return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
 
-    def predict(self, pairs: Any) -> Any:
+    def predict(self, pairs: Any, unknown: str = "raise") -> Any:
         """Predict ratings.
 
         Parameters
         ----------
         pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
             Labels of users and items (positions where the ratings of the fit had no labels); a
-            DataFrame with a user and an item column; or any sparse container that `fit` takes,
-            whose stored entries are predicted.
+            DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
+            `fit` takes, whose stored entries are predicted.
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            What users and items get that the model does not know: an error; the mean of the ratings
+            and the bias of the other, if that is known; or NaN.
 
         Returns
         -------
@@ -119,12 +129,12 @@ class FactorModel(TransformerMixin):
         """
         state = self._fitted()
         if is_pairs(pairs):
-            return _predicted(state, *pair_positions(pairs, state))
+            return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
         matrix = as_matrix(pairs)
-        values = _predicted(state, *entry_positions(matrix, state))
+        values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         return _same_kind(pairs, matrix, values)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
         """Minus the root mean squared error over the stored entries of `X`: higher is better.
 
         Parameters
@@ -132,6 +142,9 @@ class FactorModel(TransformerMixin):
         X : container
             Any container of ratings that `fit` takes.
         y : ignored
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            Users and items that the model does not know: an error; predicted as by `predict`; or
+            left out.
 
         Returns
         -------
@@ -141,12 +154,16 @@ class FactorModel(TransformerMixin):
         Raises
         ------
         InputError
-            For users or items that the model does not know.
+            For users or items that the model does not know, or when none is left.
         """
         state = self._fitted()
-        matrix = as_matrix(X)
-        predicted = _predicted(state, *entry_positions(matrix, state))
+        matrix = as_matrix(X, self._columns())
+        predicted = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        if unknown == "nan":
+            errors = errors[~np.isnan(predicted)]
+            if not errors.size:
+                raise InputError("the model knows user and item of none of these ratings")
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def recommend(self, user: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
@@ -175,8 +192,10 @@ class FactorModel(TransformerMixin):
         index = state.users()
         users = index.positions(_listed(user))
         seen = self._seen()[users] if exclude_seen else None
-        ranked = rank_items(state.user_factors[users], state.user_bias[users], state, n, seen)
-        return _ranking(index.take(users), ranked, state, (state.user_name, state.item_name))
+        found, scores = top_n(state.user_factors[users], state.item_factors, n, _level(state), seen)
+        scores += state.user_bias[users, None]
+        names = (state.user_name, state.item_name)
+        return ranking(index.take(users), found, scores, state.items(), names)
 
     def recommend_new(self, X_new: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
         """The best `n` items for users that were not in the fit, from their ratings alone.
@@ -199,10 +218,12 @@ class FactorModel(TransformerMixin):
         rows, row_bias = self._solve(matrix, columns)
         pattern = (np.ones(matrix.nnz, np.bool_), columns, matrix.row_pointer())
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
-        ranked = rank_items(rows, row_bias, state, n, seen if exclude_seen else None)
+        left_out = seen if exclude_seen else None
+        found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
+        scores += row_bias[:, None]
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
-        return _ranking(users, ranked, state, (state.user_name, state.item_name))
+        return ranking(users, found, scores, state.items(), (state.user_name, state.item_name))
 
     def similar_items(self, item: Any, n: int = 10) -> pd.DataFrame:
         """The `n` items whose factors point the same way (largest cosine).
@@ -225,12 +246,84 @@ class FactorModel(TransformerMixin):
         """
         state, n = self._fitted(), _count(n)
         items = state.items().positions(_listed(item))
-        ranked = similar_rows(state.item_factors, items, n)
+        every = directions(state.item_factors)
+        itself = only_itself(items, state.n_items)
+        found, scores = top_n(every[items], every, n, left_out=itself)
         names = (state.item_name, f"similar_{state.item_name}")
-        return _ranking(state.items().take(items), ranked, state, names)
+        return ranking(state.items().take(items), found, scores, state.items(), names)
+
+    def recommend_all(
+        self,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        client: Any = None,
+    ) -> Any:
+        """The best `n` items of every user, lazily, a block of users a partition.
+
+        Parameters
+        ----------
+        n : int
+        exclude_seen : bool
+            Leave out what each user had in the fit.
+        items, exclude : list of labels, optional
+            The only items to recommend; items not to.
+        client : distributed.Client, optional
+            Default: the current one, else threads of this process.
+
+        Returns
+        -------
+        recommended : dask.dataframe.DataFrame
+            As of `recommend`; users in the order of the factors. ``to_parquet`` writes it without
+            holding all of it: a task has its block of users, the item factors and 1 MiB of scores.
+
+        Raises
+        ------
+        InputError
+            For unknown items, `n` < 1, or `exclude_seen` where the ratings seen are not known.
+        """
+        state, n = self._fitted(), _count(n)
+        level = _level(state)
+        if items is not None:
+            kept = np.zeros(state.n_items, bool)
+            kept[state.items().positions(_listed(items))] = True
+            level = np.where(kept, level, -np.inf).astype(np.float32)
+        if exclude is not None:
+            level[state.items().positions(_listed(exclude))] = -np.inf
+        seen, index = self._seen() if exclude_seen else None, state.users()
+        blocks = [
+            (index.take(own), state.user_factors[own], state.user_bias[own],
+             None if seen is None else seen[own])
+            for own in row_blocks(state.n_users)
+        ]  # fmt: skip
+        names = (state.user_name, state.item_name)
+        return _lazily(blocks, state.item_factors, level, state, index, n, names, client)
+
+    def similar_all(self, n: int = 10, *, client: Any = None) -> Any:
+        """The `n` most similar items of every item, lazily, a block of items a partition.
+
+        Parameters and memory are those of `recommend_all`.
+
+        Returns
+        -------
+        similar : dask.dataframe.DataFrame
+            As of `similar_items`.
+        """
+        state, n = self._fitted(), _count(n)
+        every, index = directions(state.item_factors), state.items()
+        blocks = [
+            (index.take(own), every[own], np.zeros(own.size, np.float32),
+             only_itself(own, state.n_items))
+            for own in row_blocks(state.n_items)
+        ]  # fmt: skip
+        level = np.zeros(state.n_items, np.float32)
+        names = (state.item_name, f"similar_{state.item_name}")
+        return _lazily(blocks, every, level, state, index, n, names, client)
 
     def transform(self, X_new: Any) -> xr.DataArray:
-        """MFState of new users: the ridge solution against H, which stays as it is.
+        """Factors of new users: the ridge solution against H, which stays as it is.
 
         Parameters
         ----------
@@ -258,6 +351,19 @@ class FactorModel(TransformerMixin):
         check_is_fitted(self, "state_")
         return self.state_
 
+    def _columns(self) -> Columns:
+        return self.user, self.item, self.rating
+
+    def _ends(self) -> tuple[float, float] | None:
+        """What predictions are clipped to."""
+        if self.clip is True:
+            return self._fitted().lowest, self._fitted().highest
+        return (float(self.clip[0]), float(self.clip[1])) if self.clip else None
+
+    def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
+        predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()
+        return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
+
     def _seen(self) -> scipy.sparse.csr_array:
         seen = getattr(self, "seen_", None)
         if seen is None:
@@ -268,7 +374,7 @@ class FactorModel(TransformerMixin):
         return seen
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = as_matrix(X_new)
+        matrix = as_matrix(X_new, self._columns())
         return matrix, item_positions(matrix, self._fitted())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -285,15 +391,6 @@ class FactorModel(TransformerMixin):
 def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
     dims = (name, _COMPONENT)[: values.ndim]
     return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
-
-
-def _predicted(state: MFState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    predicted = np.empty(rows.size, np.float32)
-    predict_pairs(
-        rows, columns, state.user_factors, state.item_factors, state.user_bias, state.item_bias,
-        np.float32(state.global_mean), predicted,
-    )  # fmt: skip
-    return predicted
 
 
 def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
@@ -317,18 +414,61 @@ def _listed(labels: Any) -> Any:
     return [labels] if np.ndim(labels) == 0 else labels
 
 
-def _ranking(
-    asked: np.ndarray,
-    ranked: Iterable[tuple[np.ndarray, np.ndarray]],
+def _lazily(
+    blocks: list[Any],
+    every: np.ndarray,
+    level: np.ndarray,
     state: MFState,
+    index: LabelIndex,
+    n: int,
+    names: tuple[str, str],
+    client: Any,
+) -> Any:
+    """The ranking of each block as a partition of a Dask DataFrame."""
+    import dask.dataframe
+
+    items = LabelIndex(state.item_labels, state.n_items, state.item_name)
+    tasks = over_blocks(_ranked_block, blocks, (every, level, items), client, n=n, names=names)
+    nothing = np.zeros((0, 1), np.int32)
+    asked = index.take(np.zeros(0, np.int64))
+    meta = ranking(asked, nothing, nothing.astype(np.float32), items, names)
+    return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
+
+
+def _ranked_block(
+    asked: np.ndarray,
+    rows: np.ndarray,
+    row_level: np.ndarray,
+    left_out: scipy.sparse.csr_array | None,
+    every: np.ndarray,
+    level: np.ndarray,
+    items: LabelIndex,
+    *,
+    n: int,
     names: tuple[str, str],
 ) -> pd.DataFrame:
-    """One line for each (asked, found), from what `ranked` yields for each asked."""
-    found = list(ranked)
-    positions = [chosen for chosen, _ in found]
+    found, scores = top_n(rows, every, n, level, left_out, n_threads=1)
+    scores += row_level[:, None]
+    return ranking(asked, found, scores, items, names)
+
+
+def ranking(
+    asked: np.ndarray,
+    found: np.ndarray,
+    scores: np.ndarray,
+    items: LabelIndex,
+    names: tuple[str, str],
+) -> pd.DataFrame:
+    """One line for each (asked, found), best first, from what `top_n` gave."""
+    there = found >= 0
     columns = {
-        names[0]: np.repeat(asked, [chosen.size for chosen in positions]),
-        names[1]: state.items().take(np.concatenate(positions) if found else np.zeros(0, int)),
-        "score": np.concatenate([scores for _, scores in found]) if found else np.zeros(0),
+        names[0]: np.repeat(asked, there.sum(axis=1)),
+        names[1]: items.take(found[there]),
+        "score": scores[there],
     }
     return pd.DataFrame(columns)
+
+
+def _level(state: MFState) -> np.ndarray:
+    """What each item has besides the product: its bias and the mean."""
+    return np.asarray(state.item_bias + np.float32(state.global_mean), np.float32)

@@ -30,6 +30,11 @@ class MFState(State):
         Zeros when the model has no biases.
     global_mean : float
         Added to every prediction.
+    unit : float
+        s, the power of two that values were divided by in training (see `scaling`). Factors,
+        biases and mean are in the units of the ratings; sums of squared gradients are not.
+    rating_mean, lowest, highest : float
+        Mean and ends of the ratings of the fit.
     user_gradient, item_gradient : float32 ndarray of shape (M,) and (N,)
         Sums of squared gradients (AdaGrad).
     learning_rate_state : dict of str to float
@@ -45,6 +50,10 @@ class MFState(State):
     user_bias: np.ndarray = rows_of("user")
     item_bias: np.ndarray = rows_of("item")
     global_mean: float = scalar(0.0)
+    rating_mean: float = scalar(0.0)
+    unit: float = scalar(1.0)
+    lowest: float = scalar(float("inf"))
+    highest: float = scalar(float("-inf"))
     user_gradient: np.ndarray = rows_of("user", None)
     item_gradient: np.ndarray = rows_of("item", None)
     learning_rate_state: Mapping[str, float] = scalar(default_factory=dict)
@@ -99,8 +108,12 @@ class MFState(State):
 
 
 def blank_state(
-    shape: tuple[int, int], n_components: int, names: tuple[str, str], labels: tuple[Any, Any]
-) -> MFState:
+    shape: tuple[int, int],
+    n_components: int,
+    names: tuple[str, str],
+    labels: tuple[Any, Any],
+    kind: Any = MFState,
+) -> Any:
     """A state of zeros; users and items without ratings stay so.
 
     Raises
@@ -109,7 +122,7 @@ def blank_state(
         For labels that stand twice.
     """
     n_users, n_items = shape
-    state = MFState(
+    state = kind(
         user_factors=np.zeros((n_users, n_components), np.float32),
         item_factors=np.zeros((n_items, n_components), np.float32),
         user_bias=np.zeros(n_users, np.float32),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.collectives import Communicator, PerRank, allreduce, barrier
+from daskpart.collectives import MAX, Communicator, PerRank, allreduce, barrier
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 
@@ -20,12 +20,13 @@ from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_ker
 from .plan import MFPlan
 from .rank_data import (
     arrange_ratings,
-    count_ratings,
     final_rows,
+    in_unit,
     own_and_state,
     resumed_model,
     starting_model,
 )
+from .scaling import Summary, rank_ends, rank_sums, summary_of
 from .state import MFState
 
 
@@ -38,6 +39,8 @@ class MFText(Text):
     plan : MFPlan
     learning_rate : LearningRate
     regularization, init_scale : float
+    unit : float or None
+        s of the state that the fit goes on from, see `scaling`; None: that of these ratings.
     """
 
     def __init__(
@@ -47,17 +50,20 @@ class MFText(Text):
         learning_rate: LearningRate,
         regularization: float,
         init_scale: float,
+        unit: float | None,
     ) -> None:
         self.session, self._plan, self._rate = comm, plan, learning_rate
         self._regularization, self._init_scale = regularization, init_scale
         # the shards are let go of as soon as the ratings stand in their order
         shards = comm.values(plan.shards if plan.shards.is_lazy else list(plan.shards.compute()))
-        self._ratings, numbering, (total, count) = comm.run(
+        self._ratings, numbering, self._summary, self._unit = comm.run(
             lay_out,
             shards,
             comm.values(plan.rank_schedules),
             n_components=plan.layout.n_components,
             random_state=plan.random_state,
+            centred=plan.layout.biases,
+            unit=unit,
         )
         del shards
         plans = [*plan.reduces, *plan.expands]
@@ -67,8 +73,6 @@ class MFText(Text):
             entry if plan.total_rows else None for plan, entry in zip(plans, prepared, strict=True)
         ]
         self._schedule = PreparedSchedule(used[: plan.eta], used[plan.eta :])
-        self._n_ratings = int(count)
-        self._overall = float(total / count) if count else 0.0
 
     def begin_from(self, state: MFState) -> None:  # type: ignore[override]
         """Draw the first factors, or hand out those of a state."""
@@ -77,17 +81,19 @@ class MFText(Text):
             self._mean = state.global_mean
             parts = comm.values(state.cut(self._rows_held(), self._plan.n_ranks))
             self._model, self.memory = comm.run(
-                go_on, self._ratings, parts, layout=layout, mean=self._mean, axis=axis
-            )
+                go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit,
+                axis=axis, unit=self._unit,
+            )  # fmt: skip
         else:
-            self._mean = self._overall if layout.biases else 0.0
+            overall = self._summary.mean
+            self._mean = overall if layout.biases else 0.0
             # without biases the products themselves must reach the ratings: begin at their mean
-            lift = 0.0 if layout.biases else max(self._overall, 0.0)
+            lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
             self._model, self.memory = comm.run(
                 begin,
                 self._ratings,
                 layout=layout,
-                mean=self._mean,
+                mean=self._mean / self._unit,
                 center=float(np.sqrt(lift / layout.n_components)),
                 scale=self._init_scale,
                 random_state=self._plan.random_state,
@@ -105,18 +111,25 @@ class MFText(Text):
             last=last,
             rate=self._rate,
             regularization=self._regularization,
-            n_ratings=self._n_ratings,
+            n_ratings=self._summary.count,
+            unit=self._unit,
         )
         return steps
 
     def gather(self, state: MFState) -> MFState:  # type: ignore[override]
         """The factors as they are on the ranks."""
         comm, axis = self.session, self._plan.axis
-        parts = comm.gather(comm.map(final_rows, self._model, self._ratings, axis=axis))
+        parts = comm.gather(
+            comm.map(final_rows, self._model, self._ratings, axis=axis, unit=self._unit)
+        )
         return state.assembled(
             parts,
             self._rows_answered(),
             global_mean=self._mean,
+            rating_mean=self._summary.mean,
+            unit=self._unit,
+            lowest=min(self._summary.lowest, state.lowest),
+            highest=max(self._summary.highest, state.highest),
             learning_rate_state=dict(self._memory),
         )
 
@@ -124,8 +137,7 @@ class MFText(Text):
         """What to do when factors diverged."""
         return (
             "factors became NaN or infinite at learning rate "
-            f"{step.measured['learning_rate']:g}. Lower initial_learning_rate (or scale the "
-            "ratings down)."
+            f"{step.measured['learning_rate']:g}. Lower initial_learning_rate."
         )
 
     def _rows_held(self) -> dict[str, list[Any]]:
@@ -148,17 +160,29 @@ class MFText(Text):
 
 
 def lay_out(
-    comm: Communicator, shards: PerRank, schedules: PerRank, *, n_components: int, random_state: int
-) -> tuple[PerRank, PerRank, tuple[float, float]]:
-    """Ratings in the order of SGD, the items of each rank, and sum and number of all ratings."""
+    comm: Communicator,
+    shards: PerRank,
+    schedules: PerRank,
+    *,
+    n_components: int,
+    random_state: int,
+    centred: bool,
+    unit: float | None,
+) -> tuple[PerRank, PerRank, Summary, float]:
+    """Ratings in the order of SGD and in their unit, the items of each rank, all in numbers."""
     ratings = comm.map(
         arrange_ratings, shards, schedules, n_components=n_components, random_state=random_state
     )
     items = comm.map(_items_of, ratings)
-    totals = allreduce(comm, comm.map(count_ratings, ratings))
-    ratings, items, totals = comm.settle(ratings, items, totals)
-    total, count = totals.result()
-    return ratings, items, (float(total), float(count))
+    sums = allreduce(comm, comm.map(_sums_of, ratings))
+    ends = allreduce(comm, comm.map(_ends_of, ratings), MAX)
+    ratings, items, sums, ends = comm.settle(ratings, items, sums, ends)
+    summary = summary_of(sums.result(), ends.result())
+    unit = summary.unit(centred) if unit is None else unit
+    if unit != 1:
+        ratings = comm.map(in_unit, ratings, unit=unit)
+        ratings = comm.settle(ratings)
+    return ratings, items, summary, unit
 
 
 def begin(
@@ -177,9 +201,10 @@ def go_on(
     layout: RowLayout,
     mean: float,
     axis: str,
+    unit: float,
 ) -> tuple[PerRank, list[int]]:
     """The same from the parts of a state."""
-    model = comm.map(resumed_model, ratings, parts, layout=layout, mean=mean, axis=axis)
+    model = comm.map(resumed_model, ratings, parts, layout=layout, mean=mean, axis=axis, unit=unit)
     return _ready(comm, model, ratings)
 
 
@@ -199,13 +224,14 @@ def epoch(
     rate: LearningRate,
     regularization: float,
     n_ratings: int,
+    unit: float,
 ) -> tuple[tuple[PerRank, dict[str, float]], Step]:
     """One epoch, and the memory of the learning rate after it."""
     (ratings, schedule), (model, memory) = fixed, changing
     model, totals = run_epoch(comm, model, ratings, schedule, memory["rate"], regularization)
     finite = totals.finite and bool(np.isfinite(totals.squared_error))
     measured = {
-        "train_rmse": float(np.sqrt(totals.squared_error / max(1, n_ratings))),
+        "train_rmse": unit * float(np.sqrt(totals.squared_error / max(1, n_ratings))),
         "validation_rmse": float("nan"),
         "learning_rate": memory["rate"],
     }
@@ -214,6 +240,14 @@ def epoch(
 
 
 # -- steps on one rank ---
+
+
+def _sums_of(ratings: RankRatings) -> np.ndarray:
+    return rank_sums(ratings.values)
+
+
+def _ends_of(ratings: RankRatings) -> np.ndarray:
+    return rank_ends(ratings.values)
 
 
 def _items_of(ratings: RankRatings) -> np.ndarray:

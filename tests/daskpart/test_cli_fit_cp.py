@@ -58,6 +58,28 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
+def test_missing_entries_and_held_out_ones(tmp_path, capsys, run_cli):
+    """Zeros of the file are entries, where what is not in it is unknown."""
+    path = tmp_path / "X.tns"
+    random = np.random.default_rng(0)
+    cells = np.argwhere(random.random((8, 7, 6)) < 0.5) + 1
+    values = random.integers(0, 3, len(cells))
+    lines = [f"{i} {j} {k} {v}\n" for (i, j, k), v in zip(cells, values, strict=True)]
+    path.write_text("".join(lines))
+    out = tmp_path / "out"
+    options = ("--missing", "unknown", "--validation-fraction", 0.2, "--ridge", 0.01, "--tol", 0)
+    assert run_cli("fit", "cp", path, *SMALL, *options, "--no-plots", "--out", out) == 0
+    told = capsys.readouterr()
+    assert f"{len(cells)} nonzeros in a tensor" in told.out or f"{len(cells)} entries" in told.out
+    assert "over the stored entries" in told.out and "held out" in told.out
+    assert "validation RMSE" in told.err
+    metrics = metrics_of(out)
+    model = daskpart.CPDecomposition.load(out / "model")
+    assert metrics["validation_rmse"] == model.history_["validation_rmse"].iloc[-1]
+    assert model.missing == "unknown" and metrics["communication"]["matches"] is True
+    assert "over the stored entries" in (out / "report.html").read_text()
+
+
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
     options = ("--checkpoint-path", tmp_path / "state.npz", "--tol", 0, "--no-plots")
     whole, first, then = (tmp_path / name for name in ("whole", "first", "then"))

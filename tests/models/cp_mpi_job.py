@@ -23,9 +23,9 @@ def main() -> None:
     with Client() as client:
         client.wait_for_workers(2, timeout=60)
         for n_ranks in RANK_COUNTS:
-            for method in METHODS:
+            for method, missing in zip((*METHODS, "emb"), (*["zero"] * 3, "unknown"), strict=True):
                 options = {"n_ranks": n_ranks, "method": method, "max_iter": 2, "tol": 0,
-                           "partitioner": "random"}  # fmt: skip
+                           "partitioner": "random", "missing": missing}  # fmt: skip
                 local, found = (
                     daskpart.CPDecomposition(3, transport=transport, **options).fit(tensor)
                     for transport in ("local", "auto")

@@ -55,6 +55,26 @@ def labelled() -> tuple[Any, ...]:
     return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
 
 
+def labelled_graph() -> tuple[Any, ...]:
+    """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 5)), np.arange(60) % 3
+    return X, np.where(np.arange(60) % 3 == random.integers(0, 3, 60), -1, y)
+
+
+EDGES = scipy.sparse.random_array((60, 60), density=0.08, rng=np.random.default_rng(0))
+
+
+class OnEdges(daskpart.GCNClassifier):
+    """A classifier of the vertices of `EDGES`, where nothing else is said."""
+
+    def fit(self, X: Any, y: Any, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().fit(X, y, graph=graph, **more)
+
+    def plan(self, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().plan(X, y, graph=graph, **more)
+
+
 def rating_answers(model: Any) -> np.ndarray:
     return model.predict([(user, item) for user in range(9) for item in range(9)])
 
@@ -102,6 +122,28 @@ class DenseRatings(Dense, daskpart.MatrixFactorization):
     """Ratings from a dense array."""
 
 
+class DenseEvents(Dense, daskpart.ImplicitFactorization):
+    """Events from a dense array: what is above 0, for negative numbers are no counts."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_positive(X))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_positive(X))
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_positive(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_positive(X))
+
+
+def _positive(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
+
+
 class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
@@ -146,11 +188,30 @@ MODELS = {
             "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
         },
     ),
+    "ImplicitFactorization": Case(
+        partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="cholesky", **SMALL | {"n_ranks": 1}),
+        {
+            "check_n_features_in_after_fitting": _WORDS,
+            "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
+        },
+    ),
     "CPDecomposition": Case(
         partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),
         tensor,
         tensor_answers,
         partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "CPDecomposition, absent is unknown": Case(
+        partial(
+            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
     ),
     "LogisticRegression": Case(
@@ -201,6 +262,35 @@ MODELS = {
         samples,
         lambda model: model.predict(samples()[0]),
         partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
+    "GCNClassifier": Case(
+        partial(OnEdges, 8, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(
+            daskpart.GCNClassifier,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
+        {"check_classifiers_classes": "−1 stands for unlabelled"},
+    ),
+    "GCNRegressor": Case(
+        partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(
+            daskpart.GCNRegressor,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
     ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.collectives import LocalCommunicator
+from daskpart.containers.numbering import number_owned
 from daskpart.containers.tensor import as_tensor
 from daskpart.errors import DivergenceError, InputError
 from daskpart.models.base.trainer import Trainer
 from daskpart.models.cp.als import Update
 from daskpart.models.cp.cut import PARTITIONERS as ARGUMENTS
 from daskpart.models.cp.plan import PlanSettings, choose, plan_fit
-from daskpart.models.cp.ranks import number_rows, split_nonzeros
+from daskpart.models.cp.ranks import split_nonzeros
 from daskpart.models.cp.state import CPState
 from daskpart.models.cp.text import CPText
 
@@ -181,7 +182,7 @@ def test_float32_is_close_to_float64(case):
 
 def test_a_ridge_is_that_of_the_reference(case):
     tensor, _ = case
-    state, _ = run(tensor, settings(3), update=Update(ridge=0.5))
+    state, _ = run(tensor, settings(3), update=Update(ridge=(0.5,) * tensor.n_modes))
     reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4, ridge=0.5)
     assert_close(state, reference)
 
@@ -200,7 +201,12 @@ def test_more_components_than_the_tensor_has(method):
 @pytest.mark.parametrize("method", ["p2p", "emb"])
 def test_nonnegative_factors(case, method):
     tensor, _ = case
-    state, _ = run(tensor, settings(3, method), update=Update(nonnegative=True), n_iterations=12)
+    state, _ = run(
+        tensor,
+        settings(3, method),
+        update=Update(nonnegative=(True,) * tensor.n_modes),
+        n_iterations=12,
+    )
     assert all((factor >= 0).all() for factor in state.factors)
     fits = [row["fit"] for row in state.history]
     assert np.diff(fits).min() > -1e-12 and fits[-1] > 0
@@ -238,8 +244,8 @@ def test_owned_rows_of_all_ranks_are_the_whole_factor(n_ranks, seed):
     plan_settings = settings(n_ranks, random_state=seed, method=METHODS[seed % 3])
     (plan,) = plan_fit(tensor, plan_settings)
     for mode, connectivity in enumerate(plan.connectivities):
-        numbering = number_rows(connectivity)
-        owned = [numbering.owned_by(rank) for rank in range(n_ranks)]
+        numbering = number_owned(connectivity)
+        owned = [numbering.first_group(rank) for rank in range(n_ranks)]
         assert sorted(np.concatenate(owned)) == list(range(tensor.shape[mode]))
         for rank in range(n_ranks):
             held = numbering.of_rank(rank)

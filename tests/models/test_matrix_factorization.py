@@ -74,7 +74,7 @@ def test_tables_of_ratings_as_people_have_them(triples):
         assert_same(expected, fitted)
         assert fitted.score(table) == expected.score(frame)
         np.testing.assert_array_equal(fitted.predict(table), expected.predict(frame))
-    with pytest.raises(InputError, match="Rename or select"):
+    with pytest.raises(InputError, match="Rename, select, or say which"):
         model().fit(frame.set_axis(["someone", "rating", "something"], axis=1))
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+import dask
 import numpy as np
 import pytest
 
@@ -123,6 +124,7 @@ def test_no_worker_is_an_error_in_bounded_time(ratings):
     with (
         LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
         Client(empty),
+        dask.config.set({"daskpart.start-seconds": 0.3}),
         pytest.raises((WorkerLostError, ValueError), match=r"worker"),
     ):
         model().fit(ratings)

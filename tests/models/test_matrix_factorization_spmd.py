@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 
+import dask
 import numpy as np
 import pytest
 
@@ -79,7 +80,10 @@ def test_divergence_and_too_many_ranks(ratings, client):
     wild = model(learning_rate="constant", initial_learning_rate=1e6)
     with pytest.raises(DivergenceError, match="diverged in epoch"), np.errstate(all="ignore"):
         wild.fit(ratings)
-    with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
+    with (
+        dask.config.set({"daskpart.start-seconds": 0.3}),
+        pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"),
+    ):
         model(n_ranks=9).fit(ratings)
     assert model("auto", n_ranks=9).fit(ratings).comm_report_.transport == "graph"
 

@@ -20,8 +20,9 @@ import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
-from daskpart.models.matrix_factorization.ranking import best
+from daskpart.models.matrix_factorization.ranking import top_n
 from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
 from daskpart.models.matrix_factorization.state import MFState
 
@@ -238,14 +239,30 @@ def test_explicit_zeros_count_in_the_score(plain_model):
 
 
 @given(
-    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, -1.5, -np.inf]), min_size=1, max_size=20),
-    n=st.integers(1, 25),
+    scores=st.lists(st.sampled_from([0.0, 1.0, 2.0, -1.5, -np.inf]), min_size=1, max_size=60),
+    n=st.integers(1, 65),
+    tile=st.integers(1, 40),
+    seed=st.integers(0, 9),
 )
-def test_best_equals_a_stable_sort(scores, n):
-    scores = np.array(scores, np.float32)
-    order = np.argsort(-scores, kind="stable")
-    expected = order[np.isfinite(scores[order])][:n]
-    assert best(scores.copy(), n).tolist() == expected.tolist()
+def test_top_n_equals_a_stable_sort(scores, n, tile, seed):
+    """For any tiles; −inf as a level and entries that are left out never come."""
+    level = np.array(scores, np.float32)
+    random = np.random.default_rng(seed)
+    rows = random.integers(-2, 3, (5, 1)).astype(np.float32)
+    items = random.integers(-1, 2, (len(level), 1)).astype(np.float32)
+    outside = random.random((5, len(level))) < 0.3
+    every = np.where(outside, -np.inf, rows @ items.T + level)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "ITEMS", tile)
+        patch.setattr(ranking, "ROWS", 2)
+        found, best = top_n(rows, items, n, level, scipy.sparse.csr_array(outside))
+    for row in range(5):
+        order = np.argsort(-every[row], kind="stable")
+        expected = order[np.isfinite(every[row][order])][:n]
+        there = found[row] >= 0
+        assert found[row][there].tolist() == expected.tolist()
+        assert best[row][there].tolist() == every[row][expected].tolist()
+        assert (best[row][~there] == -np.inf).all()
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])
@@ -283,10 +300,9 @@ def test_recommend_asks_for_what_it_needs(model):
 
 
 def test_recommendations_do_not_depend_on_the_block(model, monkeypatch):
-    from daskpart.models.matrix_factorization import ranking
-
     whole = model.recommend(USERS, n=3), model.similar_items(ITEMS, n=3)
-    monkeypatch.setattr(ranking, "_BLOCK_WORDS", 1)
+    monkeypatch.setattr(ranking, "ROWS", 1)
+    monkeypatch.setattr(ranking, "_THREAD_ROWS", 2)
     pd.testing.assert_frame_equal(whole[0], model.recommend(USERS, n=3))
     pd.testing.assert_frame_equal(whole[1], model.similar_items(ITEMS, n=3))
 
@@ -389,3 +405,53 @@ def test_scikit_learn_sees_a_sparse_unsupervised_estimator(model):
     assert tags.input_tags.sparse and not tags.input_tags.two_d_array
     assert not tags.target_tags.required
     assert not hasattr(clone(model), "state_")
+
+
+def test_strangers_get_the_mean_or_nothing(model):
+    pairs = [("ann", 10), ("zoe", 10), ("ann", 15), ("zoe", 15)]
+    state = model.state_
+    state.rating_mean = 3.25
+    known = model.predict(pairs[:1])[0]
+    found = model.predict(pairs, unknown="mean")
+    expected = [known, 3.25 + state.item_bias[0], 3.25 + state.user_bias[0], 3.25]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = model.predict(pairs, unknown="nan")
+    np.testing.assert_array_equal(np.isnan(found), [False, True, True, True])
+    assert found[0] == known
+    with pytest.raises(InputError, match="allowed are 'raise', 'mean', 'nan'"):
+        model.predict(pairs, unknown="zero")
+    frame = pd.DataFrame(pairs, columns=["person", "film"]).assign(rating=[1.0, 2.0, 3.0, 4.0])
+    assert model.score(frame, unknown="nan") == pytest.approx(-abs(1 - known))
+    expected = frame["rating"] - model.predict(frame, unknown="mean")
+    assert model.score(frame, unknown="mean") == pytest.approx(-np.sqrt((expected**2).mean()))
+    with pytest.raises(InputError, match="unknown to the model"):
+        model.score(frame)
+    with pytest.raises(InputError, match="knows user and item of none"):
+        model.score(frame[1:], unknown="nan")
+
+
+def test_what_is_turned_round_is_refused(model):
+    turned = labelled_ratings().transpose("film", "person")
+    for call in (model.predict, model.score):
+        with pytest.raises(InputError, match="the other way round in the model: give the transp"):
+            call(turned)
+
+
+def test_columns_may_be_named():
+    frame = as_matrix(labelled_ratings()).to_frame()
+    odd = frame.set_axis(["who", "what", "how"], axis=1)[["how", "what", "who"]]
+    named = Model()
+    named.user, named.item, named.rating = "who", "what", "how"
+    named.fit(labelled_ratings())
+    plain = Model().fit(labelled_ratings())
+    np.testing.assert_array_equal(named.predict(odd), plain.predict(frame))
+    assert named.score(odd) == plain.score(frame)
+
+
+def test_set_output_gives_frames(model):
+    rows = model.transform(labelled_ratings(seed=5))
+    model.set_output(transform="pandas")
+    frame = model.transform(labelled_ratings(seed=5))
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.columns.tolist() == ["component0", "component1", "component2"]
+    np.testing.assert_array_equal(frame.to_numpy(), rows.values)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskpart._floor.lanes import aligned_rows, is_spread
 from daskpart.errors import InputError
-from daskpart.models.cp.kernels.lanes import aligned_rows, is_spread
 from daskpart.models.cp.layout.layout import TensorLayout
 from daskpart.models.cp.layout.sorting import fibre_length
 from daskpart.models.cp.layout.structures import Fibres, SortedNonzeros, fingerprint_of

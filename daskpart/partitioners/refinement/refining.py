@@ -6,7 +6,6 @@ partition of any method or file ──▶ moves of single vertices ──▶ nev
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import require_partition, whole_number, whole_numbers
+from daskpart._floor.kernels import working_clock
 from daskpart.data_models import NAMES, DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -107,7 +107,7 @@ def refine(
     Overhead in Distributed SGD for Collaborative Filtering"; for the hypercube their "Latency
     hiding in distributed sparse tensor decomposition", §5. Neither paper refines K ways.
     """
-    started = time.perf_counter()
+    started = working_clock()
     if metric not in METRICS:
         raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
     require_partition(partition)
@@ -135,7 +135,7 @@ def refine(
     if after > before:
         found, after = weighed, before
     told = {"refined": metric, "metric_before": before, "metric_after": after}
-    told["refine_seconds"] = time.perf_counter() - started
+    told["refine_seconds"] = working_clock() - started
     return replace(found, info={**partition.info, **told})
 
 

@@ -57,6 +57,18 @@ def invert(matrix, smallest):
     return inverse, True
 
 
+@kernel(fastmath=True, inline="always")
+def hals_row(products, system, n_sweeps, row):
+    """Some sweeps over the components of one row, in place: min u V uᵀ / 2 − u·products, u ≥ 0."""
+    for _ in range(n_sweeps):
+        for r in range(system.shape[0]):
+            slope = np.float64(products[r])
+            for s in range(system.shape[0]):
+                slope -= row[s] * system[r, s]
+            if system[r, r] > 0.0:
+                row[r] = max(0.0, row[r] + slope / system[r, r])
+
+
 @kernel(fastmath=True)
 def hals_rows(products, system, weights, n_sweeps, rows):
     """Nonnegative least squares of each row, some sweeps over its components, in place.
@@ -69,12 +81,6 @@ def hals_rows(products, system, weights, n_sweeps, rows):
     for i in range(rows.shape[0]):
         for r in range(n_components):
             row[r] = rows[i, r] * weights[r]
-        for _ in range(n_sweeps):
-            for r in range(n_components):
-                slope = np.float64(products[i, r])
-                for s in range(n_components):
-                    slope -= row[s] * system[r, s]
-                if system[r, r] > 0.0:
-                    row[r] = max(0.0, row[r] + slope / system[r, r])
+        hals_row(products[i], system, n_sweeps, row)
         for r in range(n_components):
             rows[i, r] = row[r]

@@ -26,8 +26,16 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.kernels import kernel
-
-from .lanes import add, add_row, add_scaled, load, multiply, prefetch_bytes, store, zeros
+from daskpart._floor.lanes import (
+    add,
+    add_row,
+    add_scaled,
+    load,
+    multiply,
+    prefetch_bytes,
+    store,
+    zeros,
+)
 
 # rows are bytes apart, positions index `coordinates`; unsigned indices spare numba's wrap-around
 

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import add_row, add_scaled, aligned_rows, load, panels, store, zeros
 from daskpart.errors import InputError
 
-from .lanes import add_row, add_scaled, aligned_rows, load, panels, store, zeros
-
-_GRAM_WIDTH = 16  # with four components at a time in registers; narrow ones mirror more
+GRAM_WIDTH = 16  # with four components at a time in registers; narrow ones mirror more
 _ROWS_IN_CACHE = 64  # of 32 components in float64: half the first-level cache
 _ROWS_CONVERTED = 8 * _ROWS_IN_CACHE  # at a time: an eighth of the second-level one
 
@@ -57,9 +56,9 @@ def gram_of_rows(rows: NDArray) -> NDArray[np.float64]:
     """AᵀA of rows of shape (n, R), float32 or float64; added up in float64, of shape (R, R)."""
     n_components = rows.shape[1]
     gram = np.zeros((n_components, n_components))
-    template = (0.0,) * _GRAM_WIDTH
+    template = (0.0,) * GRAM_WIDTH
     if rows.dtype == np.float64 and rows.flags.c_contiguous:
-        _add_gram(template, rows, rows.ctypes.data, gram, gram.ctypes.data)
+        add_gram(template, rows, rows.ctypes.data, gram, gram.ctypes.data)
     else:
         room = aligned_rows(_ROWS_CONVERTED, n_components, np.float64)
         _add_converted(template, rows, room, room.ctypes.data, gram, gram.ctypes.data)
@@ -93,7 +92,7 @@ def _multiply_panel(template, count, products, matrix, matrix_step, out, out_ste
 
 
 @kernel
-def _add_gram(template, rows, address, gram, gram_address):
+def add_gram(template, rows, address, gram, gram_address):
     """Of each block of rows some columns at a time, and these only down to the diagonal."""
     n_rows, n_components = rows.shape
     step = n_components * rows.itemsize
@@ -118,7 +117,7 @@ def _add_converted(template, rows, room, address, gram, gram_address):
             row = np.uint64(start) + i
             for r in range(np.uint64(rows.shape[1])):
                 room[i, r] = rows[row, r]
-        _add_gram(template, room[:n_here], address, gram, gram_address)
+        add_gram(template, room[:n_here], address, gram, gram_address)
 
 
 @kernel

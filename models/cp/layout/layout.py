@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.errors import InputError
-from daskpart.models.cp.kernels.lanes import aligned_rows
 
 from .blocks import popularity_pays
 from .sorting import Nonzeros, fibre_length

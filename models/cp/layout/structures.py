@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
-from daskpart.models.cp.kernels.lanes import aligned_rows, is_spread, panels
+from daskpart._floor.lanes import aligned_rows, is_spread, panels
 from daskpart.models.cp.kernels.mttkrp import (
     add_fibres,
     add_nonzeros,

@@ -224,3 +224,10 @@ def test_an_internal_kernel_refuses_python():
             doubled(np.int64(1))
         doubled_all(numbers)
     assert numbers.tolist() == [0, 4, 8] and doubled.py_func(4) == 8
+
+
+def test_the_working_clock_stands_still_while_kernels_compile(monkeypatch):
+    monkeypatch.setattr(kernels._CLOCK, "seconds", 0.0)
+    begin = kernels.working_clock()
+    monkeypatch.setattr(kernels._CLOCK, "seconds", 1000.0)
+    assert -1000 <= kernels.working_clock() - begin < 0

@@ -174,7 +174,7 @@ def test_repeats_keep_the_last_with_a_warning():
 BAD_VALUES = scipy.sparse.coo_array(([1.0, np.inf, np.nan], ([0, 2, 1], [0, 3, 1])), shape=(3, 4))
 BAD = {
     "dense": (np.eye(3), "dense array of shape .3, 3."),
-    "list": ([[1, 2]], "cannot read a list"),
+    "list": ([[1, 2]], "no list of records"),
     "nothing stored": (scipy.sparse.csr_array((3, 4)), "no ratings: the 3 x 4 matrix"),
     "no rows": (scipy.sparse.csr_array((0, 4)), "no ratings: the 0 x 4 matrix"),
     "not finite": (BAD_VALUES, r"2 of 3 ratings.*\(inf\) at user 2, item 3"),
@@ -191,7 +191,7 @@ BAD = {
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
         "'user' has 1 missing values, the first in line 1",
     ),
-    "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "dtype"),
+    "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "ratings are numb"),
     "frame with NA": (
         pd.DataFrame({"a": [1, 1], "b": [2, 3], "c": pd.array([1, None], dtype="Int64")}),
         r"1 of 2 ratings.*at a 0 \(1\), b 1 \(3\)",
@@ -216,3 +216,58 @@ def test_positions_outside_are_refused(row, shape):
 def test_sides_beyond_int32_are_refused():
     with pytest.raises(InputError, match="each side may be at most 2147483647"):
         from_triples([0], [0], [1.0], (2**31, 3))
+
+
+TABLE = pd.DataFrame({"who": ["b", "a", "b"], "what": [2, 1, 1], "how": [3.0, 4.0, 5.0]})
+
+
+def assert_is_the_table(matrix):
+    assert matrix.row_labels.tolist() == ["a", "b"] and matrix.column_labels.tolist() == [1, 2]
+    assert matrix.rows.tolist() == [0, 1, 1] and matrix.columns.tolist() == [0, 0, 1]
+    assert matrix.values.tolist() == [4, 5, 3]
+
+
+def test_columns_of_a_frame_may_be_named():
+    turned = TABLE[["how", "who", "what"]].assign(when=0)
+    assert_is_the_table(as_matrix(turned, ("who", "what", "how")))
+    known = turned.rename(columns={"what": "movieId", "how": "stars"})
+    assert_is_the_table(as_matrix(known, ("who", None, None)))
+    with pytest.raises(InputError, match="0 columns 'whom'"):
+        as_matrix(turned, ("whom", "what", "how"))
+    with pytest.raises(InputError, match="say which they are: user=, item=, rating="):
+        as_matrix(turned, ("who", None, None))
+
+
+def test_lists_of_records():
+    assert_is_the_table(as_matrix([("b", 2, 3.0), ("a", 1, 4.0), ("b", 1, 5.0)]))
+    assert_is_the_table(
+        as_matrix(TABLE.set_axis(["user", "item", "rating"], axis=1).to_dict("records"))
+    )
+    for wrong in ([("a", 1, 2.0), ("b", 1)], [1, 2], ["abc", "def", 3]):
+        with pytest.raises(InputError, match="list"):
+            as_matrix(wrong)
+    with pytest.raises(InputError, match=r"array.tolist\(\)"):
+        as_matrix(np.ones((5, 3)))
+
+
+def test_a_dask_frame_is_a_frame():
+    frame = pytest.importorskip("dask.dataframe").from_pandas(TABLE, npartitions=2)
+    assert_is_the_table(as_matrix(frame))
+    assert_is_the_table(as_matrix(frame.assign(extra=1), ("who", "what", "how")))
+
+
+def test_text_is_no_rating():
+    with pytest.raises(InputError, match=r"column 'how' holds .*the first '3.0'.*to_numeric"):
+        as_matrix(TABLE.astype({"how": str}))
+
+
+def test_repeats_may_be_summed_and_events_counted():
+    clicks = pd.DataFrame({"user": [1, 1, 2, 1], "item": [5, 5, 5, 6]})
+    matrix = as_matrix(clicks, repeats="sum")
+    assert matrix.values.tolist() == [2, 1, 1] and matrix.values.dtype == np.float32
+    timed = clicks.assign(timestamp=0)
+    assert as_matrix(timed, repeats="sum").values.tolist() == [2, 1, 1]
+    weighed = clicks.assign(rating=[1.0, 2.5, 1.0, 1.0])
+    assert as_matrix(weighed, repeats="sum").values.tolist() == [3.5, 1, 1]
+    with pytest.raises(InputError, match="a DataFrame with the columns 'user', 'item'"):
+        as_matrix(clicks)

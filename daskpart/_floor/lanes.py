@@ -1,4 +1,4 @@
-"""Rows of a factor matrix as vector registers: sums that never leave the processor.
+"""Rows of a dense matrix as vector registers: sums that never leave the processor.
 
     address of a row ─► │ u_0 │ u_1 │ u_2 │ … │ u_{width-1} │  Lanes, one value to numba and LLVM
                           └ only the first `count` are read or written, the others are 0
@@ -6,7 +6,8 @@
 A plain loop over a row keeps its sum in memory, and waits some ten cycles for it at every nonzero;
 `Lanes` stay in registers from the first nonzero of a row to the last. The width is part of the
 type, so each width is compiled once; `count` masks the end of a row, which costs nothing where the
-processor has masked loads, so that any number of components runs at full speed.
+processor has mask registers (AVX-512), so that any number of components runs at full speed. Where
+it has none, `load_all` is faster.
 
 Addresses are plain numbers: whoever calls keeps the arrays alive and in C order.
 """
@@ -158,6 +159,47 @@ def store(typing_context: Any, address: Any, lanes: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, lanes, types.int64), generate
+
+
+@intrinsic
+def load_all(typing_context: Any, like: Any, address: Any) -> Any:
+    """All lanes from `address` on: cheaper than `load` where a processor has no mask registers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(like)
+        lanes = builder.load(_pointer(builder, vector, arguments[1]))
+        lanes.align = like.scalar.bitwidth // 8
+        return lanes
+
+    return like(like, types.int64), generate
+
+
+@intrinsic
+def store_all(typing_context: Any, address: Any, lanes: Any) -> Any:
+    """Write all lanes to `address`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        stored = builder.store(arguments[1], _pointer(builder, vector, arguments[0]))
+        stored.align = lanes.scalar.bitwidth // 8
+        return context.get_dummy_value()
+
+    return types.void(types.int64, lanes), generate
+
+
+@intrinsic
+def sum_of(typing_context: Any, lanes: Any) -> Any:
+    """Sum over the lanes, halves on halves."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        of = ir.FunctionType(vector.element, [vector.element, vector])
+        name = "llvm.vector.reduce.fadd." + _vector_name(vector)
+        function = cgutils.get_or_insert_function(builder.module, of, name)
+        nothing = ir.Constant(vector.element, 0.0)
+        return builder.call(function, [nothing, arguments[0]], fastmath=["reassoc"])
+
+    return lanes.scalar(lanes), generate
 
 
 @intrinsic

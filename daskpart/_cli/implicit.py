@@ -1,0 +1,110 @@
+"""What `daskpart fit implicit` adds to the driver: events held out, and how they rank."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+
+from daskpart.containers.matrix import as_matrix
+from daskpart.datasets.splitting import train_test_split_ratings
+from daskpart.errors import InputError
+
+from .fit import Data, Fit, Model
+from .inputs import in_words, load_matrix
+from .mf import first_label
+from .options import SHARE, number
+
+_N = 10
+
+
+class _Implicit(Model):
+    """Factorize EVENTS: what people clicked, played, bought; what they did not counts as a weak no.
+
+    EVENTS is a file of user, item, count (the formats of `daskpart fit mf`), or python-source, the
+    built-in data: how often each module of Python's standard library uses each name.
+
+    \b
+    One process:           daskpart fit implicit plays.tsv --ranks 4 --out run
+    Worker processes:      daskpart fit implicit plays.tsv --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit implicit plays.tsv --ranks 4 --cluster mpi
+
+    Events that are held out are ranked against the whole catalogue: NDCG, recall and more at 10.
+    """
+
+    estimator = "ImplicitFactorization"
+    argument = "EVENTS"
+    options = (
+        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
+    )
+    template = "implicit.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read, and hold out a share of the events."""
+        events = load_matrix(source, given["format"])
+        if events.values.min() <= 0:
+            raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
+        words, train, test = [in_words(events, source)], events, None
+        if given["test_fraction"]:
+            parts = train_test_split_ratings(
+                events.to_xarray(), given["test_fraction"], given["random_state"]
+            )
+            train, test = map(as_matrix, parts)
+            words.append(f"{train.nnz:,} to learn from, {test.nnz:,} held out to judge by")
+        return Data(train, words, test)
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Ranks of what was held out, and the loss."""
+        from daskpart.models.metrics import evaluate_ranking
+
+        loss = {"loss": float(fit.model.history_["loss"].iloc[-1])}
+        if fit.data.test is None:
+            return loss
+        found = evaluate_ranking(fit.model, fit.data.test.to_xarray(), _N).iloc[0]
+        return {**{str(name): float(value) for name, value in found.items()}, **loss, "n": _N}
+
+    def told(self, fit: Fit) -> list[str]:
+        """The judgement as sentences."""
+        judged = fit.judgement
+        lines = [f"loss {judged['loss']:.6g} an event"]
+        if "ndcg" in judged:
+            lines.append(
+                f"held-out events among the best {_N} of the whole catalogue: "
+                f"NDCG {judged['ndcg']:.4f}, recall {judged['recall']:.4f}, precision "
+                f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}; AUC "
+                f"{judged['auc']:.4f}; means over {judged['n_users']:,.0f} users"
+            )
+        return lines
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """The loss over time."""
+        from daskpart import plots
+
+        album.draw(
+            "training",
+            (9.4, 3.4),
+            partial(plots.fit_history, fit.model.history_),
+            partial(plots.fit_history, fit.model.history_, "seconds"),
+            alt="The loss falling over iterations and over seconds",
+            caption="The loss over iterations, and over the time spent in them.",
+        )
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers, a user and an item to ask for."""
+        state, report = fit.model.state_, fit.plan.report()
+        judged = {f"NDCG_at_{_N}": fit.judgement["ndcg"]} if "ndcg" in fit.judgement else {}
+        return {
+            "numbers": {
+                **judged,
+                "components": state.n_components,
+                "rows_moved_an_iteration": int(np.sum(report.volume)),
+            },
+            "user": first_label(state.user_labels),
+            "item": first_label(state.item_labels),
+        }
+
+
+MODEL = _Implicit()

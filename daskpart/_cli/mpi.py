@@ -1,0 +1,71 @@
+"""Under mpiexec one process runs the command; the others wait for its word, and serve.
+
+    rank 1    options, checks ── BEGIN ─► the client: data, plan, fit, pages ── exit code ─►
+    others    MPI, Dask       ◄─ BEGIN ── scheduler and workers              ◄─ exit code ──  exit
+
+So options are read, and an error is told, once; and the other processes load only what they need.
+"""
+
+from __future__ import annotations
+
+import signal
+from array import array
+from importlib.util import find_spec
+from time import sleep
+
+from .terminal import MpiPlace
+
+_BEGIN = -1
+_PAUSE_SECONDS = 5e-3
+ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
+
+
+def joins(place: MpiPlace) -> bool:
+    """Whether this process is one of many that have MPI; they start it now, as each waits for all.
+
+    That wait spins, so it must not last until options are read.
+    """
+    if place.size == 1 or find_spec("mpi4py") is None:
+        return False
+    from mpi4py import MPI  # noqa: F401
+
+    return True
+
+
+def serve(place: MpiPlace) -> int:
+    """Do what the process that runs the command says, until it has ended; gives its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends the run
+    if find_spec("distributed") is not None:
+        import distributed  # noqa: F401  # while the client reads its options
+    while (word := _agreed(0, place)) == _BEGIN:
+        initialize()
+    return word
+
+
+def begin(place: MpiPlace) -> None:
+    """Have the other processes become scheduler and workers, and join them."""
+    _agreed(_BEGIN, place)
+    initialize()
+
+
+def dismiss(exit_code: int, place: MpiPlace) -> None:
+    """Let the other processes end; the last word of a command."""
+    _agreed(exit_code, place)
+
+
+def initialize() -> None:
+    """Start this process's part of the cluster; scheduler and workers return at its end."""
+    import dask_mpi
+
+    dask_mpi.initialize(nthreads=1, exit=False, dashboard=False, dashboard_address=ANY_PORT)
+
+
+def _agreed(word: int, place: MpiPlace) -> int:
+    """The word of the process that speaks; a blocking broadcast would spin for seconds."""
+    from mpi4py import MPI
+
+    buffer = array("i", [word])
+    request = MPI.COMM_WORLD.Ibcast(buffer, root=place.speaker)
+    while not request.Test():
+        sleep(_PAUSE_SECONDS)
+    return buffer[0]

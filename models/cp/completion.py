@@ -1,0 +1,145 @@
+"""CP-ALS over the stored entries alone: what is absent is unknown, and weighs nothing.
+
+    for each mode m
+        N_i, b_i ← normal equations of each own row, from the own entries      (kernel)
+        reduce    equations of shared rows ─► owners, which add them up        R(R + 3)/2 numbers
+        u_i ← (N_i + ridge I)⁻¹ b_i                                            a system a row
+        λ, expand as in `als`                                                  R numbers
+
+    minimise  Σ_{stored n} (x_n − x̂_n)²         instead of   ‖X − X̂‖² over all cells
+
+As other entries are known of each row, no two rows share their system, and no Gram is needed. The
+messages go between the same ranks as those of `als`, with the same rows; those of the reduce are
+wider: half a symmetric matrix and a right-hand side each, in float64.
+
+The fit is 1 − ‖x − x̂‖/‖x‖ over the stored entries. Its residual follows from the equations of the
+last mode: ‖x‖² − 2 Σ b·u + Σ uᵀNu.
+
+Sources: Tomasi and Bro, "PARAFAC and missing values", Chemometrics Intell. Lab. Syst. 75 (2005);
+Smith, Park, Karypis, "An exploration of optimization algorithms for high performance tensor
+completion", SC 2016, §III-A (ALS, a row at a time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, PerRank
+
+from .als import INNER, SQUARED, Factors, Modes, Update
+from .kernels.normal_equations import explained, hals_each, solve_each
+from .layout.by_row import EntriesByRow
+from .ranks import RankTensor
+from .steps import SWEEPS, column_products, normalise_columns
+
+
+@dataclass(frozen=True)
+class StoredEntriesModes:
+    """ALS over stored entries, ready to run; its rows travel as `modes` has them travel."""
+
+    modes: Modes
+
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration over all modes; returns what those of `als` do."""
+        factors = factors.copy()
+        for mode in range(len(factors.rows)):
+            equations = comm.map(own_equations, tensors, *factors.rows, mode=mode)
+            equations = self.modes.reduce_rows(comm, equations, mode)
+            factors.rows[mode] = comm.update(
+                solve_own, factors.rows[mode], equations, factors.weights, tensors,
+                mode=mode, update=update,
+            )  # fmt: skip
+            last = mode == len(factors.rows) - 1
+            sums = comm.map(sums_of, factors.rows[mode], equations, tensors, mode=mode, last=last)
+            sums = self.modes.normalise_and_expand(comm, factors, sums, mode)
+        return factors, sums
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """None are needed."""
+        return factors
+
+
+# -- steps on one rank ---
+
+
+def own_equations(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[np.float64]:
+    """Equations of the rank's rows along a mode from its own entries."""
+    assert isinstance(tensor.layout, EntriesByRow)
+    return tensor.layout.normal_equations(mode, rows)
+
+
+def solve_own(
+    rows: NDArray[Any],
+    equations: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    tensor: RankTensor,
+    *,
+    mode: int,
+    update: Update,
+) -> NDArray[Any]:
+    """Put the solution over the owned rows of a factor, in place."""
+    owned = slice(0, tensor.n_owned[mode])
+    nonnegative, ridge = update.of(mode)
+    solve_equations(equations[owned], rows[owned], weights, nonnegative=nonnegative, ridge=ridge)
+    return rows
+
+
+def solve_equations(
+    equations: NDArray[np.float64],
+    rows: NDArray[Any],
+    weights: NDArray[np.float64],
+    *,
+    nonnegative: bool = False,
+    ridge: float = 0.0,
+    n_sweeps: int = SWEEPS,
+) -> None:
+    """Put the rows that fit their own entries best over `rows`; see `steps.solve_rows`."""
+    if nonnegative:
+        hals_each(equations, ridge, weights, n_sweeps, rows)
+    else:
+        solve_each(equations, ridge, rows)
+
+
+def sums_of(
+    rows: NDArray[Any],
+    equations: NDArray[np.float64],
+    tensor: RankTensor,
+    *,
+    mode: int,
+    last: bool,
+) -> NDArray[np.float64]:
+    """Over owned rows: squared norm of each column, then Σ b·u and Σ uᵀNu; shape (R + 2,).
+
+    The last two only in the last mode; 0 elsewhere.
+    """
+    own = rows[: tensor.n_owned[mode]]
+    sums = np.zeros(rows.shape[1] + 2)
+    sums[:-2] = column_products(own, own)
+    if last:
+        sums[INNER], sums[SQUARED] = explained(equations, own)
+    return sums
+
+
+def warm_up_equations(
+    layout: EntriesByRow, factors: Sequence[NDArray[Any]], nonnegative: bool
+) -> None:
+    """Compile the steps on one entry."""
+    few = EntriesByRow(
+        np.zeros((len(factors), 1), np.int32),
+        np.ones(1, layout.dtype),
+        (np.zeros(1, np.uint32),) * len(factors),
+        (np.array([0, 1]),) * len(factors),
+    )
+    rows = [np.ones((1, 1), layout.dtype) for _ in factors]
+    for mode in range(len(factors)):
+        equations = few.normal_equations(mode, rows)
+    solve_equations(equations, rows[0], np.ones(1), nonnegative=nonnegative)
+    explained(equations, rows[0])
+    normalise_columns(rows[0], np.sqrt(column_products(rows[0], rows[0])))

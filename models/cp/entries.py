@@ -1,0 +1,228 @@
+"""Entries of a tensor as a fitted model sees them: modes by name, indices by label, values beside.
+
+container, DataFrame, records ─► Aligned, positions_of ─► positions in the factors
+                                                              │
+Entries(positions, values) ─► rmse(state), fit(state)     values_at(state, positions)
+
+stored entries ─┬─ trained on
+                └─ held out, a share drawn by random_state: `split_entries`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, columns_of
+from daskpart.errors import InputError
+
+from .state import CPState
+
+_CHUNK = 1 << 16  # indices whose values are computed at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Some entries of a tensor.
+
+    Attributes
+    ----------
+    positions : int array of shape (n_modes, n)
+        In the factors.
+    values : float64 ndarray of shape (n,)
+    """
+
+    positions: NDArray[Any]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, data: Any, state: CPState, values: Any = None) -> Entries:
+        """From a container of entries with the modes of a state; zeros are entries too.
+
+        Parameters
+        ----------
+        data : container, DataFrame, or list of records
+        state : CPState
+        values : array of shape (n,), optional
+            Of the lines of a DataFrame whose columns are all modes.
+
+        Raises
+        ------
+        InputError
+            For modes or indices that the state does not have.
+        """
+        if isinstance(data, pd.DataFrame | list):
+            indices, numbers = columns_of(data, values)
+            return cls(positions_of(state, indices), numbers.astype(np.float64))
+        tensor = as_tensor(data, missing="unknown")
+        aligned = Aligned(state, tensor)
+        positions = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
+        return cls(positions, tensor.values.astype(np.float64))
+
+    def errors(self, state: CPState) -> NDArray[np.float64]:
+        """Values less those of a decomposition."""
+        return self.values - values_at(state, self.positions)
+
+    def rmse(self, state: CPState) -> float:
+        """Root of the mean squared error of a decomposition."""
+        return float(np.sqrt(np.mean(self.errors(state) ** 2)))
+
+    def fit(self, state: CPState) -> float:
+        """1 − ‖x − x̂‖/‖x‖ over these entries."""
+        return 1.0 - float(np.linalg.norm(self.errors(state)) / np.linalg.norm(self.values))
+
+
+def split_entries(
+    tensor: LabelledTensor, share: float, random_state: int
+) -> tuple[LabelledTensor, Entries]:
+    """A tensor without a share of its entries, and these.
+
+    Raises
+    ------
+    InputError
+        When the share leaves nothing on one of the sides.
+    """
+    n_held = round(share * tensor.nnz)
+    if not 0 < n_held < tensor.nnz:
+        raise InputError(
+            f"validation_fraction={share} of {tensor.nnz} entries holds out {n_held}: give a share "
+            "that leaves some on both sides"
+        )
+    seed = np.random.SeedSequence(random_state, spawn_key=(0, 0))
+    held = np.zeros(tensor.nnz, bool)
+    held[np.random.default_rng(seed).permutation(tensor.nnz)[:n_held]] = True
+    rest = replace(
+        tensor,
+        coordinates=np.ascontiguousarray(tensor.coordinates[:, ~held]),
+        values=tensor.values[~held],
+    )
+    return rest, Entries(tensor.coordinates[:, held], tensor.values[held].astype(np.float64))
+
+
+def entries_of(X: Any, y: Any = None, missing: Missing = "zero") -> LabelledTensor:
+    """Any container as a tensor; `y` are the values of a DataFrame, and no matter else."""
+    return as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
+
+
+def values_at(state: CPState, positions: NDArray[Any]) -> NDArray[np.float64]:
+    """Σ_r λ_r Π_m u_r^(m) at positions of shape (n_modes, n), some thousand at a time."""
+    found = np.empty(positions.shape[1])
+    for begin in range(0, len(found), _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        products = np.broadcast_to(
+            state.weights, (positions[:, chunk].shape[1], len(state.weights))
+        )
+        for factor, index in zip(state.factors, positions[:, chunk], strict=True):
+            products = products * factor[index]
+        found[chunk] = products.sum(axis=1)
+    return found
+
+
+def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArray[np.int64]:
+    """Positions of shape (n_modes, n) of labels or positions, one index a row.
+
+    Unknown ones are refused, or −1 where not `strict`.
+    """
+    n_modes = len(state.dims)
+    if isinstance(indices, pd.DataFrame):
+        named = all(dim in indices.columns for dim in state.dims)
+        if not named and indices.shape[1] != n_modes:
+            raise InputError(
+                f"a DataFrame with the columns {', '.join(map(str, indices.columns[:8]))} does not "
+                f"name indices: give the columns {', '.join(state.dims)}"
+            )
+        columns: list[Any] = [
+            indices[dim] if named else indices.iloc[:, place]
+            for place, dim in enumerate(state.dims)
+        ]
+    elif isinstance(indices, np.ndarray):
+        if indices.ndim != 2 or indices.shape[1] != n_modes:
+            raise InputError(
+                f"indices have shape {indices.shape}: give one row of {n_modes} for each value"
+            )
+        columns = list(indices.T)
+    else:
+        wrong = [row for row in indices if np.ndim(row) != 1 or len(row) != n_modes]
+        if wrong:
+            raise InputError(f"{wrong[0]!r} does not name {n_modes} indices, one a mode")
+        columns = [list(column) for column in zip(*indices, strict=True)] or [[]] * n_modes
+    indexes = [state.index_of(dim) for dim in state.dims]
+    look_up = [index.positions if strict else index.find for index in indexes]
+    return np.stack([found(column) for found, column in zip(look_up, columns, strict=True)])
+
+
+class Aligned:
+    """A tensor as the model sees it: its modes in the model's order, its indices by label.
+
+    Raises
+    ------
+    InputError
+        For another number of modes, or names of modes that the model does not have.
+    """
+
+    def __init__(self, state: CPState, tensor: LabelledTensor) -> None:
+        self._state, self.tensor = state, tensor
+        if tensor.n_modes != len(state.dims):
+            raise InputError(f"a tensor of {tensor.n_modes} modes; the model has {state.dims}")
+        self._place = list(range(tensor.n_modes))
+        if set(tensor.dims) == set(state.dims):
+            self._place = [tensor.dims.index(dim) for dim in state.dims]
+        elif _is_named(tensor.dims) and _is_named(state.dims):
+            raise InputError(
+                f"the tensor has the modes {tuple(tensor.dims)}, the model {state.dims}; rename "
+                "them"
+            )
+
+    def index(self, mode: int) -> NDArray[Any]:
+        """The tensor's own indices of its nonzeros along a mode of the model."""
+        return self.tensor.coordinates[self._place[mode]]
+
+    def extent(self, mode: int) -> int:
+        """Indices of the tensor along a mode of the model."""
+        return int(self.tensor.shape[self._place[mode]])
+
+    def labels(self, mode: int) -> NDArray[Any] | None:
+        """Their names."""
+        return self.tensor.labels.get(self.tensor.dims[self._place[mode]])
+
+    def positions(self, mode: int) -> NDArray[Any]:
+        """Positions in the model of the tensor's nonzeros along a mode."""
+        index = self.index(mode)
+        if not self._by_name(mode):
+            return self.rows(mode)[index]
+        used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
+        return self._named(mode, used)[place]
+
+    def rows(self, mode: int) -> NDArray[Any]:
+        """Positions in the model of all of the tensor's indices along a mode.
+
+        Raises
+        ------
+        InputError
+            For names that the model does not know; without names for another extent.
+        """
+        extent, known = self.extent(mode), self._state.shape[mode]
+        if self._by_name(mode):
+            return self._named(mode, np.arange(extent))
+        if extent != known:
+            raise InputError(
+                f"the tensor has {extent} indices along {self._state.dims[mode]}, the model "
+                f"{known}; give as many, or name them as in the fit"
+            )
+        return np.arange(extent)
+
+    def _by_name(self, mode: int) -> bool:
+        return self.labels(mode) is not None and self._state.dims[mode] in self._state.labels
+
+    def _named(self, mode: int, index: NDArray[Any]) -> NDArray[Any]:
+        labels = self.labels(mode)
+        assert labels is not None
+        return self._state.index_of(self._state.dims[mode]).positions(labels[index])
+
+
+def _is_named(dims: Any) -> bool:
+    return any(dim != f"mode_{mode}" for mode, dim in enumerate(dims))

@@ -1,0 +1,123 @@
+"""New slices of one mode for a fitted decomposition, without the old nonzeros (online CP).
+
+    old slices │ new slices        rows C of the new slices   solved, all other factors fixed
+    ───────────┼────────────       every other factor n       A_n ← P_n Q_n⁻¹ with
+     P⁰, Q⁰    │ ΔP, ΔQ                P_n = P⁰_n + MTTKRP of the new nonzeros along n
+                                       Q_n = Q⁰_n + (∗ Grams of the others) ∗ CᵀC
+
+Where ALS has converged, the products of the old nonzeros are P⁰_n = A_n Q⁰_n, and Q⁰_n is made of
+Grams: both follow from the factors, so nothing has to be kept of the old data. Rows of old slices
+stay as they are. Cost: one MTTKRP a mode over the new nonzeros, in this process.
+
+Where absent entries are unknown each row has equations of its own, which do not follow from the
+factors: then the rows of the new slices are found, and the other factors stay.
+
+Source: Zhou, Vinh, Bailey, Jia, Davidson, "Accelerating online CP decompositions for higher order
+tensors", KDD 2016, §4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .als import product_of_grams
+from .entries import Aligned
+from .layout.layout import TensorLayout
+from .state import CPState
+from .steps import gram_of, normalise_columns, solve_rows
+
+
+def with_new_rows(state: CPState, aligned: Aligned, place: int, rows: NDArray) -> CPState:
+    """A state with more rows in one mode.
+
+    Parameters
+    ----------
+    state : CPState
+    aligned : Aligned
+        The tensor of the new slices.
+    place : int
+        The mode that grows.
+    rows : float64 ndarray of shape (n_new, R)
+        With the weights in them.
+
+    Raises
+    ------
+    InputError
+        For slices that have a name where the others have none, or the other way round, and for
+        names that the model has already.
+    """
+    weights = np.where(state.weights > 0, state.weights, 1.0)
+    dim, factors, labels = state.dims[place], list(state.factors), dict(state.labels)
+    added = (rows / weights).astype(factors[place].dtype)
+    factors[place] = np.concatenate((factors[place], added))
+    if dim in labels:
+        labels[dim] = _more_labels(labels[dim], aligned.labels(place), dim)
+    elif aligned.labels(place) is not None:
+        raise InputError(f"the new slices have {dim} labels, those of the fit have none")
+    grown = replace(state, factors=factors, labels=labels, fit=float("nan"), history=[])
+    norms = np.linalg.norm(factors[place].astype(np.float64), axis=0)
+    normalise_columns(factors[place], norms)
+    grown.weights = state.weights * norms
+    return grown
+
+
+def others_updated(
+    state: CPState, aligned: Aligned, place: int, rows: NDArray, nonnegative: Sequence[bool]
+) -> CPState:
+    """The state before it grows, with the factors of all other modes moved by the new slices.
+
+    Parameters are those of `with_new_rows`; `nonnegative` says it of each mode.
+    """
+    tensor = aligned.tensor
+    modes = range(len(state.dims))
+    coordinates = np.stack(
+        [aligned.index(m) if m == place else aligned.positions(m) for m in modes]
+    ).astype(np.int32)
+    shape = [len(rows) if m == place else extent for m, extent in enumerate(state.shape)]
+    layout = TensorLayout.build(coordinates, tensor.values.astype(np.float64), shape)
+    old = [np.array(factor, np.float64) for factor in state.factors]
+    old[place] *= state.weights
+    old_grams = [gram_of(factor) for factor in old]
+    factors = [rows if m == place else old[m].copy() for m in modes]
+    for mode in modes:
+        if mode == place:
+            continue
+        before = product_of_grams(*[old_grams[m] for m in modes if m != mode])
+        now = product_of_grams(*[gram_of(factors[m]) for m in modes if m != mode])
+        products = old[mode] @ before + layout.mttkrp(mode, factors)
+        solve_rows(
+            products, before + now, factors[mode], np.ones(len(before)),
+            nonnegative=nonnegative[mode],
+        )  # fmt: skip
+    weights = np.ones(len(state.weights))
+    factors[place] = old[place]
+    for factor in factors:
+        norms = np.linalg.norm(factor, axis=0)
+        normalise_columns(factor, norms)
+        weights *= norms
+    typed = [new.astype(own.dtype) for new, own in zip(factors, state.factors, strict=True)]
+    return replace(state, weights=weights, factors=typed)
+
+
+def _more_labels(known: NDArray, given: NDArray | None, dim: str) -> NDArray:
+    if given is None:
+        raise InputError(f"the {dim} slices of the fit have labels: give the new ones theirs")
+    numbers = [labels.dtype.kind in "iufb" for labels in (known, given)]
+    if numbers[0] != numbers[1]:
+        raise InputError(
+            f"the new {dim} labels are of type {given.dtype}, those of the fit {known.dtype}: "
+            "give labels of one kind"
+        )
+    twice = np.isin(given, known)
+    if twice.any():
+        raise InputError(
+            f"{int(twice.sum())} of the {dim} slices are in the model already, such as "
+            f"{given[twice][0]!r}: leave them out, or fit anew with all data"
+        )
+    return np.concatenate((known, given))

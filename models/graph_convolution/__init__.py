@@ -1,0 +1,1 @@
+"""Graph convolution: exact full-batch training over parts."""

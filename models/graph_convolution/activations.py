@@ -1,0 +1,47 @@
+"""Activations and their derivatives, which are told from the activated value alone.
+
+relu  max(z, 0)      tanh  tanh z      elu  z or eᶻ − 1      identity  z
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Activation(NamedTuple):
+    """σ, and the gradient of its input from its value and the gradient of its value."""
+
+    value: Callable[[NDArray[Any]], NDArray[Any]]
+    backward: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+
+def _relu(z: NDArray[Any]) -> NDArray[Any]:
+    return np.maximum(z, 0)
+
+
+def _relu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+    return gradient * (value > 0)
+
+
+def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+    return gradient * (1 - value * value)
+
+
+def _elu(z: NDArray[Any]) -> NDArray[Any]:
+    return np.where(z > 0, z, np.expm1(np.minimum(z, 0)))
+
+
+def _elu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+    return gradient * np.where(value > 0, 1, value + 1)
+
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": Activation(_relu, _relu_backward),
+    "tanh": Activation(np.tanh, _tanh_backward),
+    "elu": Activation(_elu, _elu_backward),
+    "identity": Activation(lambda z: z, lambda _, gradient: gradient),
+}

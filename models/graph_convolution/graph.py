@@ -1,0 +1,241 @@
+"""Any container of a graph, of features and of names, as what a fit needs.
+
+scipy, sparse, Dask, DataArray   entry (i, j): vertex i reads vertex j
+networkx                         its nodes are the names
+edge list (frame or array)       source, target, weight (1 where there is none)
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import NDArray
+
+from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
+from daskpart.containers.matrix import dask_triples, sparse_triples, xarray_triples
+from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.base.labels import LabelIndex
+
+_ENDS = ({"source", "from", "src", "u"}, {"target", "to", "dst", "v"}, {"weight", "w", "value"})
+_ACCEPTED = (
+    "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
+    "xarray.DataArray over one of these, a networkx graph, or an edge list: a DataFrame "
+    "(source, target, weight) or an integer array of shape (m, 2)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph in this process.
+
+    Attributes
+    ----------
+    adjacency : scipy CSR array of shape (n, n)
+        float64; A(i, j) is the weight of the edge i → j.
+    names : ndarray of shape (n,) or None
+        Of the vertices.
+    """
+
+    adjacency: Any
+    names: NDArray[Any] | None = None
+
+
+def read_graph(
+    graph: Any, n_vertices: int | None, names: NDArray[Any] | None, symmetrize: bool = False
+) -> Graph:
+    """A graph from any container.
+
+    Parameters
+    ----------
+    graph : container
+        See above; None: no edges, each vertex for itself.
+    n_vertices : int or None
+        As the features or labels say.
+    names : ndarray or None
+        Of the vertices, as features or labels say.
+    symmetrize : bool
+        Whether an edge counts both ways (A + Aᵀ; where both are there, the larger weight).
+
+    Raises
+    ------
+    InputError
+        For a matrix that is not square or of another length, an edge to a vertex beyond the graph,
+        weights that are not finite, or no container of a graph.
+
+    Warns
+    -----
+    DaskpartWarning
+        An edge is there more than once: weights are summed.
+    """
+    if graph is None:
+        assert n_vertices is not None
+        return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), names)
+    rows, columns, weights, n, own_names = _edges(graph, n_vertices, names)
+    if n_vertices is not None and n != n_vertices:
+        raise InputError(
+            f"the graph has {n} vertices, features and labels have {n_vertices} rows: give one "
+            "row for each vertex of the graph"
+        )
+    weights = as_values(weights).astype(np.float64)
+    refuse_nonfinite(weights, (rows, columns), ("source", "target"), "edge weights")
+    built = scipy.sparse.coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
+    built.sum_duplicates()
+    if built.nnz < len(weights):
+        warnings.warn(
+            f"{len(weights) - built.nnz} of {len(weights)} edges are there before; weights of "
+            "equal edges are summed",
+            DaskpartWarning,
+            stacklevel=5,
+        )
+    if symmetrize:
+        built = scipy.sparse.csr_array(built.maximum(built.T))
+    built.sort_indices()
+    return Graph(built, names if own_names is None else own_names)
+
+
+def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, ...]:
+    """Sources, targets, weights, number of vertices, their names."""
+    if is_a(graph, "networkx", "Graph"):
+        import networkx
+
+        nodes = list(graph.nodes)
+        matrix = networkx.to_scipy_sparse_array(graph, weight="weight", format="coo")
+        plain = nodes == list(range(len(nodes)))
+        labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
+        return *matrix.coords, matrix.data, len(nodes), labels
+    if is_a(graph, "pandas", "DataFrame"):
+        return _edge_list(*_frame_columns(graph), n, names)
+    if is_a(graph, "xarray", "DataArray"):
+        rows, columns, values, shape, sources, targets, *_ = xarray_triples(graph)
+        if sources is not None and targets is not None and not np.array_equal(sources, targets):
+            raise InputError("both sides of the graph must name the same vertices in one order")
+        return rows, columns, values, _side(shape), targets if sources is None else sources
+    if isinstance(graph, np.ndarray):
+        return _edge_list(*_array_columns(graph), n, names)
+    if not (scipy.sparse.issparse(graph) or hasattr(graph, "nnz") or hasattr(graph, "chunks")):
+        raise InputError(f"cannot read a {type(graph).__qualname__} as a graph; give {_ACCEPTED}")
+    read = dask_triples if is_a(graph, "dask.array", "Array") else sparse_triples
+    rows, columns, values, shape = read(graph)
+    return rows, columns, values, _side(shape), None
+
+
+def _side(shape: tuple[int, ...]) -> int:
+    if shape[0] != shape[1]:
+        raise InputError(
+            f"the graph is a matrix of shape {tuple(shape)}: it must be square, a row and a column "
+            "for each vertex"
+        )
+    return int(shape[0])
+
+
+def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
+    if edges.ndim != 2 or edges.shape[1] not in (2, 3):
+        raise InputError(
+            f"the graph is a dense array of shape {edges.shape}; allowed is an edge list of shape "
+            "(m, 2) or (m, 3). A dense adjacency: scipy.sparse.csr_array(array); an edge_index of "
+            "shape (2, m): its transpose"
+        )
+    weights = edges[:, 2] if edges.shape[1] == 3 else np.ones(len(edges))
+    return edges[:, 0], edges[:, 1], weights
+
+
+def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
+    plain = [str(name).lower() for name in frame.columns]
+    found = [[at for at, name in enumerate(plain) if name in known] for known in _ENDS]
+    if not all(len(places) == 1 for places in found[:2]):
+        if len(plain) not in (2, 3):
+            raise InputError(
+                f"the graph is a DataFrame with the columns {', '.join(plain[:8])}; allowed are "
+                "'source' and 'target' (and 'weight'), or two or three in that order"
+            )
+        found = [[0], [1], [2] if len(plain) == 3 else []]
+    source, target = (frame.iloc[:, places[0]].to_numpy() for places in found[:2])
+    weights = frame.iloc[:, found[2][0]].to_numpy() if found[2] else np.ones(len(frame))
+    return source, target, weights
+
+
+def _edge_list(
+    source: Any, target: Any, weights: Any, n: int | None, names: NDArray[Any] | None
+) -> tuple[Any, ...]:
+    """Ends of edges as positions: by names where vertices have some, else as they are."""
+    ends = np.concatenate([np.asarray(source), np.asarray(target)])
+    if pd.isna(ends).any():
+        raise InputError("an edge lacks its source or its target; drop such lines")
+    numbers = ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all())
+    if names is None and not numbers:
+        codes, found = pd.factorize(ends, sort=True)
+        names, places = as_labels(found), codes
+    elif names is None:
+        n = int(ends.max(initial=-1)) + 1 if n is None else n
+        places = ends.astype(np.int64)
+        outside = (places < 0) | (places >= n)
+        if outside.any():
+            raise InputError(
+                f"{int(outside.sum())} ends of edges lie beyond the graph, such as vertex "
+                f"{places[outside][0]}: its {n} vertices are 0 to {n - 1}"
+            )
+        return places[: len(source)], places[len(source) :], weights, n, None
+    else:
+        places = LabelIndex(names, len(names), "vertex").positions(ends)
+    n_names = len(names)
+    return places[: len(source)], places[len(source) :], weights, n_names, names
+
+
+def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
+    """Features as a numpy or scipy CSR array (or a DataFrame), and the names of its rows."""
+    names = None
+    if is_a(X, "xarray", "DataArray"):
+        names = as_labels(X.coords[X.dims[0]].values) if X.dims[0] in X.coords else None
+        X = X.data
+    elif is_a(X, "pandas", "DataFrame"):
+        names = _names_of(X)
+    if is_a(X, "dask.array", "Array"):
+        X = X.compute()
+    if hasattr(X, "asformat") and not scipy.sparse.issparse(X) and hasattr(X, "coords"):
+        X = X.tocsr()
+    elif type(X).__name__ == "GCXS":
+        X = X.tocoo().tocsr()
+    return X, names
+
+
+def names_of_labels(y: Any) -> NDArray[Any] | None:
+    """Names of vertices from the index of a Series or DataFrame, None where it has no names."""
+    if is_a(y, "pandas", "Series") or is_a(y, "pandas", "DataFrame"):
+        return _names_of(y)
+    if is_a(y, "xarray", "DataArray") and y.dims[0] in y.coords:
+        return as_labels(y.coords[y.dims[0]].values)
+    return None
+
+
+def _names_of(frame: Any) -> NDArray[Any] | None:
+    """An index of plain numbers in order is none."""
+    if isinstance(frame.index, pd.RangeIndex):
+        return None
+    if frame.index.dtype.kind in "iu" and (np.arange(len(frame)) == frame.index.to_numpy()).all():
+        return None
+    return as_labels(frame.index.to_numpy())
+
+
+def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
+    """Positions that put rows named `given` into the order of `names`; None: they are in it.
+
+    Raises
+    ------
+    InputError
+        For names that the graph does not have, or that are missing.
+    """
+    if names is None or given is None or np.array_equal(names, given):
+        return None
+    places = LabelIndex(names, len(names), "vertex").positions(given)
+    if len(places) != len(names) or len(np.unique(places)) != len(names):
+        raise InputError(
+            f"{what} name {len(np.unique(places))} of the {len(names)} vertices; give a row for each"
+        )
+    order = np.empty(len(names), np.int64)
+    order[places] = np.arange(len(places))
+    return order

@@ -1,0 +1,378 @@
+"""Products over the edges of a graph: a sparse matrix in CSR times rows, and attention over edges.
+
+    row i of the matrix    (j, a) (j', a') …         its entries
+                             │      │
+                           H[j]   H[j']              rows, one for each column
+                             └──┬───┘
+    spmm                   out[i] += Σ a · H[j]      forward, and Âᵀ G where Âᵀ is stored
+    spmm_transposed        out[j] += a · G[i]        by the same entries, where it is not
+    sddmm                  out[n]  = G[i] · H[j]     gradient of the entry n, which is a at (i, j)
+
+A row of the result stays in registers over all entries of its row (`Lanes`), 128 bytes at a time
+and what is left 32 at a time; where H is larger than a cache, its rows are asked for some entries
+ahead. The order of additions is that of the entries, so the bits are the same every time.
+
+With several heads an entry has a value for each, and a row is cut into as many equal pieces:
+
+    entry n   a[n, 0]         a[n, 1]         …
+    H[j]      │ head 0 │       │ head 1 │
+
+The attention of GAT is a softmax over the entries of each row,
+
+    a[n, h] = softmax_n LeakyReLU(left[i, h] + right[j, h])
+
+Indices are not looked at: one that lies outside reads memory that is not H's.
+
+Sources: Demirci et al., VLDB 2022, equations 1 to 4; Veličković et al., "Graph attention networks",
+ICLR 2018, equation 3; Rahman, Sujon, Azad, "FusedMM", IPDPS 2021 (SDDMM).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import (
+    add,
+    add_row,
+    add_scaled,
+    load,
+    load_all,
+    multiply,
+    prefetch_bytes,
+    store_all,
+    sum_of,
+    zeros,
+)
+from daskpart.errors import InputError
+
+_WIDE_BYTES, _HALF_BYTES, _NARROW_BYTES = 128, 64, 32
+_AHEAD = 16  # entries from the request for a row to its use
+_CACHED_BYTES = 4e6  # rows of so many in all are not asked for: they are near anyway
+_TEMPLATES = {
+    (np.dtype(dtype), n_bytes): (dtype(0),) * (n_bytes // np.dtype(dtype).itemsize)
+    for dtype in (np.float32, np.float64)
+    for n_bytes in (_WIDE_BYTES, _HALF_BYTES, _NARROW_BYTES)
+}
+
+# -- sparse times dense -------------------------------------------------------------------------
+
+
+def spmm(indptr: NDArray, indices: NDArray, data: NDArray, H: NDArray, out: NDArray) -> None:
+    """Add the product of a sparse matrix and `H` to `out`.
+
+    Parameters
+    ----------
+    indptr : int32 or int64 ndarray of shape (n + 1,)
+    indices : int32 ndarray of shape (nnz,)
+        In [0, m), which is not checked.
+    data : ndarray of shape (nnz,) or (nnz, n_heads)
+        Of the type of `H`.
+    H : C-contiguous float32 or float64 ndarray of shape (m, d)
+        Of several heads, d is n_heads times the columns of each.
+    out : C-contiguous ndarray of shape (n, d)
+        Of the type of `H`.
+
+    Raises
+    ------
+    InputError
+        Shapes or types do not fit.
+    """
+    _check(indptr, indices, data, out, H)
+    if indices.size and H.shape[1]:
+        _add_products(*_templates(H, data), indptr, indices, *_entries(data), *_rows(H, data), out)
+
+
+def spmm_transposed(
+    indptr: NDArray, indices: NDArray, data: NDArray, G: NDArray, out: NDArray
+) -> None:
+    """Add the product of the transpose of a sparse matrix and `G` to `out`; nothing is stored.
+
+    It writes where `spmm` reads, and takes up to twice as long as `spmm` by a stored transpose.
+
+    Parameters
+    ----------
+    indptr, indices, data
+        As in `spmm`: of the matrix, not of its transpose.
+    G : C-contiguous float32 or float64 ndarray of shape (n, d)
+    out : C-contiguous ndarray of shape (m, d)
+    """
+    _check(indptr, indices, data, G, out)
+    if indices.size and G.shape[1]:
+        _scatter_products(
+            *_templates(G, data), indptr, indices, *_entries(data), *_rows(G, data), out
+        )
+
+
+def transpose_csr(
+    indptr: NDArray, indices: NDArray, data: NDArray, n_columns: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """CSR of the transpose, rows sorted; `data` of shape (nnz,)."""
+    shape = (indptr.size - 1, n_columns)
+    turned = scipy.sparse.csr_array((data, indices, indptr), shape=shape).tocsc()
+    return turned.indptr, turned.indices.astype(np.int32, copy=False), turned.data
+
+
+def sddmm(indptr: NDArray, indices: NDArray, G: NDArray, H: NDArray, out: NDArray) -> None:
+    """Put the product of row i of `G` and row j of `H` into `out`, for each entry (i, j).
+
+    The gradient of the loss with respect to the `data` of ``Z = spmm(…, data, H)``, G that of Z.
+
+    Parameters
+    ----------
+    indptr, indices
+        As in `spmm`.
+    G : C-contiguous ndarray of shape (n, d)
+    H : C-contiguous ndarray of shape (m, d)
+    out : C-contiguous ndarray of shape (nnz,) or (nnz, n_heads)
+    """
+    _check(indptr, indices, out, G, H)
+    if not out.flags.c_contiguous:
+        raise InputError("out: give a C-contiguous array")
+    if indices.size and H.shape[1]:
+        _dot_rows(*_templates(H, out), indptr, indices, *_entries(out), *_rows(H, out), G)
+    else:
+        out[...] = 0
+
+
+def _check(
+    indptr: NDArray, indices: NDArray, data: NDArray, of_row: NDArray, of_column: NDArray
+) -> None:
+    dtype, n_columns = of_row.dtype, of_row.shape[-1]
+    if dtype not in (np.float32, np.float64) or not dtype == data.dtype == of_column.dtype:
+        raise InputError(
+            f"values, rows and result are {data.dtype}, {of_column.dtype} and {dtype}: give all as "
+            "float32, or all as float64"
+        )
+    if indices.dtype != np.int32:
+        raise InputError(f"indices are {indices.dtype}: give int32")
+    if not (of_row.flags.c_contiguous and of_column.flags.c_contiguous):
+        raise InputError("rows and result: give C-contiguous arrays")
+    n_rows, n_entries = indptr.size - 1, int(indptr[-1])
+    fits = of_row.shape == (n_rows, n_columns) and of_column.shape[1:] == (n_columns,)
+    if not fits or data.shape[0] != n_entries or indices.shape != (n_entries,):
+        raise InputError(
+            f"a matrix of {n_rows} rows and {n_entries} entries does not fit rows of shape "
+            f"{of_row.shape} and {of_column.shape}, {indices.size} indices and values of shape "
+            f"{data.shape}"
+        )
+    if data.ndim > 2 or n_columns % (data.shape[1] if data.ndim == 2 else 1):
+        raise InputError(f"values of shape {data.shape} do not cut {n_columns} columns into heads")
+
+
+def _templates(rows: NDArray, data: NDArray) -> tuple[tuple, tuple]:
+    head_bytes = rows.strides[0] // (data.shape[1] if data.ndim == 2 else 1)
+    wide = _WIDE_BYTES if head_bytes >= _WIDE_BYTES else _HALF_BYTES
+    return _TEMPLATES[rows.dtype, wide], _TEMPLATES[rows.dtype, _NARROW_BYTES]
+
+
+def _entries(data: NDArray) -> tuple[NDArray, int]:
+    """Values one after the other, and how many each entry has."""
+    return np.ascontiguousarray(data).reshape(-1), data.shape[1] if data.ndim == 2 else 1
+
+
+def _rows(rows: NDArray, data: NDArray) -> tuple[NDArray, int]:
+    """Rows, and how many entries ahead they are asked for."""
+    return rows, _AHEAD if rows.nbytes > _CACHED_BYTES else 0
+
+
+@kernel(inline="always")
+def _ask_for_rows(indices, begin, end, ahead, address, row_bytes):
+    """Prefetch the rows of entries that are `ahead` of begin:end."""
+    last = np.int64(indices.size) - 1
+    for n in range(np.int64(begin) + ahead, np.int64(end) + ahead):
+        prefetch_bytes(address + np.int64(indices[np.uint64(min(n, last))]) * row_bytes, row_bytes)
+
+
+@kernel
+def _add_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, out):
+    many, few = zeros(wide), zeros(narrow)
+    size = np.int64(rows.itemsize)
+    row_bytes = rows.shape[1] * size
+    head_bytes = row_bytes // n_heads
+    # the last bytes of a head, fewer than a narrow load has, are loaded with a mask
+    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    source, target = rows.ctypes.data, out.ctypes.data
+    for i in range(np.uint64(indptr.size - 1)):
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        if ahead > 0:
+            _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
+        for head in range(np.uint64(n_heads)):
+            shift = np.int64(head) * head_bytes
+            read, write = source + shift, target + np.int64(i) * row_bytes + shift
+            for byte in range(0, wide_end, len(wide) * size):
+                total = load_all(many, write + byte)
+                for n in range(begin, end):
+                    row = load_all(many, read + byte + np.int64(indices[n]) * row_bytes)
+                    total = add_scaled(total, values[n * np.uint64(n_heads) + head], row)
+                store_all(write + byte, total)
+            for byte in range(wide_end, head_bytes, len(narrow) * size):
+                count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
+                part = few
+                for n in range(begin, end):
+                    row = load(few, read + byte + np.int64(indices[n]) * row_bytes, count)
+                    part = add_scaled(part, values[n * np.uint64(n_heads) + head], row)
+                add_row(few, write + byte, part, count)
+
+
+@kernel
+def _scatter_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, out):
+    many, few = zeros(wide), zeros(narrow)
+    size = np.int64(rows.itemsize)
+    row_bytes = rows.shape[1] * size
+    head_bytes = row_bytes // n_heads
+    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    source, target = rows.ctypes.data, out.ctypes.data
+    for i in range(np.uint64(indptr.size - 1)):
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        if ahead > 0:
+            _ask_for_rows(indices, begin, end, ahead, target, row_bytes)
+        for head in range(np.uint64(n_heads)):
+            shift = np.int64(head) * head_bytes
+            read, write = source + np.int64(i) * row_bytes + shift, target + shift
+            for byte in range(0, wide_end, len(wide) * size):
+                row = load_all(many, read + byte)
+                for n in range(begin, end):
+                    place = write + byte + np.int64(indices[n]) * row_bytes
+                    value = values[n * np.uint64(n_heads) + head]
+                    store_all(place, add_scaled(load_all(many, place), value, row))
+            for byte in range(wide_end, head_bytes, len(narrow) * size):
+                count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
+                part = load(few, read + byte, count)
+                for n in range(begin, end):
+                    place = write + byte + np.int64(indices[n]) * row_bytes
+                    value = values[n * np.uint64(n_heads) + head]
+                    add_row(few, place, add_scaled(few, value, part), count)
+
+
+@kernel
+def _dot_rows(wide, narrow, indptr, indices, out, n_heads, rows, ahead, others):
+    many, few = zeros(wide), zeros(narrow)
+    size = np.int64(rows.itemsize)
+    row_bytes = rows.shape[1] * size
+    head_bytes = row_bytes // n_heads
+    wide_end = head_bytes - head_bytes % (len(wide) * size)
+    source, other = rows.ctypes.data, others.ctypes.data
+    for i in range(np.uint64(indptr.size - 1)):
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        if ahead > 0:
+            _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
+        for head in range(np.uint64(n_heads)):
+            shift = np.int64(head) * head_bytes
+            for n in range(begin, end):
+                left = other + np.int64(i) * row_bytes + shift
+                right = source + np.int64(indices[n]) * row_bytes + shift
+                total, part = many, few
+                for byte in range(0, wide_end, len(wide) * size):
+                    pair = multiply(load_all(many, left + byte), load_all(many, right + byte))
+                    total = add(total, pair)
+                for byte in range(wide_end, head_bytes, len(narrow) * size):
+                    count = min(np.int64(len(narrow)), (head_bytes - byte) // size)
+                    pair = multiply(load(few, left + byte, count), load(few, right + byte, count))
+                    part = add(part, pair)
+                out[n * np.uint64(n_heads) + head] = sum_of(total) + sum_of(part)
+
+
+# -- attention over edges -----------------------------------------------------------------------
+
+
+def edge_softmax(
+    indptr: NDArray, indices: NDArray, left: NDArray, right: NDArray, slope: float = 0.2
+) -> NDArray[Any]:
+    """Attention: softmax over the entries of each row of LeakyReLU(left[i] + right[j]).
+
+    Parameters
+    ----------
+    indptr : int32 or int64 ndarray of shape (n + 1,)
+    indices : int32 ndarray of shape (nnz,)
+        In [0, m), which is not checked.
+    left : ndarray of shape (n, n_heads)
+        What the reading vertex adds to a score.
+    right : ndarray of shape (m, n_heads)
+        What the vertex that is read adds.
+    slope : float
+        Of LeakyReLU below 0, from 0.
+
+    Returns
+    -------
+    ndarray of shape (nnz, n_heads)
+        Each row's entries add up to 1, head by head.
+    """
+    scores = np.empty((indices.size, left.shape[1]), left.dtype)
+    _scores_below_most(indptr, indices, left, right, left.dtype.type(slope), scores)
+    np.exp(scores, out=scores)
+    _divide_by_sums(indptr, scores)
+    return scores
+
+
+def edge_softmax_backward(
+    indptr: NDArray, indices: NDArray, left: NDArray, right: NDArray, attention: NDArray,
+    gradient: NDArray, into_left: NDArray, into_right: NDArray, slope: float = 0.2,
+) -> None:  # fmt: skip
+    """Add the gradients of `left` and `right` to `into_left` and `into_right`.
+
+    With g the gradient of the attention a, that of a score is a (g − Σ a g), the sum over the row.
+
+    Parameters
+    ----------
+    indptr, indices, left, right, slope
+        As in `edge_softmax`.
+    attention : ndarray of shape (nnz, n_heads)
+        What it gave.
+    gradient : ndarray of shape (nnz, n_heads)
+        Of the attention, for example from `sddmm`.
+    into_left, into_right : ndarrays of the shapes of `left` and `right`
+    """
+    _gradients_of_scores(
+        indptr, indices, left, right, left.dtype.type(slope), attention, gradient, into_left,
+        into_right,
+    )  # fmt: skip
+
+
+@kernel
+def _scores_below_most(indptr, indices, left, right, slope, scores):
+    """LeakyReLU(left + right) minus the most of its row, so that no power overflows."""
+    n_heads = left.shape[1]
+    for i in range(indptr.size - 1):
+        for h in range(n_heads):
+            most = left.dtype.type(-np.inf)
+            for n in range(indptr[i], indptr[i + 1]):
+                score = left[i, h] + right[indices[n], h]
+                score = score if score > 0 else slope * score
+                most = max(most, score)
+                scores[n, h] = score
+            for n in range(indptr[i], indptr[i + 1]):
+                scores[n, h] -= most
+
+
+@kernel
+def _divide_by_sums(indptr, scores):
+    for i in range(indptr.size - 1):
+        for h in range(scores.shape[1]):
+            total = scores.dtype.type(0)
+            for n in range(indptr[i], indptr[i + 1]):
+                total += scores[n, h]
+            for n in range(indptr[i], indptr[i + 1]):
+                scores[n, h] /= total
+
+
+@kernel
+def _gradients_of_scores(
+    indptr, indices, left, right, slope, attention, gradient, into_left, into_right
+):
+    for i in range(indptr.size - 1):
+        for h in range(left.shape[1]):
+            total = left.dtype.type(0)
+            for n in range(indptr[i], indptr[i + 1]):
+                total += attention[n, h] * gradient[n, h]
+            for n in range(indptr[i], indptr[i + 1]):
+                j = indices[n]
+                change = attention[n, h] * (gradient[n, h] - total)
+                if left[i, h] + right[j, h] <= 0:
+                    change *= slope
+                into_left[i, h] += change
+                into_right[j, h] += change

@@ -1,0 +1,70 @@
+"""Layers by name; a new one is a module here and a line in `LAYERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daskpart.errors import InputError
+
+from .appnp import APPNP
+from .base import Layer, Weights
+from .dense import Dense
+from .gcn import GCN
+from .gin import GIN
+from .sage import SAGE
+from .sgc import SGC
+
+LAYERS: Mapping[str, type[Layer]] = {
+    "gcn": GCN,
+    "sage": SAGE,
+    "gin": GIN,
+    "sgc": SGC,
+    "appnp": APPNP,
+}
+
+__all__ = ["LAYERS", "Layer", "Weights", "make_layers"]
+
+
+def make_layers(
+    name: str, widths: Sequence[int], options: Mapping[str, Any], keeps_product: bool
+) -> tuple[Layer, ...]:
+    """The layers of a network.
+
+    Parameters
+    ----------
+    name : str
+        Of `LAYERS`.
+    widths : sequence of int
+        Columns of the features, of the hidden layers, of the output.
+    options : dict
+        Parameters of the layer.
+    keeps_product : bool
+        Whether the product of the features with Â is made once.
+
+    Raises
+    ------
+    InputError
+        For options that the layer does not have.
+    """
+    kind = LAYERS[name]
+    strange = sorted(set(options) - set(kind.options))
+    if strange:
+        known = ", ".join(kind.options) or "none"
+        raise InputError(
+            f"layer_options: layer={name!r} has no {', '.join(strange)}; it has {known}"
+        )
+    last = len(widths) - 2
+    return tuple(
+        kind.place(
+            place,
+            last,
+            n_inputs=widths[place],
+            n_outputs=widths[place + 1],
+            is_first=place == 0,
+            is_last=place == last,
+            keeps_product=keeps_product and place == 0 and kind.can_keep,
+            **options,
+        )
+        for place in range(last + 1)
+    )

@@ -1,0 +1,112 @@
+"""A network: its layers, what lies between them, its loss; a frozen description for the text.
+
+    features ─ layer ─ σ ─ dropout ─ layer ─ … ─ loss
+
+Weights are one flat list over all layers, named "0.weight", "0.bias", "1.weight" …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .layers import Layer, Weights
+from .losses import Loss
+
+
+@dataclass(frozen=True)
+class Network:
+    """All that is static of a fit.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+    activation : str
+        Of `activations.ACTIVATIONS`.
+    dropout : float
+        Of the inputs of each layer, while training.
+    loss : Loss
+    dtype : str
+    seed : int
+    n_terms, n_validation : int
+        Labelled values (vertices, times columns where each has its own) that are trained on, and
+        validated on.
+    """
+
+    layers: tuple[Layer, ...]
+    activation: str
+    dropout: float
+    loss: Loss
+    dtype: str
+    seed: int
+    n_terms: int
+    n_validation: int = 0
+
+    @property
+    def operator(self) -> str:
+        """The matrix that all layers multiply by."""
+        return next(layer.operator for layer in self.layers if layer.hops)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all weights."""
+        return [f"{k}.{name}" for k, layer in enumerate(self.layers) for name in layer.shapes]
+
+    def of_layer(self, weights: Sequence[Any], place: int) -> Weights:
+        """The weights of one layer."""
+        begin = sum(len(layer.shapes) for layer in self.layers[:place])
+        return list(weights[begin : begin + len(self.layers[place].shapes)])
+
+    def first_weights(self) -> dict[str, NDArray[Any]]:
+        """Weights before the first step, by name."""
+        random = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(3,)))
+        drawn = [each for layer in self.layers for each in layer.first_weights(random, self.dtype)]
+        return dict(zip(self.names, drawn, strict=True))
+
+    def decays(self, weight_decay: float | Sequence[float]) -> tuple[float, ...]:
+        """Weight decay of each weight: of matrices, one number a layer or one for all."""
+        given = np.broadcast_to(np.asarray(weight_decay, float), (len(self.layers),))
+        return tuple(
+            float(given[place]) if len(shape) > 1 else 0.0
+            for place, layer in enumerate(self.layers)
+            for shape in layer.shapes.values()
+        )
+
+    def widths(self, backward: bool) -> list[int]:
+        """Columns of every message of a pair of ranks in one pass, hop by hop."""
+        return [
+            layer.width
+            for layer in self.layers
+            for _ in range(layer.n_backward if backward else layer.n_forward)
+        ]
+
+    @property
+    def n_weights(self) -> int:
+        """Numbers in all weights."""
+        return sum(int(np.prod(shape)) for layer in self.layers for shape in layer.shapes.values())
+
+    def values_a_vertex(self) -> list[int]:
+        """Numbers that each layer makes for each vertex of a rank, and holds for its backward.
+
+        Its input with entries dropped (of the first layer see `features`), its message where that
+        is not the input, what Â made of it, and its output.
+        """
+        return [
+            (layer.n_inputs if self.dropout and place else 0)
+            + layer.extra_values
+            + (layer.width if layer.n_forward else 0)
+            + layer.n_outputs
+            for place, layer in enumerate(self.layers)
+        ]
+
+    @property
+    def gradient_values(self) -> int:
+        """Numbers of a vertex on the way back, at the widest place: gradient of Z, and message."""
+        return max(
+            layer.n_outputs * (1 if layer.transforms_first else 2 - (not layer.n_backward))
+            for layer in self.layers
+        )

@@ -1,0 +1,307 @@
+"""Forward and backward through a network on ranks: Algorithms 1 and 2 of the paper.
+
+    enter ─► post ─► local · H_own ─► collect ─► + remote · H_halo ─► leave, σ, dropout, enter ─► …
+             └── rows of H that others read travel meanwhile
+
+Source: Demirci, Haldar, Ferhatosmanoglu, "Scalable graph convolutional network training on
+distributed-memory systems", VLDB 2022, section 4. What is allreduced is one array an epoch: all ΔW,
+and the sums of the loss behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.blas import one_blas_thread
+from daskpart.collectives import Communicator, PerRank
+from daskpart.collectives.messages import PreparedPlan
+
+from .activations import ACTIVATIONS
+from .network import Network
+from .ranks import RankGraph
+from .rows import Dropout, Rows
+
+
+@dataclass(eq=False)
+class RankTargets:
+    """Labelled vertices of a rank: positions among its own, and what is known of them."""
+
+    training: NDArray[np.int64]
+    training_values: NDArray[Any]
+    validation: NDArray[np.int64]
+    validation_values: NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in vars(self).values())
+
+
+@dataclass(eq=False)
+class RankData:
+    """What stays on a rank for the whole fit.
+
+    Attributes
+    ----------
+    graph : RankGraph
+    rows : Rows
+        Features; or their product with Â, where it is kept.
+    beside : Rows or None
+        Features beside that product, where the layer reads both.
+    targets : RankTargets
+    """
+
+    graph: RankGraph
+    rows: Rows
+    beside: Rows | None
+    targets: RankTargets
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        beside = 0 if self.beside is None else self.beside.nbytes
+        return self.graph.nbytes + self.rows.nbytes + beside + self.targets.nbytes
+
+
+@dataclass(eq=False)
+class RankModel:
+    """Weights and slots, the same on every rank."""
+
+    weights: list[NDArray[Any]]
+    slots: dict[str, NDArray[Any]]
+
+    def copy(self) -> RankModel:
+        """A copy that shares nothing."""
+        slots = {name: array.copy() for name, array in self.slots.items()}
+        return RankModel([weight.copy() for weight in self.weights], slots)
+
+
+@dataclass(eq=False)
+class Boundary:
+    """What lies between two layers on a rank.
+
+    Attributes
+    ----------
+    value : ndarray or None
+        σ(Z) of the layer before (Z of the last layer).
+    saved : object
+        What that layer keeps for its backward.
+    inputs : Rows or None
+        H of the layer behind: `value`, with entries dropped.
+    message : Rows or None
+        What that layer sends through Â; what came of it, where that is kept.
+    """
+
+    value: Any
+    saved: Any
+    inputs: Rows | None
+    message: Any
+
+
+@dataclass(eq=False)
+class Gradient:
+    """What lies between two layers on the way back.
+
+    Attributes
+    ----------
+    gradient : object
+        Of Z, as the layer's `enter_back` left it.
+    message : ndarray or None
+    weights : list of ndarray
+        Gradients of the weights of all layers behind.
+    sums : float64 ndarray
+        Of the loss.
+    """
+
+    gradient: Any
+    message: Any
+    weights: list[NDArray[Any]]
+    sums: NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Forward:
+    """Handles of a forward pass: boundaries 0 … L, and what Â made of each message, if it did."""
+
+    boundaries: list[PerRank]
+    totals: list[PerRank | None]
+
+
+# -- texts ---
+
+
+def forward(
+    comm: Communicator,
+    data: PerRank,
+    prepared: PreparedPlan,
+    model: PerRank,
+    *,
+    network: Network,
+    epoch: int | None,
+) -> Forward:
+    """All layers (Algorithm 1).
+
+    Parameters
+    ----------
+    comm : Communicator
+    data : PerRank of RankData
+    prepared : PreparedPlan
+        Expand of the rows of H.
+    model : PerRank of RankModel
+    network : Network
+    epoch : int or None
+        Decides what is dropped; None: nothing.
+    """
+    static = {"network": network, "epoch": epoch}
+    done = Forward([comm.map(first_boundary, data, model, **static)], [])
+    for place, layer in enumerate(network.layers):
+        before, total = done.boundaries[-1], None
+        if layer.n_forward:
+            total = layer.aggregate(comm, data, prepared, before, model, place)
+        done.totals.append(total)
+        given = () if total is None else (total,)
+        after = comm.map(next_boundary, data, model, before, *given, place=place, **static)
+        done.boundaries.append(after)
+    return done
+
+
+def backward(
+    comm: Communicator,
+    data: PerRank,
+    prepared: PreparedPlan,
+    model: PerRank,
+    done: Forward,
+    *,
+    network: Network,
+    epoch: int | None,
+    made: list[PerRank] | None = None,
+) -> PerRank:
+    """All layers back (Algorithm 2): each rank's share of all gradients, flat, then loss sums.
+
+    Parameters are those of `forward`; `done` is what it gave, and what is made on the way is added
+    to the list `made`, for those who count bytes.
+    """
+    back = comm.map(last_gradient, data, model, done.boundaries[-1], network=network)
+    for place in reversed(range(len(network.layers))):
+        layer, total, returned = network.layers[place], done.totals[place], None
+        if layer.n_backward:
+            returned = layer.aggregate_back(comm, data, prepared, back, total, place)
+        given = [each for each in (total, returned) if each is not None]
+        before, after = done.boundaries[place], done.boundaries[place + 1]
+        back = comm.map(
+            previous_gradient, data, model, before, after, back, *given,
+            network=network, epoch=epoch, place=place, has_total=total is not None,
+        )  # fmt: skip
+        if made is not None:
+            made.append(back)
+    return comm.map(flat, back, dtype=network.dtype)
+
+
+# -- one rank: between layers ---
+
+
+def _dropout(network: Network, epoch: int | None, place: int) -> Dropout:
+    rate = 0.0 if epoch is None else network.dropout
+    return Dropout(rate, network.seed, epoch or 0, place)
+
+
+@one_blas_thread
+def first_boundary(
+    data: RankData, model: RankModel, *, network: Network, epoch: int | None
+) -> Boundary:
+    """Features with entries dropped, and what the first layer sends of them."""
+    drop, layer = _dropout(network, epoch, 0), network.layers[0]
+    inputs = drop(data.rows, data.graph.own)
+    if layer.keeps_product:
+        beside = None if data.beside is None else drop(data.beside, data.graph.own)
+        return Boundary(None, None, beside, inputs)
+    message = layer.enter(inputs, network.of_layer(model.weights, 0))
+    return Boundary(None, None, inputs, message)
+
+
+@one_blas_thread
+def next_boundary(
+    data: RankData,
+    model: RankModel,
+    before: Boundary,
+    total: Any = None,
+    *,
+    network: Network,
+    epoch: int | None,
+    place: int,
+) -> Boundary:
+    """The end of a layer, and the beginning of the next."""
+    layer = network.layers[place]
+    total = before.message if total is None else total
+    outputs, saved = layer.leave(before.inputs, total, network.of_layer(model.weights, place))
+    if layer.is_last:
+        return Boundary(outputs, saved, None, None)
+    value = ACTIVATIONS[network.activation].value(outputs)
+    inputs = _dropout(network, epoch, place + 1)(value, data.graph.own)
+    weights = network.of_layer(model.weights, place + 1)
+    return Boundary(value, saved, inputs, network.layers[place + 1].enter(inputs, weights))
+
+
+@one_blas_thread
+def last_gradient(
+    data: RankData, model: RankModel, last: Boundary, *, network: Network
+) -> Gradient:
+    """The gradient of the loss by the outputs, and what the last layer sends of it."""
+    rows, values = data.targets.training, data.targets.training_values
+    gradient = np.zeros_like(last.value)
+    sums = np.zeros(2)
+    if rows.size:
+        outputs = last.value[rows]
+        sums = network.loss.sums(outputs, values)
+        gradient[rows] = network.loss.gradient(outputs, values) / network.n_terms
+    place = len(network.layers) - 1
+    weights = network.of_layer(model.weights, place)
+    ready, message = network.layers[place].enter_back(gradient, last.saved, weights)
+    return Gradient(ready, message, [], sums)
+
+
+@one_blas_thread
+def previous_gradient(
+    data: RankData,
+    model: RankModel,
+    before: Boundary,
+    after: Boundary,
+    back: Gradient,
+    *totals: Any,
+    network: Network,
+    epoch: int | None,
+    place: int,
+    has_total: bool,
+) -> Gradient:
+    """The end of a layer on the way back, and the beginning of the one before it."""
+    layer, weights = network.layers[place], network.of_layer(model.weights, place)
+    total = totals[0] if has_total else before.message
+    returned = totals[-1] if layer.n_backward else None
+    into, of_weights = layer.leave_back(
+        before.inputs, total, after.saved, back.gradient, returned, weights
+    )
+    of_weights = [*of_weights, *back.weights]
+    if layer.is_first:
+        return Gradient(None, None, of_weights, back.sums)
+    into = _dropout(network, epoch, place)(into, data.graph.own)
+    into = ACTIVATIONS[network.activation].backward(before.value, into)
+    earlier = network.of_layer(model.weights, place - 1)
+    ready, message = network.layers[place - 1].enter_back(into, before.saved, earlier)
+    return Gradient(ready, message, of_weights, back.sums)
+
+
+def flat(back: Gradient, *, dtype: str) -> NDArray[Any]:
+    """All gradients of weights as one array in the order of the weights, then the loss sums."""
+    return np.concatenate([*(array.ravel() for array in back.weights), back.sums.astype(dtype)])
+
+
+def validation_sums(data: RankData, last: Boundary, *, network: Network) -> NDArray[np.float64]:
+    """Loss sums of the vertices to validate on."""
+    rows = data.targets.validation
+    if not rows.size:
+        return np.zeros(2)
+    return network.loss.sums(last.value[rows], data.targets.validation_values)

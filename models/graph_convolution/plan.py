@@ -1,0 +1,326 @@
+"""What a fit will do, before it does it: vertices dealt to ranks, every message of an epoch.
+
+    A ─► column-net hypergraph with self loops ─► Partition ─► Connectivity ─► expand of H
+                                                                Aᵀ ─► ……………… ─► expand of G
+
+A vertex weighs the nonzeros of its row of A + I, and a net (column j: who reads vertex j) costs
+the rows that travel, so Σ (λ − 1) is what one product with Â moves (Demirci et al., VLDB 2022,
+§4.3.2 and equation 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart import data_models
+from daskpart.collectives import Plan, expand_plan
+from daskpart.connectivity import Connectivity
+from daskpart.errors import InputError
+from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.reports import Expected, PlanReport, bytes_words
+from daskpart.partitioners import partition as make_partition
+from daskpart.partitions import Partition
+
+from .network import Network
+
+LABELS = ("forward", "backward")
+EPSILON = 0.01  # the imbalance of the paper
+# what a name of a partitioner stands for: a data model, and arguments of `daskpart.partition`
+PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "connectivity": ("column-net-self-loops", {"objective": "connectivity"}),
+    "metis": ("graph", {"method": "metis", "objective": "cut-net"}),
+    "random": ("column-net-self-loops", {"method": "random"}),
+    "block": ("column-net-self-loops", {"method": "block"}),
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GCNPlan(FitPlan):
+    """A planned training.
+
+    Attributes
+    ----------
+    network : Network
+    forward, backward : Plan
+        Rows of H, and of G, from the owner of a vertex to those that read it.
+    n_entries : int64 ndarray of shape (n_ranks,)
+        Nonzeros of each rank's rows of Â.
+    is_symmetric : bool
+        Whether Âᵀ is Â, so that both directions share one matrix.
+    feature_bytes : int64 ndarray of shape (n_ranks,)
+        Of features, or of their product with Â where that is kept.
+    n_slots : int
+        Numbers that the optimiser remembers of each weight.
+    """
+
+    network: Network
+    forward: Plan = field(repr=False)
+    backward: Plan = field(repr=False)
+    n_entries: NDArray[np.int64] = field(repr=False)
+    is_symmetric: bool
+    feature_bytes: NDArray[np.int64] = field(repr=False)
+    n_slots: int = 0
+
+    def plans(self) -> dict[str, Sequence[Plan]]:
+        """The messages of one product with Â, and with Âᵀ."""
+        return dict(zip(LABELS, ([self.forward], [self.backward]), strict=True))
+
+    @property
+    def passes(self) -> tuple[list[int], list[int]]:
+        """Columns of every message of an epoch: forward (with those of validation), backward."""
+        network = self.network
+        forward = network.widths(backward=False)
+        return forward * (2 if network.n_validation else 1), network.widths(backward=True)
+
+    def expected(self) -> Expected:
+        """What an epoch will send: equation 11, less what needs not travel."""
+        itemsize = np.dtype(self.network.dtype).itemsize
+        rows, messages = np.zeros((2, self.n_ranks), np.int64)
+        nbytes = 0
+        for plan, widths in zip((self.forward, self.backward), self.passes, strict=True):
+            counted = plan.statistics()
+            rows += len(widths) * counted.per_rank("rows_sent")
+            messages += len(widths) * counted.per_rank("messages_sent")
+            nbytes += plan.total_rows * sum(widths) * itemsize
+        return Expected(
+            rows=rows, messages=messages, nbytes=nbytes, row_labels=LABELS, message_labels=LABELS
+        )
+
+    @cached_property
+    def n_own(self) -> NDArray[np.int64]:
+        """Vertices of each rank."""
+        assert self.partition is not None
+        return np.bincount(self.partition.assignment, minlength=self.n_ranks)
+
+    @cached_property
+    def n_halo(self) -> NDArray[np.int64]:
+        """Vertices of others that each rank reads in a product with Â."""
+        return self.forward.traffic().sum(axis=0)
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """Bytes that each rank will hold: graph, features, halo, and what each layer makes."""
+        network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
+        matrices = 1 if self.is_symmetric else 2
+        halos = max(self.passes[0], default=0) * self.n_halo
+        dropped = self.feature_bytes if network.dropout else 0 * self.feature_bytes
+        layers = {
+            f"layer {place + 1}": itemsize * values * self.n_own
+            for place, values in enumerate(network.values_a_vertex())
+        }
+        return {
+            "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * self.n_own) + 8 * self.n_own,
+            "features": self.feature_bytes + dropped,
+            "halo": itemsize * halos,
+            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
+            **layers,
+            "gradients": itemsize * network.gradient_values * self.n_own,
+        }
+
+    def report(self) -> GCNPlanReport:
+        """What an epoch costs."""
+        network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
+        forward, backward = self.passes
+        n_forward, n_backward = self.forward.total_rows, self.backward.total_rows
+        inputs = sum(layer.n_inputs * layer.hops for layer in network.layers)
+        outputs = sum(layer.n_outputs * layer.hops for layer in network.layers)
+        plain = inputs * (2 if network.n_validation else 1)
+        return GCNPlanReport(
+            n_ranks=self.n_ranks,
+            unit="epoch",
+            partitioner=self.partitioner,
+            memory=self.memory(),
+            seconds=self.seconds,
+            rows_of_product=n_forward,
+            rows_of_transposed=n_backward,
+            n_forward=len(forward),
+            n_backward=len(backward),
+            nbytes=int(itemsize * (n_forward * sum(forward) + n_backward * sum(backward))),
+            plain_bytes=int(itemsize * (n_forward * plain + n_backward * outputs)),
+            messages=int(self.expected().messages.sum()),
+            keeps_product=network.layers[0].keeps_product,
+            transforms_first=[bool(each.hops) and each.transforms_first for each in network.layers],
+            n_entries=self.n_entries,
+            n_own=self.n_own,
+            n_halo=self.n_halo,
+        )
+
+
+def plan_fit(
+    problem: Any,
+    network: Network,
+    n_ranks: int,
+    *,
+    partitioner: Any,
+    random_state: int,
+    n_slots: int = 0,
+) -> GCNPlan:
+    """Deal out the vertices and lay out every message of an epoch.
+
+    Parameters
+    ----------
+    problem : GraphProblem
+    network : Network
+    n_ranks, n_slots : int
+    partitioner, random_state
+        As for `GCNClassifier`, checked.
+
+    Raises
+    ------
+    InputError
+        For more ranks than vertices, or a partition that leaves a rank without any.
+    """
+    pattern = problem.pattern
+    begin = perf_counter()
+    partition = _partitioned(pattern, n_ranks, partitioner, random_state)
+    seconds = perf_counter() - begin
+    empty = np.flatnonzero(np.bincount(partition.assignment, minlength=n_ranks) == 0)
+    if empty.size:
+        raise InputError(
+            f"{empty.size} of {n_ranks} ranks have no vertex (rank {empty[0]}, …); take fewer "
+            "ranks or another partition"
+        )
+    forward = expand_plan(reads(pattern, partition), partition.assignment)
+    backward = forward
+    if not problem.has_symmetric_pattern:
+        backward = expand_plan(reads(pattern.T.tocsr(), partition), partition.assignment)
+    return GCNPlan(
+        n_ranks=n_ranks,
+        random_state=random_state,
+        partition=partition,
+        partitioner=partitioner_name(partitioner),
+        seconds=seconds,
+        network=network,
+        forward=forward,
+        backward=backward,
+        n_entries=problem.entries_of_ranks(partition, network.operator),
+        is_symmetric=problem.is_symmetric and network.operator != "mean",
+        feature_bytes=problem.feature_bytes(partition, network),
+        n_slots=n_slots,
+    )
+
+
+def reads(pattern: Any, partition: Partition) -> Connectivity:
+    """Which ranks read which vertex: the parts of each column of A + I."""
+    rows = np.repeat(partition.assignment, np.diff(pattern.indptr))
+    n = pattern.shape[0]
+    return Connectivity.from_pairs(pattern.indices, rows, n, partition.n_parts)
+
+
+def _partitioned(pattern: Any, n_ranks: int, partitioner: Any, random_state: int) -> Partition:
+    n = pattern.shape[0]
+    weights = np.diff(pattern.indptr).astype(np.int64)
+    if isinstance(partitioner, Partition):
+        partitioner.check_fits(n, "the graph", "rows")
+        return partitioner
+    if not isinstance(partitioner, str | Mapping):
+        assignment = given_assignment(partitioner, n, n_ranks, "vertices")
+        return Partition(assignment, n_ranks, weights, {})
+    if n < n_ranks:
+        raise InputError(f"{n_ranks} ranks need as many vertices to share out; there are {n}")
+    if n_ranks == 1:
+        return Partition(np.zeros(n, np.int32), 1, weights, {})
+    if isinstance(partitioner, str):
+        name, given = PARTITIONERS[partitioner]
+    else:
+        name = partitioner.get("model", "column-net-self-loops")
+        given = {key: value for key, value in partitioner.items() if key != "model"}
+    model: Any = name
+    if name == "graph":
+        model = data_models.graph(pattern, self_loops=True)
+    elif name == "column-net-self-loops":
+        model = data_models.column_net_self_loops(pattern)
+    data = (model,) if not isinstance(model, str) else (pattern,)
+    named = {"model": model} if isinstance(model, str) else {}
+    options = {"random_state": random_state, "epsilon": EPSILON, **named, **given}
+    return make_partition(*data, n_ranks, **options)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GCNPlanReport(PlanReport):
+    """What one epoch costs on a partition; known before any training.
+
+    Attributes
+    ----------
+    rows_of_product, rows_of_transposed : int
+        Σ (λ − 1): rows that one product with Â, and with Âᵀ, moves.
+    n_forward, n_backward : int
+        Products of an epoch that send rows.
+    nbytes : int
+        Of an epoch.
+    plain_bytes : int
+        The same if H went forward and G backward in every layer (Algorithms 1 and 2).
+    messages : int
+        Of an epoch.
+    keeps_product : bool
+        The first layer's product is made once a fit.
+    transforms_first : list of bool
+        For each layer whether H·W is what travels.
+    n_entries, n_own, n_halo : int64 ndarray of shape (n_ranks,)
+        Nonzeros, vertices, and vertices of others that are read.
+    """
+
+    rows_of_product: int
+    rows_of_transposed: int
+    n_forward: int
+    n_backward: int
+    nbytes: int
+    plain_bytes: int
+    messages: int
+    keeps_product: bool
+    transforms_first: list[bool]
+    n_entries: NDArray[np.int64]
+    n_own: NDArray[np.int64]
+    n_halo: NDArray[np.int64]
+
+    _derived = ("volume", "entries_max_to_mean", "rows_max_to_mean")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("n_entries", "n_own", "n_halo"):
+            setattr(self, name, np.asarray(getattr(self, name), np.int64))
+
+    @property
+    def volume(self) -> int:
+        """Rows of an epoch: equation 11, for the products that send."""
+        return self.n_forward * self.rows_of_product + self.n_backward * self.rows_of_transposed
+
+    @property
+    def entries_max_to_mean(self) -> float:
+        """Nonzeros of the fullest rank over the mean."""
+        return float(self.n_entries.max() / max(self.n_entries.mean(), 1))
+
+    @property
+    def rows_max_to_mean(self) -> float:
+        """Vertices of the fullest rank over the mean."""
+        return float(self.n_own.max() / max(self.n_own.mean(), 1))
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        saved = 1 - self.nbytes / self.plain_bytes if self.plain_bytes else 0.0
+        first = [place + 1 for place, each in enumerate(self.transforms_first) if each]
+        how = [
+            *(["first product kept"] if self.keeps_product else []),
+            *([f"H·W travels in layer {', '.join(map(str, first))}"] if first else []),
+        ]
+        words = f" ({'; '.join(how)})" if how else ""
+        return {
+            "rows an epoch": f"{self.volume:,} in {self.n_forward} + {self.n_backward} products "
+            "(forward + backward)",
+            "rows a product": f"{self.rows_of_product:,} forward, "
+            f"{self.rows_of_transposed:,} backward",
+            "bytes an epoch": f"{bytes_words(self.nbytes)}, {saved:.0%} less than H forward and G "
+            f"backward in every layer{words}",
+            "messages an epoch": f"{self.messages:,}",
+            "halo": f"{self.n_halo.mean():,.0f} vertices a rank on average beside "
+            f"{self.n_own.mean():,.0f} own",
+            "balance": f"nonzeros {self.entries_max_to_mean:.3f}, vertices "
+            f"{self.rows_max_to_mean:.3f} (fullest rank over the mean)",
+            **super().rows(),
+        }

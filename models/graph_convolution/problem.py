@@ -1,0 +1,231 @@
+"""What a network is trained on: a graph, features, and labels of some vertices; all checked."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+from daskpart.models.base.problem import Problem
+from daskpart.partitions import Partition
+
+from .layers import LAYERS, Layer
+from .network import Network
+from .operators import operator_of
+from .targets import Targets
+
+FIRST_PRODUCTS = ("auto", "kept", "each")
+_MUCH_FILL = 8  # nonzeros of a kept product over those of features and graph
+
+
+@dataclass(eq=False)
+class GraphProblem(Problem):
+    """A graph with features and labels.
+
+    Attributes
+    ----------
+    adjacency : scipy CSR array of shape (n, n)
+    features : ndarray or scipy CSR array of shape (n, d), or None
+        None: the identity, so that each vertex has a row of weights of its own.
+    targets : Targets
+    training, validation : ndarray of bool, shape (n,)
+        Labelled vertices.
+    names : ndarray of shape (n,) or None
+        Of the vertices.
+    """
+
+    adjacency: Any
+    features: Any
+    targets: Targets
+    training: NDArray[np.bool_]
+    validation: NDArray[np.bool_]
+    names: NDArray[Any] | None = None
+    _operators: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def n_vertices(self) -> int:
+        """n."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns of the features."""
+        return self.n_vertices if self.features is None else int(self.features.shape[1])
+
+    @property
+    def n_features(self) -> int | None:  # type: ignore[override]
+        """Of the features that were given."""
+        return None if self.features is None else self.n_inputs
+
+    @cached_property
+    def pattern(self) -> Any:
+        """A + I as ones, int8 CSR: who reads whom."""
+        ones = scipy.sparse.csr_array(
+            (np.ones(self.adjacency.nnz, np.int8), self.adjacency.indices, self.adjacency.indptr),
+            shape=self.adjacency.shape,
+        )
+        found = ones + scipy.sparse.eye_array(self.n_vertices, dtype=np.int8, format="csr")
+        found.data[:] = 1
+        found.sort_indices()
+        return found
+
+    @cached_property
+    def has_symmetric_pattern(self) -> bool:
+        """Whether every edge goes both ways."""
+        transposed = self.pattern.T.tocsr()
+        transposed.sort_indices()
+        return np.array_equal(self.pattern.indptr, transposed.indptr) and np.array_equal(
+            self.pattern.indices, transposed.indices
+        )
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every edge goes both ways with one weight."""
+        return self.has_symmetric_pattern and (self.adjacency != self.adjacency.T).nnz == 0
+
+    def operator(self, network: Network) -> Any:
+        """Â of a network, a scipy CSR array."""
+        epsilon = float(getattr(network.layers[-1], "epsilon", 0.0))
+        key = (network.operator, network.dtype, epsilon)
+        if key not in self._operators:
+            self._operators[key] = operator_of(
+                network.operator, self.adjacency, network.dtype, epsilon
+            )
+        return self._operators[key]
+
+    # -- features ---
+
+    def inputs(self, network: Network) -> Any:
+        """Features as the first layer takes them: ndarray, or scipy CSR array."""
+        first, X = network.layers[0], self.features
+        if X is None:
+            return scipy.sparse.eye_array(self.n_vertices, format="csr", dtype=network.dtype)
+        if scipy.sparse.issparse(X):
+            sends = first.hops and not first.keeps_product and not first.transforms_first
+            return (X.toarray() if sends else scipy.sparse.csr_array(X)).astype(network.dtype)
+        return np.ascontiguousarray(X, network.dtype)
+
+    def keeps_product(self, kind: type[Layer], hops: int, asked: str) -> bool:
+        """Whether the first layer's product with Â is made once, not in every epoch.
+
+        Under "auto" it is, unless features are sparse and the product is much fuller than they:
+        then it takes more time than it saves. What is decided follows from the data alone, not from
+        the ranks, as dropout is applied to what is kept.
+        """
+        if not kind.can_keep or asked == "each":
+            return False
+        sparse = self.features is None or scipy.sparse.issparse(self.features)
+        if asked == "kept" or not sparse:
+            return True
+        counts = self._row_counts()
+        before = int(counts.sum()) + self.pattern.nnz
+        pattern = self.pattern.astype(np.int64)
+        for _ in range(hops):
+            counts = np.minimum(pattern @ counts, self.n_inputs)
+        return int(counts.sum()) <= _MUCH_FILL * before
+
+    def _row_counts(self) -> NDArray[np.int64]:
+        if self.features is None:
+            return np.ones(self.n_vertices, np.int64)
+        return np.diff(self.features.indptr).astype(np.int64)
+
+    # -- for the plan ---
+
+    def entries_of_ranks(self, partition: Partition, operator: str) -> NDArray[np.int64]:
+        """Nonzeros of the rows of Â that each rank has."""
+        matrix = self.adjacency if operator == "mean" else self.pattern
+        return _summed(np.diff(matrix.indptr), partition)
+
+    def feature_bytes(self, partition: Partition, network: Network) -> NDArray[np.int64]:
+        """Bytes of features, or of what is kept of them, on each rank."""
+        first, itemsize = network.layers[0], np.dtype(network.dtype).itemsize
+        X = self.inputs(network)
+        own = np.bincount(partition.assignment, minlength=partition.n_parts)
+        if not scipy.sparse.issparse(X):
+            copies = 1 + (first.keeps_product and first.reads_inputs)
+            return copies * itemsize * self.n_inputs * own
+        counts = [np.diff(X.indptr)] if first.reads_inputs or not first.keeps_product else []
+        if first.keeps_product:
+            product = X.astype(np.float32)
+            product.data[:] = 1
+            for _ in range(first.hops):
+                product = self.operator(network).astype(np.float32) @ product
+            counts.append(np.diff(product.indptr))
+        return sum((4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts)
+
+    # -- the same data ---
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        checksum = 0
+        arrays = [self.adjacency.indptr, self.adjacency.indices, self.adjacency.data]
+        if scipy.sparse.issparse(self.features):
+            arrays += [self.features.indptr, self.features.indices, self.features.data]
+        elif self.features is not None:
+            arrays.append(self.features)
+        for array in (*arrays, self.targets.values, self.training, self.validation):
+            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+        return (
+            f"{self.n_vertices} vertices, {self.adjacency.nnz} edges, {int(self.training.sum())} "
+            f"of them to train on, checksum {checksum:08x}"
+        )
+
+    def fingerprint(self) -> str:
+        """A short text that differs for other data."""
+        return self._fingerprint
+
+
+def split_labelled(
+    targets: Targets, validation: NDArray[np.bool_] | None, fraction: float, seed: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Labelled vertices to train on, and to validate on.
+
+    Raises
+    ------
+    InputError
+        Where one side would be empty, or a class has no vertex to train on.
+    """
+    labelled = targets.labelled
+    if validation is not None:
+        if fraction:
+            raise InputError("give validation_mask=… or validation_fraction, not both")
+        held = validation & labelled
+        if not held.any():
+            raise InputError("no vertex of validation_mask is labelled: give labels for them in y")
+    elif fraction:
+        random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(4,)))
+        held = labelled & (random.random(len(labelled)) < fraction)
+    else:
+        return labelled, np.zeros(len(labelled), bool)
+    training = labelled & ~held
+    if not training.any() or not held.any():
+        raise InputError(
+            f"of {int(labelled.sum())} labelled vertices {int(held.sum())} are held out to "
+            "validate: neither side may be empty"
+        )
+    if targets.kind == "classes":
+        counts = np.bincount(targets.values[training], minlength=targets.n_outputs)
+        if (counts == 0).any():
+            assert targets.classes is not None
+            raise InputError(
+                f"class {targets.classes[int(np.argmin(counts))]!r} has no labelled vertex to "
+                "train on: label one, or hold out fewer"
+            )
+    return training, held
+
+
+def first_layer(name: str) -> type[Layer]:
+    """The class of a layer."""
+    return LAYERS[name]
+
+
+def _summed(counts: NDArray[Any], partition: Partition) -> NDArray[np.int64]:
+    found = np.zeros(partition.n_parts, np.int64)
+    np.add.at(found, partition.assignment, counts)
+    return found

@@ -1,0 +1,140 @@
+"""A rank's rows of Â, its columns split in two: those of own vertices, and those of the halo.
+
+              own vertices   halo: owned by rank 0 │ rank 2 …
+    own row [    local     │         remote              ]     local · H_own  while messages travel
+                                                               remote · H_halo once they are there
+
+The halo is ordered by owner and then by vertex, so what one rank sends is one block of it
+(Demirci et al., VLDB 2022, equations 7 to 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+Csr = tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """A rank's rows of a matrix.
+
+    Attributes
+    ----------
+    local, remote : (indptr, indices, data)
+        Columns are positions in the own vertices, and in the halo.
+    n_halo : int
+    """
+
+    local: Csr
+    remote: Csr
+    n_halo: int
+
+    @property
+    def n_own(self) -> int:
+        """Rows."""
+        return len(self.local[0]) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both halves."""
+        return sum(array.nbytes for array in (*self.local, *self.remote))
+
+
+@dataclass(frozen=True, eq=False)
+class RankGraph:
+    """What a rank holds of the graph.
+
+    Attributes
+    ----------
+    own : int64 ndarray
+        Its vertices, rising.
+    forward, backward : Halves
+        Rows of Â, and of Âᵀ; one object where Â is symmetric.
+    """
+
+    own: NDArray[np.int64]
+    forward: Halves
+    backward: Halves
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        both = self.forward.nbytes + (
+            self.backward.nbytes if self.backward is not self.forward else 0
+        )
+        return both + self.own.nbytes
+
+
+def halves_of(matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64]) -> Halves:
+    """The rows of a rank, split.
+
+    Parameters
+    ----------
+    matrix : scipy CSR array of shape (n, n)
+    own, halo : int64 ndarrays
+        Vertices of the rank, and those of others that its rows name, by owner.
+    """
+    if len(own) == matrix.shape[0]:
+        nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
+        return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, 0)
+    rows = matrix[own]
+    place = np.empty(matrix.shape[1], np.int32)
+    place[own] = np.arange(len(own), dtype=np.int32)
+    place[halo] = np.arange(len(halo), dtype=np.int32)
+    is_own = np.zeros(matrix.shape[1], bool)
+    is_own[own] = True
+    inside = is_own[rows.indices]
+    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), len(halo))
+
+
+def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr:
+    before = np.concatenate(([0], np.cumsum(chosen)))
+    columns = place[rows.indices[chosen]]
+    indptr = before[rows.indptr].astype(rows.indptr.dtype)
+    found = scipy.sparse.csr_array(
+        (rows.data[chosen], columns, indptr), shape=(rows.shape[0], max(place.size, 1))
+    )
+    found.sort_indices()  # the halo's order is by owner, not by vertex
+    return found.indptr, found.indices, found.data
+
+
+def cut_graph(
+    matrix: Any,
+    members: Sequence[NDArray[np.int64]],
+    halos: Sequence[Any],
+    halos_back: Sequence[Any] | None,
+) -> list[RankGraph]:
+    """Each rank's part.
+
+    Parameters
+    ----------
+    matrix : scipy CSR array
+        Â.
+    members : sequence of int64 ndarray
+        Vertices of each rank.
+    halos, halos_back : sequences of int64 ndarray
+        Of Â and of Âᵀ; None: Â is symmetric.
+    """
+    transposed = None if halos_back is None else _transposed(matrix)
+    parts = []
+    for rank, own in enumerate(members):
+        forward = halves_of(matrix, own, halos[rank])
+        backward = forward
+        if transposed is not None:
+            assert halos_back is not None
+            backward = halves_of(transposed, own, halos_back[rank])
+        parts.append(RankGraph(own, forward, backward))
+    return parts
+
+
+def _transposed(matrix: Any) -> Any:
+    found = scipy.sparse.csr_array(matrix.T)
+    found.sort_indices()
+    return found

@@ -1,0 +1,141 @@
+"""Feature rows of a rank, dense or sparse, and what a layer does with them.
+
+    times(rows, W)                rows · W              dense or sparse times dense
+    transposed_times(rows, G)     rowsᵀ · G             gradient of W
+    dropped(rows, …)              entries put to 0 with a probability, the others scaled up
+
+Which entries are dropped is a function of seed, epoch, layer, the *global* id of the vertex, and
+the column: so a mask is the same however many ranks there are, and is never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.hashing import GOLDEN, mixed_word
+from daskpart._floor.kernels import kernel
+
+from .kernels import spmm, spmm_transposed
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Sparse rows in CSR.
+
+    Attributes
+    ----------
+    indptr, indices, data : ndarrays
+    n_columns : int
+    """
+
+    indptr: NDArray[Any]
+    indices: NDArray[np.int32]
+    data: NDArray[Any]
+    n_columns: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> SparseRows:
+        """From a scipy CSR array."""
+        indices = matrix.indices.astype(np.int32, copy=False)
+        return cls(matrix.indptr, indices, matrix.data, int(matrix.shape[1]))
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.data.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
+
+
+Rows = NDArray[Any] | SparseRows
+
+
+def times(rows: Rows, weight: NDArray[Any]) -> NDArray[Any]:
+    """rows · weight, of shape (n, d_out)."""
+    if not isinstance(rows, SparseRows):
+        return rows @ weight
+    out = np.zeros((len(rows), weight.shape[1]), weight.dtype)
+    spmm(rows.indptr, rows.indices, rows.data, weight, out)
+    return out
+
+
+def transposed_times(rows: Rows, gradient: NDArray[Any]) -> NDArray[Any]:
+    """rowsᵀ · gradient, of shape (d_in, d_out)."""
+    if not isinstance(rows, SparseRows):
+        return rows.T @ gradient
+    out = np.zeros((rows.n_columns, gradient.shape[1]), gradient.dtype)
+    spmm_transposed(rows.indptr, rows.indices, rows.data, gradient, out)
+    return out
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Which entries of the input of a layer are dropped in one epoch.
+
+    Parameters
+    ----------
+    rate : float
+        In [0, 1); 0 drops nothing.
+    seed, epoch, layer : int
+    """
+
+    rate: float
+    seed: int = 0
+    epoch: int = 0
+    layer: int = 0
+
+    @property
+    def key(self) -> np.uint64:
+        """What the mask is drawn from."""
+        word = np.uint64(self.seed & 0xFFFFFFFF) << np.uint64(32)
+        word |= np.uint64((self.epoch << 8 | self.layer) & 0xFFFFFFFF)
+        return np.uint64(mixed_word(word))
+
+    def __call__(self, rows: Rows, ids: NDArray[np.int64]) -> Rows:
+        """Rows with entries dropped; the rows themselves where the rate is 0.
+
+        Parameters
+        ----------
+        rows : ndarray or SparseRows
+        ids : int64 ndarray
+            Global id of the vertex of each row.
+        """
+        if not self.rate:
+            return rows
+        bound = np.uint64(int(self.rate * 2.0**64))
+        scale = 1 / (1 - self.rate)
+        if not isinstance(rows, SparseRows):
+            out = np.empty_like(rows)
+            _drop_dense(rows, ids, self.key, bound, rows.dtype.type(scale), out)
+            return out
+        data, factor = np.empty_like(rows.data), rows.data.dtype.type(scale)
+        _drop_sparse(rows.indptr, rows.indices, rows.data, ids, self.key, bound, factor, data)
+        return SparseRows(rows.indptr, rows.indices, data, rows.n_columns)
+
+
+@kernel
+def _drop_dense(rows, ids, key, bound, scale, out):
+    for i in range(rows.shape[0]):
+        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
+        for j in range(rows.shape[1]):
+            stays = mixed_word(row + np.uint64(j) * GOLDEN) >= bound
+            out[i, j] = rows[i, j] * scale if stays else 0
+
+
+@kernel
+def _drop_sparse(indptr, indices, data, ids, key, bound, scale, out):
+    for i in range(len(indptr) - 1):
+        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
+        for k in range(indptr[i], indptr[i + 1]):
+            stays = mixed_word(row + np.uint64(indices[k]) * GOLDEN) >= bound
+            out[k] = data[k] * scale if stays else 0

@@ -1,0 +1,29 @@
+"""The whole state of a training between two epochs: weights, and what the optimiser remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from daskpart.models.base.state import State, replicated, scalar
+
+
+@dataclass(eq=False, repr=False)
+class GCNState(State):
+    """Weights of all layers, the same on every rank.
+
+    Attributes
+    ----------
+    weights : dict of str to ndarray
+        "0.weight", "0.bias", "1.weight" …
+    slots : dict of str to ndarray
+        Of the optimiser.
+    learning_rate_state : dict
+        Memory of the learning rate.
+    """
+
+    weights: dict[str, NDArray[Any]] = replicated()
+    slots: dict[str, NDArray[Any]] = replicated(default_factory=dict)
+    learning_rate_state: dict[str, float] = scalar(default_factory=dict)

@@ -1,0 +1,177 @@
+"""Labels of vertices, of which some are known: classes, several classes, or numbers.
+
+unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
+
+from daskpart.containers.coordinates import is_a
+from daskpart.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is known of each vertex.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,) or (n, n_columns)
+        Class numbers, 0 and 1 of several classes, or numbers; whatever where unlabelled.
+    labelled : ndarray of bool, shape (n,)
+    classes : ndarray or None
+        None: numbers.
+    n_outputs : int
+        Columns of the network's output.
+    kind : {"classes", "several", "numbers"}
+    """
+
+    values: NDArray[Any]
+    labelled: NDArray[np.bool_]
+    classes: NDArray[Any] | None
+    n_outputs: int
+    kind: str
+
+    @property
+    def terms_a_vertex(self) -> int:
+        """Labelled values of a vertex."""
+        return 1 if self.kind == "classes" else self.n_outputs
+
+
+def _plain(y: Any) -> NDArray[Any]:
+    if is_a(y, "xarray", "DataArray") or is_a(y, "dask.array", "Array"):
+        y = np.asarray(y)
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    found = np.asarray(y)
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = column_or_1d(found, warn=True)
+    if found.ndim not in (1, 2):
+        raise InputError(f"y has shape {found.shape}; give one label, or one row, for each vertex")
+    if found.dtype.kind == "f" and np.isinf(found).any():
+        raise InputError(
+            f"Input y contains infinity or a value too large for {found.dtype}: label with numbers"
+        )
+    return found
+
+
+def class_targets(y: Any, classes: Any = None) -> Targets:
+    """Classes of vertices, or a table of 0 and 1, a column for each class.
+
+    Parameters
+    ----------
+    y : array-like
+    classes : array-like or None
+        All classes there are; None: those in y.
+
+    Raises
+    ------
+    InputError
+        For labels out of range, or where no vertex is labelled.
+    """
+    given = _plain(y)
+    if given.ndim == 2:
+        return _several(given)
+    unknown = pd.isna(given)
+    if given.dtype.kind in "iuf" or all(isinstance(x, int | float) for x in given[~unknown]):
+        numbers = given.astype(np.float64)
+        whole = numbers[~unknown]
+        if (whole != np.floor(whole)).any():
+            raise InputError(
+                "Unknown label type: continuous. y holds numbers that are not whole; give classes, "
+                "or use GCNRegressor"
+            )
+        unknown |= numbers == -1
+        if (numbers[~unknown] < 0).any():
+            worst = int(numbers[~unknown].min())
+            raise InputError(
+                f"label {worst} is out of range: classes are numbered from 0, −1 is unlabelled"
+            )
+    _require_some(~unknown)
+    known = given[~unknown]
+    if given.dtype == object and len({type(label) for label in known}) == 1:
+        known = np.array(known.tolist())
+    elif given.dtype.kind == "f":
+        known = known.astype(np.int64) if unknown.any() else known
+    found, codes = np.unique(known, return_inverse=True)
+    if classes is not None:
+        names = np.unique(np.asarray(classes))
+        places = pd.Index(names).get_indexer(pd.Index(found))
+        if (places < 0).any():
+            raise InputError(
+                f"label {found[int(np.argmin(places))]!r} is out of range: the classes are {names}"
+            )
+        found, codes = names, places[codes]
+    values = np.full(len(given), -1, np.int64)
+    values[~unknown] = codes
+    return Targets(values, ~unknown, found, len(found), "classes")
+
+
+def _several(given: NDArray[Any]) -> Targets:
+    table = given.astype(np.float64)
+    unknown = np.isnan(table).any(axis=1) | (table == -1).all(axis=1)
+    _require_some(~unknown)
+    known = table[~unknown]
+    strange = known[(known != 0) & (known != 1)]
+    if strange.size:
+        raise InputError(
+            f"label {strange[0]:g} is out of range: a table of several classes holds 0 and 1, "
+            "NaN where a vertex is unlabelled"
+        )
+    values = np.where(unknown[:, None], 0, table)
+    classes = np.arange(table.shape[1])
+    return Targets(values, ~unknown, classes, table.shape[1], "several")
+
+
+def number_targets(y: Any) -> Targets:
+    """Numbers of vertices, one or several each; NaN where unknown.
+
+    Raises
+    ------
+    InputError
+        Where y holds no numbers, or none is known.
+    """
+    try:
+        given = _plain(y).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"y must hold numbers, NaN where they are unknown: {error}") from None
+    table = given[:, None] if given.ndim == 1 else given
+    labelled = ~np.isnan(table).any(axis=1)
+    _require_some(labelled)
+    values = np.where(labelled[:, None], table, 0)
+    return Targets(values, labelled, None, table.shape[1], "numbers")
+
+
+def _require_some(labelled: NDArray[np.bool_]) -> None:
+    if not labelled.any():
+        raise InputError(
+            f"none of the {len(labelled)} vertices is labelled: give some of y another value than "
+            "−1, NaN or None"
+        )
+
+
+def as_mask(mask: Any, n: int, name: str) -> NDArray[np.bool_]:
+    """A mask from booleans, or from positions of vertices (InputError for others)."""
+    found = np.asarray(mask)
+    if found.dtype == bool:
+        if found.shape != (n,):
+            raise InputError(f"{name} has shape {found.shape}, there are {n} vertices")
+        return found
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise InputError(f"{name} must be {n} booleans, or positions of vertices")
+    if found.size and not 0 <= found.min() <= found.max() < n:
+        raise InputError(
+            f"{name} names vertices {found.min()} to {found.max()}; there are 0 to {n - 1}"
+        )
+    chosen = np.zeros(n, bool)
+    chosen[found] = True
+    return chosen

@@ -1,0 +1,436 @@
+"""A training on ranks: graph and features laid out, weights handed out, epochs, weights gathered.
+
+    features ─► post ─► kept product ─┐
+    state ────────────────────────────┴─► forward ─► backward ─► allreduce ─► step ─► … ─► weights
+
+What a pass is stands in `passes`; here is what the base asks of every model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from daskpart.collectives import (
+    Communicator,
+    Exchange,
+    PerRank,
+    allreduce,
+    barrier,
+)
+from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
+from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.optimisation.learning_rates import LearningRate
+from daskpart.models.optimisation.optimisers import Optimizer
+
+from .network import Network
+from .passes import (
+    RankData,
+    RankModel,
+    RankTargets,
+    backward,
+    forward,
+    validation_sums,
+)
+from .plan import LABELS, GCNPlan
+from .problem import GraphProblem
+from .ranks import Halves, cut_graph
+from .rows import SparseRows
+from .state import GCNState
+
+Prepared = tuple[PreparedPlan, PreparedPlan]
+
+
+class GCNText(Text):
+    """The fit on one communicator.
+
+    Parameters
+    ----------
+    comm : Communicator
+    plan : GCNPlan
+    problem : GraphProblem
+    optimizer : Optimizer
+    rate : LearningRate
+    patience : int or None
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        plan: GCNPlan,
+        problem: GraphProblem,
+        optimizer: Optimizer,
+        rate: LearningRate,
+        patience: int | None = None,
+    ) -> None:
+        self.session, self._plan = comm, plan
+        self._optimizer, self._rate, self._patience = optimizer, rate, patience
+        self._prepared, self._data = laid_out(comm, plan, problem)
+
+    def begin_from(self, state: GCNState) -> None:  # type: ignore[override]
+        """Hand out the weights of a state; compile, by a pass that changes nothing."""
+        comm, n_ranks = self.session, self._plan.n_ranks
+        self._memory = dict(state.learning_rate_state) or self._rate.start()
+        self._waiting = waited(state.history)
+        self._model, self.memory = comm.run(
+            begin,
+            (self._data, self._prepared),
+            comm.values(state.cut({}, n_ranks)),
+            network=self._plan.network,
+        )
+
+    def run(self, first: int, last: int) -> list[Step]:
+        """Train epochs `first` to `last`, fewer where patience runs out."""
+        changing = (self._model, self._memory, self._waiting)
+        (self._model, self._memory, self._waiting), steps = self.session.run(
+            run_steps,
+            (self._data, self._prepared),
+            changing,
+            step=epoch,
+            first=first,
+            last=last,
+            network=self._plan.network,
+            optimizer=self._optimizer,
+            rate=self._rate,
+            patience=self._patience,
+        )
+        return steps
+
+    def gather(self, state: GCNState) -> GCNState:  # type: ignore[override]
+        """The weights, of rank 0."""
+        comm, names = self.session, self._plan.network.names
+        model = comm.gather(comm.map(of_rank_zero, self._model, self._data))[0]
+        weights = dict(zip(names, model.weights, strict=True))
+        memory = dict(self._memory)
+        return replace(state, weights=weights, slots=model.slots, learning_rate_state=memory)
+
+    def outputs(self) -> NDArray[Any]:
+        """Outputs of all vertices with the weights as they are, in the order of the graph."""
+        comm, plan = self.session, self._plan
+        found = comm.gather(
+            comm.run(infer, self._data, self._prepared[0], self._model, network=plan.network)
+        )
+        assert plan.partition is not None
+        whole = np.empty((plan.partition.n_vertices, found[0].shape[1]), found[0].dtype)
+        for rank, rows in enumerate(found):
+            whole[plan.partition.members(rank)] = rows
+        return whole
+
+    def advice(self, step: Step) -> str:
+        """What to do when weights diverged."""
+        return (
+            "the loss became NaN or infinite. Lower initial_learning_rate, or scale the features."
+        )
+
+
+def waited(history: Sequence[dict[str, Any]]) -> tuple[float, int]:
+    """The lowest validation loss of some epochs, and how many came after it."""
+    best, since = float("inf"), 0
+    for row in history:
+        best, since = _waited_longer(best, since, row.get("validation_loss", float("nan")))
+    return best, since
+
+
+def _waited_longer(best: float, since: int, loss: float) -> tuple[float, int]:
+    return (loss, 0) if loss < best else (best, since + 1)
+
+
+# -- set-up ---
+
+
+def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[Prepared, PerRank]:
+    """Messages prepared, and what stays on each rank."""
+    network, partition = plan.network, plan.partition
+    assert partition is not None
+    both = plan.forward, plan.backward
+    halos = [[each.rounds[0].of_rank(rank).in_items for rank in range(plan.n_ranks)]
+             for each in both]  # fmt: skip
+    members = [partition.members(rank) for rank in range(plan.n_ranks)]
+    graphs = cut_graph(
+        problem.operator(network), members, halos[0], None if plan.is_symmetric else halos[1]
+    )
+    prepared = tuple(
+        comm.prepare(
+            each, comm.values([*map(np.concatenate, zip(members, halo, strict=True))]), label
+        )
+        for each, halo, label in zip(both, halos, LABELS, strict=True)
+    )
+    X = problem.inputs(network)
+    data = comm.run(
+        lay_out,
+        prepared[0],
+        comm.values(graphs),
+        comm.values([X[own] for own in members]),
+        comm.values([targets_of(problem, own) for own in members]),
+        network=network,
+        exchange=exchange_of(plan),
+    )
+    return prepared, data  # type: ignore[return-value]
+
+
+def exchange_of(plan: GCNPlan) -> Exchange:
+    """Who sends rows to whom in a product with Â."""
+    only = plan.forward.rounds[0]
+    return Exchange(plan.n_ranks, only.source, only.destination)
+
+
+def targets_of(problem: GraphProblem, own: NDArray[np.int64]) -> RankTargets:
+    """Labelled vertices among those of a rank."""
+    training = np.flatnonzero(problem.training[own])
+    validation = np.flatnonzero(problem.validation[own])
+    values = problem.targets.values[own]
+    return RankTargets(training, values[training], validation, values[validation])
+
+
+def lay_out(
+    comm: Communicator,
+    prepared: PreparedPlan,
+    graphs: PerRank,
+    features: PerRank,
+    targets: PerRank,
+    *,
+    network: Network,
+    exchange: Exchange,
+) -> PerRank:
+    """Features as the epochs read them: as they are, or their product with Â, made once; a text."""
+    first = network.layers[0]
+    data = comm.map(with_features, graphs, features, targets)
+    if first.keeps_product:
+        product = comm.map(plain_features, features)
+        for hop in range(first.hops):
+            pending = comm.post_values(
+                exchange,
+                comm.map(
+                    features_to_send,
+                    product,
+                    prepared.rounds[0].messages,
+                    slot=prepared.rounds[0].slot,
+                ),
+                pack_features,
+                label="first product",
+                index=hop,
+            )
+            total = comm.map(local_features, graphs, product)
+            product = comm.collect(pending, total, add_remote_features, graphs)
+        data = comm.map(with_product, data, product, reads_inputs=first.reads_inputs)
+    return comm.settle(data)
+
+
+def begin(
+    comm: Communicator, fixed: tuple[PerRank, Prepared], parts: PerRank, *, network: Network
+) -> tuple[PerRank, list[int]]:
+    """The model of a state, after a pass that changes nothing; and the bytes that ranks hold."""
+    data, (to_readers, back) = fixed
+    model = comm.map(model_of_part, parts)
+    done = forward(comm, data, to_readers, model, network=network, epoch=0)
+    gradients: list[PerRank] = []
+    shares = backward(comm, data, back, model, done, network=network, epoch=0, made=gradients)
+    used = [each for each in done.totals if each is not None]
+    widest = max(network.widths(backward=False), default=0)
+    kept = comm.map(bytes_held, data, model, shares, *done.boundaries, *used, widest=widest)
+    passing = [comm.map(bytes_made, each) for each in gradients]
+    held = comm.fold(comm.map(most_held, kept, *passing), list)
+    model, held = comm.settle(model, held)
+    barrier(comm)  # so that the first epoch does not count who was longer at its set-up
+    return model, held.result()
+
+
+# -- an epoch ---
+
+
+def epoch(
+    comm: Communicator,
+    fixed: tuple[PerRank, Prepared],
+    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    *,
+    number: int,
+    network: Network,
+    optimizer: Optimizer,
+    rate: LearningRate,
+    patience: int | None,
+) -> tuple[Any, Step]:
+    """One epoch: forward, backward, one allreduce, a step; then what is validated."""
+    (data, (to_readers, back)), (model, memory, (best, since)) = fixed, changing
+    done = forward(comm, data, to_readers, model, network=network, epoch=number)
+    shares = backward(comm, data, back, model, done, network=network, epoch=number)
+    gradient = allreduce(comm, shares, algorithm="hypercube")
+    model = comm.update(
+        stepped, model, gradient, optimizer=optimizer, rate=memory["rate"], number=number
+    )
+    model, gradient = comm.settle(model, gradient)
+    sums = gradient.result()[-2:].astype(np.float64)
+    loss = float(sums[0] / network.n_terms)
+    validation = (float("nan"), float("nan"))
+    if network.n_validation:
+        seen = forward(comm, data, to_readers, model, network=network, epoch=None)
+        sums_of_ranks = comm.map(validation_sums, data, seen.boundaries[-1], network=network)
+        found = allreduce(comm, sums_of_ranks).result()
+        validation = _judged(network, found, network.n_validation)
+        best, since = _waited_longer(best, since, validation[0])
+    measured = {
+        "loss": loss,
+        "score": network.loss.score(sums, network.n_terms),
+        "validation_loss": validation[0],
+        "validation_score": validation[1],
+        "learning_rate": memory["rate"],
+    }
+    step = Step(
+        measured,
+        finite=bool(np.isfinite(loss)),
+        enough=patience is not None and since >= patience,
+    )
+    return (model, rate.advance(memory, number, loss), (best, since)), step
+
+
+def _judged(network: Network, sums: NDArray[np.float64], n_terms: int) -> tuple[float, float]:
+    return float(sums[0] / n_terms), network.loss.score(sums, n_terms)
+
+
+def infer(
+    comm: Communicator,
+    data: PerRank,
+    prepared: PreparedPlan,
+    model: PerRank,
+    *,
+    network: Network,
+    place: int = -1,
+) -> PerRank:
+    """Values behind a layer for each rank's own vertices, without dropout; a text."""
+    done = forward(comm, data, prepared, model, network=network, epoch=None)
+    return comm.settle(comm.map(value_of, done.boundaries[place]))
+
+
+# -- steps on one rank ---
+
+
+def stepped(
+    model: RankModel, flat: NDArray[Any], *, optimizer: Optimizer, rate: float, number: int
+) -> RankModel:
+    """The model after a step along the gradient of all ranks."""
+    gradients, begin = [], 0
+    for weight in model.weights:
+        gradients.append(flat[begin : begin + weight.size].reshape(weight.shape))
+        begin += weight.size
+    optimizer.update(model.weights, gradients, model.slots, rate=rate, number=number)
+    return model
+
+
+def model_of_part(part: dict[str, Any]) -> RankModel:
+    """The weights of a state, as a rank's own."""
+    slots = {name: array.copy() for name, array in part["slots"].items()}
+    return RankModel([array.copy() for array in part["weights"].values()], slots)
+
+
+def of_rank_zero(model: RankModel, data: RankData) -> RankModel:
+    """The model; every rank has the same."""
+    return model.copy()
+
+
+def value_of(boundary: Any) -> NDArray[Any]:
+    """Values between two layers."""
+    return boundary.value.copy()
+
+
+def bytes_held(data: RankData, *made: Any, widest: int) -> int:
+    """Bytes that stay on a rank until the end of an epoch: data, halo, weights, activations."""
+    row = widest * data.graph.forward.local[2].itemsize
+    return data.nbytes + data.graph.forward.n_halo * row + bytes_made(made)
+
+
+def bytes_made(made: Any) -> int:
+    """Bytes of all arrays in some values, each counted once."""
+    arrays: dict[int, int] = {}
+
+    def count(value: Any) -> None:
+        if isinstance(value, np.ndarray | SparseRows):
+            arrays[id(value)] = value.nbytes
+        elif isinstance(value, list | tuple | dict):
+            for each in value.values() if isinstance(value, dict) else value:
+                count(each)
+        elif hasattr(value, "__dict__"):
+            count(vars(value))
+
+    count(made)
+    return sum(arrays.values())
+
+
+def most_held(kept: int, *passing: int) -> int:
+    """What stays, and the largest of what passes."""
+    return kept + max(passing)
+
+
+# -- features ---
+
+
+def with_features(graph: Any, features: Any, targets: RankTargets) -> RankData:
+    """A rank's data with plain features."""
+    return RankData(graph, _as_rows(features), None, targets)
+
+
+def plain_features(features: Any) -> Any:
+    """The features."""
+    return features.copy()
+
+
+def with_product(data: RankData, product: Any, *, reads_inputs: bool) -> RankData:
+    """A rank's data with the kept product in the place of features, or beside them."""
+    beside = data.rows if reads_inputs else None
+    return RankData(data.graph, _as_rows(product), beside, data.targets)
+
+
+def _as_rows(features: Any) -> Any:
+    return SparseRows.of(features) if scipy.sparse.issparse(features) else features
+
+
+def features_to_send(features: Any, messages: list[RankMessages], *, slot: int) -> dict[int, Any]:
+    """Rows for each destination."""
+    own = messages[slot]
+    return {
+        destination: features[positions]
+        for destination, positions in zip(own.destinations, own.out_positions, strict=True)
+    }
+
+
+def pack_features(rows: dict[int, Any], source: int, destination: int) -> tuple[Any, ...]:
+    """Rows as arrays: dense ones as they are; of sparse ones lengths, columns, values."""
+    chosen = rows[destination]
+    if scipy.sparse.issparse(chosen):
+        return np.diff(chosen.indptr), chosen.indices, chosen.data
+    return (chosen,)
+
+
+def local_features(graph: Any, features: Any) -> Any:
+    """Columns of own vertices, times own features."""
+    return _matrix(graph.forward.local, len_of(features)) @ features
+
+
+def add_remote_features(total: Any, inbox: ValueInbox, graph: Any) -> Any:
+    """Columns of the halo, times the features that arrived."""
+    halves: Halves = graph.forward
+    if not halves.n_halo:
+        return total
+    halo = _stacked(inbox.payloads, total.shape[1])
+    return total + _matrix(halves.remote, halves.n_halo) @ halo
+
+
+def _stacked(payloads: list[Any], n_columns: int) -> Any:
+    if len(payloads[0]) == 1:
+        return np.concatenate([payload[0] for payload in payloads])
+    lengths, columns, values = (np.concatenate(each) for each in zip(*payloads, strict=True))
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    return scipy.sparse.csr_array((values, columns, indptr), shape=(len(lengths), n_columns))
+
+
+def len_of(features: Any) -> int:
+    """Rows."""
+    return int(features.shape[0])
+
+
+def _matrix(csr: Any, n_columns: int) -> Any:
+    indptr, indices, data = csr
+    return scipy.sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))

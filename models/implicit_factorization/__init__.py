@@ -1,0 +1,1 @@
+"""Factors of implicit feedback: see `estimator`."""

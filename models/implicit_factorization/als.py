@@ -1,0 +1,198 @@
+"""One iteration of weighted ALS on ranks: users from items, then items from users.
+
+    rank k     events of its users (rows)            events of its items (columns), once more
+    HᵀH        allreduce of F × F                    WᵀW        allreduce
+    W rows     solved from the H rows held           H rows     solved from the W rows held
+    expand     owner of the user ─► ranks whose      expand     owner of the item ─► ranks whose
+               items it has events on                           users have events on it
+
+A row is solved by one rank from all of its events, in the order of the other side's ids, so what
+depends on the number of ranks is the order in which Grams are added up, and nothing else.
+
+Source: Hu, Koren, Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, Inbox, PerRank, PreparedPlan, allreduce, expand
+
+from .kernels.solving import gram_of, solve_by_gradients, solve_exactly, squares_of_rows
+
+SIDES = ("user", "item")
+
+
+@dataclass(frozen=True)
+class Solve:
+    """How rows are solved.
+
+    Attributes
+    ----------
+    solver : {"cg", "cholesky"}
+    n_steps : int
+        Of conjugate gradients.
+    regularization, exponent : float
+        λ of a row is regularization · events^exponent.
+    nonnegative : bool
+    """
+
+    solver: str
+    n_steps: int
+    regularization: float
+    exponent: float
+    nonnegative: bool
+
+    def __call__(
+        self,
+        events: Events,
+        other: NDArray[np.float32],
+        gram: NDArray[np.float64],
+        rows: NDArray[np.float32],
+    ) -> float:
+        """Solve the rows of `events` in place; returns their part of the objective."""
+        fixed = (events.pointer, events.columns, events.weights, other)
+        ridge = (self.regularization, self.exponent)
+        if self.solver == "cg":
+            return solve_by_gradients(*fixed, gram.astype(np.float32), *ridge, self.n_steps, rows)
+        return solve_exactly(*fixed, gram, *ridge, 4 if self.nonnegative else 0, rows)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What the rows of one side that a rank owns have events on.
+
+    Attributes
+    ----------
+    pointer : int64 ndarray of shape (n_owned + 1,)
+    columns : int32 ndarray of shape (nnz,)
+        Local positions of the other side's rows, in rising order of their ids.
+    weights : float32 ndarray of shape (nnz,)
+        e = c − 1 = α · count.
+    """
+
+    pointer: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+    @property
+    def n_owned(self) -> int:
+        """Rows that the rank owns."""
+        return self.pointer.size - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.pointer.nbytes + self.columns.nbytes + self.weights.nbytes
+
+
+@dataclass
+class RankFactors:
+    """Rows of both sides that one rank holds, owned ones first.
+
+    Attributes
+    ----------
+    user, item : float32 ndarray of shape (rows held, F)
+    events : dict of str to Events
+        Of each side; fixed.
+    objective : float
+        The rank's part, of the last iteration.
+    """
+
+    user: NDArray[np.float32]
+    item: NDArray[np.float32]
+    events: dict[str, Events]
+    objective: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.user.nbytes + self.item.nbytes + sum(e.nbytes for e in self.events.values())
+
+    def copy(self) -> RankFactors:
+        """A copy that shares no array that an iteration changes."""
+        return replace(self, user=self.user.copy(), item=self.item.copy())
+
+
+def iterate(
+    comm: Communicator, plans: dict[str, PreparedPlan], factors: PerRank, solve: Solve
+) -> PerRank:
+    """Solve users, then items; the text of one iteration."""
+    for side, other in (SIDES, SIDES[::-1]):
+        gram = allreduce(comm, comm.map(owned_gram, factors, side=other), algorithm="hypercube")
+        factors = comm.update(solve_side, factors, gram, side=side, solve=solve)
+        factors = expand(comm, plans[side], factors, *_CARRIERS[side])
+    return factors
+
+
+# -- steps on one rank ---
+
+
+def owned_gram(factors: RankFactors, *, side: str) -> NDArray[np.float64]:
+    """HᵀH over the rank's owned rows, float64 of shape (F, F)."""
+    rows = getattr(factors, side)
+    gram = np.empty((rows.shape[1], rows.shape[1]))
+    gram_of(rows, factors.events[side].n_owned, gram)
+    return gram
+
+
+def solve_side(
+    factors: RankFactors, gram: NDArray[np.float64], *, side: str, solve: Solve
+) -> RankFactors:
+    """Solve the owned rows of a side, in place."""
+    other, rows = SIDES[SIDES[0] == side], getattr(factors, side)
+    events = factors.events[side]
+    found = solve(events, getattr(factors, other), gram, rows)
+    if side == "user":  # the objective after the items has their penalty in it, this one's not
+        found = squares_of_rows(events.pointer, solve.regularization, solve.exponent, rows)
+        factors.objective = 0.0
+    factors.objective += found
+    return factors
+
+
+def _pack_user(factors: RankFactors, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+    return factors.user[positions]
+
+
+def _pack_item(factors: RankFactors, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+    return factors.item[positions]
+
+
+def _place_user(factors: RankFactors, inbox: Inbox) -> RankFactors:
+    return _placed(factors, factors.user, inbox)
+
+
+def _place_item(factors: RankFactors, inbox: Inbox) -> RankFactors:
+    return _placed(factors, factors.item, inbox)
+
+
+def _placed(factors: RankFactors, rows: NDArray[np.float32], inbox: Inbox) -> RankFactors:
+    for positions, message in zip(inbox.positions, inbox.payloads, strict=True):
+        rows[positions] = message
+    return factors
+
+
+_CARRIERS: dict[str, tuple[Any, Any]] = {
+    "user": (_pack_user, _place_user),
+    "item": (_pack_item, _place_item),
+}
+
+
+def count(factors: RankFactors) -> NDArray[np.float64]:
+    """What a rank adds to the measures of an iteration: objective, whether rows are not finite."""
+    wrong = sum(not np.isfinite(getattr(factors, side)).all() for side in SIDES)
+    return np.array([factors.objective, float(wrong)])
+
+
+def compile_kernels(factors: RankFactors, *, solve: Solve) -> None:
+    """Compile on this worker what an iteration runs, on no rows."""
+    rows = np.zeros((1, factors.user.shape[1]), np.float32)
+    gram = np.zeros((rows.shape[1], rows.shape[1]))
+    gram_of(rows, 0, gram)
+    nothing = Events(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    solve(nothing, rows, gram, rows)
+    squares_of_rows(nothing.pointer, solve.regularization, solve.exponent, rows)

@@ -1,0 +1,1 @@
+"""Loops over the events of a row."""

@@ -1,0 +1,275 @@
+"""Rows of one side from the rows of the other: weighted least squares, one row at a time.
+
+For a row with events on j ∈ J, weights e_j = c_j − 1 and the Gram G = Σ_all h hᵀ of the other side,
+
+    A = G + λI + Σ_J e_j h_j h_jᵀ        b = Σ_J (1 + e_j) h_j        A w = b
+
+so that a row costs its own events only, although all that is not stored counts with c = 1 and p = 0
+(Hu, Koren, Volinsky 2008, §4). `solve_exactly` builds A; `solve_by_gradients` does some steps of
+conjugate gradients from the row as it is and never builds A (Takács, Pilászy, Tikk 2011).
+
+Each kernel returns Σ (c − wᵀ(b + r)) over the rows, with r = b − Aw: their part of the objective,
+Σ c (p − wᵀh)² + λ‖w‖² over all that is stored or not, for wᵀAw − 2bᵀw + Σ c is just that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart._floor.kernels import kernel
+
+
+@kernel(internal=True, fastmath=True)
+def _build(pointer, columns, weights, other, row, left, right):
+    """Add Σ e h hᵀ to the lower half of `left`, put b into `right`; returns Σ c.
+
+    Four events at a time: each entry of `left` is then read and written a quarter as often.
+    """
+    n_components = other.shape[1]
+    for f in range(n_components):
+        right[f] = 0.0
+    total = 0.0
+    begin, end = pointer[row], pointer[row + 1]
+    whole = begin + (end - begin) // 4 * 4
+    for n in range(begin, whole, 4):
+        h0, h1 = other[columns[n]], other[columns[n + 1]]
+        h2, h3 = other[columns[n + 2]], other[columns[n + 3]]
+        e0, e1, e2, e3 = weights[n], weights[n + 1], weights[n + 2], weights[n + 3]
+        total += 4.0 + e0 + e1 + e2 + e3
+        for f in range(n_components):
+            a0, a1, a2, a3 = e0 * h0[f], e1 * h1[f], e2 * h2[f], e3 * h3[f]
+            right[f] += a0 + a1 + a2 + a3 + h0[f] + h1[f] + h2[f] + h3[f]
+            line = left[f]
+            for g in range(f + 1):
+                line[g] += a0 * h0[g] + a1 * h1[g] + a2 * h2[g] + a3 * h3[g]
+    for n in range(whole, end):
+        h, e = other[columns[n]], weights[n]
+        total += 1.0 + e
+        for f in range(n_components):
+            a = e * h[f]
+            right[f] += a + h[f]
+            line = left[f]
+            for g in range(f + 1):
+                line[g] += a * h[g]
+    return total
+
+
+@kernel(internal=True, fastmath=True)
+def _cholesky(left):
+    """Put L over the lower half of `left`, 1 / diagonal in the diagonal; False if it has none."""
+    for i in range(left.shape[0]):
+        own = left[i]
+        for j in range(i):
+            other = left[j]
+            inner = own[j]
+            for k in range(j):
+                inner -= own[k] * other[k]
+            own[j] = inner * other[j]
+        pivot = own[i]
+        for k in range(i):
+            pivot -= own[k] * own[k]
+        if not pivot > 0.0:
+            return False
+        own[i] = 1.0 / np.sqrt(pivot)
+    return True
+
+
+@kernel(internal=True, fastmath=True)
+def _substitute(left, vector):
+    """Solve L Lᵀ x = vector in place."""
+    n = left.shape[0]
+    for i in range(n):
+        line = left[i]
+        inner = vector[i]
+        for k in range(i):
+            inner -= line[k] * vector[k]
+        vector[i] = inner * line[i]
+    for i in range(n - 1, -1, -1):
+        line = left[i]
+        x = vector[i] * line[i]
+        vector[i] = x
+        for k in range(i):
+            vector[k] -= line[k] * x
+
+
+@kernel(internal=True, fastmath=True)
+def _descend(left, right, row, n_sweeps):
+    """Sweeps of coordinate descent over w ≥ 0 from `row`, in place."""
+    n = left.shape[0]
+    for _ in range(n_sweeps):
+        for f in range(n):
+            slope = right[f]
+            for g in range(f + 1):
+                slope -= left[f, g] * row[g]
+            for g in range(f + 1, n):
+                slope -= left[g, f] * row[g]
+            row[f] = max(row[f] + slope / left[f, f], 0.0)
+
+
+@kernel(fastmath=True)
+def solve_exactly(pointer, columns, weights, other, gram, regularization, exponent, n_sweeps, rows):
+    """Solve rows 0 … len(pointer) − 2 by Cholesky, in place; returns their part of the objective.
+
+    Parameters
+    ----------
+    pointer : int64 ndarray of shape (n + 1,)
+    columns : int32 ndarray, weights : float32 ndarray of shape (nnz,)
+        Rows of `other` that a row has events on, and e = c − 1 of each.
+    other : float32 ndarray of shape (m, F)
+    gram : float64 ndarray of shape (F, F)
+    regularization, exponent : float
+        λ = regularization · events^exponent.
+    n_sweeps : int
+        0: any sign, by Cholesky. Else w ≥ 0 by that many sweeps of coordinate descent.
+    rows : float32 ndarray, at least n rows
+        A row without events becomes 0; one whose A is not positive to rounding NaN.
+    """
+    n_components = other.shape[1]
+    left = np.empty((n_components, n_components), np.float32)
+    right, solution = np.empty(n_components, np.float32), np.empty(n_components, np.float32)
+    objective = 0.0
+    for row in range(pointer.size - 1):
+        n_events = pointer[row + 1] - pointer[row]
+        if n_events == 0:
+            rows[row] = 0.0
+            continue
+        ridge = np.float32(regularization * np.float64(n_events) ** exponent)
+        for f in range(n_components):
+            for g in range(f + 1):
+                left[f, g] = gram[f, g]
+            left[f, f] += ridge
+        total = _build(pointer, columns, weights, other, row, left, right)
+        if n_sweeps:
+            _descend(left, right, rows[row], n_sweeps)
+            w = rows[row]
+            for f in range(n_components):  # wᵀAw − 2bᵀw
+                product = np.float32(0.0)
+                for g in range(f):
+                    product += left[f, g] * w[g]
+                total += w[f] * (2.0 * product + left[f, f] * w[f] - 2.0 * right[f])
+        elif _cholesky(left):
+            for f in range(n_components):
+                solution[f] = right[f]
+            _substitute(left, solution)
+            for f in range(n_components):
+                rows[row, f] = solution[f]
+                total -= solution[f] * right[f]
+        else:
+            rows[row] = np.nan
+        objective += total
+    return objective
+
+
+@kernel(fastmath=True)
+def solve_by_gradients(
+    pointer, columns, weights, other, gram, regularization, exponent, n_steps, rows
+):
+    """The same by `n_steps` of conjugate gradients from `rows` as they are; for `gram` float32."""
+    n_components = other.shape[1]
+    residual, direction = np.empty(n_components, np.float32), np.empty(n_components, np.float32)
+    right, image = np.empty(n_components, np.float32), np.empty(n_components, np.float32)
+    objective = 0.0
+    for row in range(pointer.size - 1):
+        begin, end = pointer[row], pointer[row + 1]
+        if begin == end:
+            rows[row] = 0.0
+            continue
+        x = rows[row]
+        ridge = np.float32(regularization * np.float64(end - begin) ** exponent)
+        for f in range(n_components):
+            right[f] = 0.0
+            image[f] = ridge * x[f]
+        for f in range(n_components):
+            line, scale = gram[f], x[f]
+            for g in range(n_components):
+                image[g] += scale * line[g]
+        total = 0.0
+        for n in range(begin, end):
+            h, e = other[columns[n]], weights[n]
+            product = np.float32(0.0)
+            for f in range(n_components):
+                product += h[f] * x[f]
+            total += 1.0 + e
+            whole, part = np.float32(1.0) + e, e * product
+            for f in range(n_components):
+                right[f] += whole * h[f]
+                image[f] += part * h[f]
+        square = np.float32(0.0)
+        for f in range(n_components):
+            residual[f] = right[f] - image[f]
+            direction[f] = residual[f]
+            square += residual[f] * residual[f]
+        for _ in range(n_steps):
+            if square < 1e-20:
+                break
+            for f in range(n_components):
+                image[f] = ridge * direction[f]
+            for f in range(n_components):
+                line, scale = gram[f], direction[f]
+                for g in range(n_components):
+                    image[g] += scale * line[g]
+            for n in range(begin, end):
+                h = other[columns[n]]
+                product = np.float32(0.0)
+                for f in range(n_components):
+                    product += h[f] * direction[f]
+                product *= weights[n]
+                for f in range(n_components):
+                    image[f] += product * h[f]
+            curvature = np.float32(0.0)
+            for f in range(n_components):
+                curvature += direction[f] * image[f]
+            step = square / curvature
+            after = np.float32(0.0)
+            for f in range(n_components):
+                x[f] += step * direction[f]
+                residual[f] -= step * image[f]
+                after += residual[f] * residual[f]
+            share = after / square
+            square = after
+            for f in range(n_components):
+                direction[f] = residual[f] + share * direction[f]
+        for f in range(n_components):
+            total -= x[f] * (right[f] + residual[f])
+        objective += total
+    return objective
+
+
+@kernel(fastmath=True)
+def squares_of_rows(pointer, regularization, exponent, rows):
+    """Σ λ_i ‖w_i‖² over rows with events."""
+    total = 0.0
+    for row in range(pointer.size - 1):
+        n_events = pointer[row + 1] - pointer[row]
+        if n_events:
+            square = 0.0
+            for f in range(rows.shape[1]):
+                square += rows[row, f] * rows[row, f]
+            total += regularization * np.float64(n_events) ** exponent * square
+    return total
+
+
+@kernel(fastmath=True)
+def gram_of(rows, n_rows, gram):
+    """Put Σ h hᵀ of the first rows over `gram`, float64; sums of 64 rows are in float32.
+
+    No BLAS: it adds up in an order that depends on its threads.
+    """
+    n_components = rows.shape[1]
+    part = np.empty((n_components, n_components), np.float32)
+    gram[:] = 0.0
+    for begin in range(0, n_rows, 64):
+        part[:] = 0.0
+        end = min(begin + 64, n_rows)
+        for n in range(begin, end):
+            h = rows[n]
+            for f in range(n_components):
+                line, scale = part[f], h[f]
+                for g in range(f + 1):
+                    line[g] += scale * h[g]
+        for f in range(n_components):
+            for g in range(f + 1):
+                gram[f, g] += part[f, g]
+    for f in range(n_components):
+        for g in range(f):
+            gram[g, f] = gram[f, g]

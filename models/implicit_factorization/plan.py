@@ -1,0 +1,242 @@
+"""What a fit will send, before it does: users cut, an owner an item, the expands of both sides.
+
+    events ─► Partition of the users ─► which ranks have events on an item ─► its owner
+                                                │                               │
+    rank k    events of its users, by user   ◄──┘   events of its items, by item ◄┘
+    expand    W rows: owner of the user ─► owners of its items
+              H rows: owner of the item ─► owners of its users
+
+Each event lies on two ranks, or twice on one: by user and by item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Plan, expand_plan
+from daskpart.connectivity import Connectivity
+from daskpart.containers.matrix import LabelledMatrix
+from daskpart.containers.numbering import Numbering, number_owned
+from daskpart.errors import InputError
+from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.reports import Expected, PlanReport, bytes_words
+from daskpart.partitioners import partition as make_partition
+from daskpart.partitions import Partition
+
+from .als import SIDES, Events
+
+LABEL = "expand"
+PARTITIONERS: dict[str, dict[str, Any]] = {
+    "power": {"objective": "power", "rho": 2},
+    "connectivity": {"objective": "connectivity"},
+    "cut-net": {"objective": "cut-net"},
+    "metis": {"method": "metis"},
+    "random": {"method": "random"},
+    "block": {"method": "block"},
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImplicitPlan(FitPlan):
+    """A planned factorization of implicit feedback.
+
+    Attributes
+    ----------
+    n_components : int
+    connectivities : dict of str to Connectivity
+        Of each side: which ranks hold a row of it, with its owner.
+    expands : dict of str to Plan
+        Of each side.
+    """
+
+    n_components: int
+    connectivities: dict[str, Connectivity] = field(repr=False)
+    expands: dict[str, Plan] = field(repr=False)
+
+    @cached_property
+    def numberings(self) -> dict[str, Numbering]:
+        """Rows of each side on every rank: owned, then those that come by an expand."""
+        return {side: number_owned(each) for side, each in self.connectivities.items()}
+
+    def plans(self) -> dict[str, Sequence[Plan]]:
+        """The messages of an iteration, the allreduces of Grams aside."""
+        return {LABEL: [self.expands[side] for side in SIDES]}
+
+    def _per_rank(self, what: str) -> NDArray[np.int64]:
+        each = [self.expands[side].statistics().per_rank(what) for side in SIDES]
+        return np.sum(each, axis=0).astype(np.int64)
+
+    def expected(self) -> Expected:
+        """Rows and messages of both expands."""
+        rows = self._per_rank("rows_sent")
+        return Expected(
+            rows=rows,
+            messages=self._per_rank("messages_sent"),
+            nbytes=int(rows.sum()) * 4 * self.n_components,
+            row_labels=(LABEL,),
+            message_labels=(LABEL,),
+        )
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """Bytes that each rank will hold: events twice, rows of both factors."""
+        held = [np.diff(self.numberings[side].pointer) for side in SIDES]
+        owned = [self.numberings[side].sizes[:, 0] for side in SIDES]
+        return {
+            "events": 8 * self.events.sum(axis=0) + 8 * (np.sum(owned, axis=0) + 2),
+            "factors": 4 * self.n_components * np.sum(held, axis=0),
+        }
+
+    @cached_property
+    def events(self) -> NDArray[np.int64]:
+        """Events that each rank has by user, and by item: int64 of shape (2, n_ranks)."""
+        found = np.zeros((2, self.n_ranks), np.int64)
+        for line, side in zip(found, SIDES, strict=True):
+            other = self.connectivities[SIDES[SIDES[0] == side]]
+            np.add.at(line, other.parts, other.counts)
+        return found
+
+    def report(self) -> ImplicitPlanReport:
+        """What an iteration costs."""
+        messages = self._per_rank("messages_sent")
+        return ImplicitPlanReport(
+            n_ranks=self.n_ranks,
+            unit="iteration",
+            partitioner=self.partitioner,
+            memory=self.memory(),
+            seconds=self.seconds,
+            n_components=self.n_components,
+            volume=[self.expands[side].total_rows for side in SIDES],
+            messages=int(messages.sum()),
+            messages_max_rank=int(messages.max(initial=0)),
+            imbalance=(self.events.max(axis=1) / self.events.mean(axis=1) - 1).tolist(),
+        )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ImplicitPlanReport(PlanReport):
+    """What one iteration of implicit ALS costs on a partition; known before any training.
+
+    Attributes
+    ----------
+    n_components : int
+    volume : list of int
+        Rows of users and of items that travel in an iteration.
+    messages, messages_max_rank : int
+        Messages of the expands: of all ranks, and of the busiest one.
+    imbalance : list of float
+        Events of the heaviest rank over the mean, less 1: by user, and by item.
+    """
+
+    n_components: int
+    volume: list[int]
+    messages: int
+    messages_max_rank: int
+    imbalance: list[float]
+
+    def title(self) -> str:
+        """One line that says what this is about."""
+        return f"Plan: users over {self.n_ranks} ranks by {self.partitioner!r}, items to sharers"
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        total = sum(self.volume)
+        gram = 8 * self.n_components**2
+        return {
+            "volume": f"{total:,} rows an iteration = {bytes_words(4 * self.n_components * total)}"
+            f" ({self.volume[0]:,} of users, {self.volume[1]:,} of items)",
+            "Grams": f"2 allreduces of {bytes_words(gram)} an iteration",
+            "messages": f"{self.messages:,} an iteration, at most {self.messages_max_rank:,} by a "
+            "rank",
+            "imbalance": f"heaviest rank {self.imbalance[0]:.1%} above the mean by user, "
+            f"{self.imbalance[1]:.1%} by item",
+            **super().rows(),
+        }
+
+
+def plan_fit(
+    matrix: LabelledMatrix,
+    n_ranks: int,
+    *,
+    partitioner: Any,
+    n_components: int,
+    random_state: int,
+) -> ImplicitPlan:
+    """Cut the users, choose owners of items, lay out both expands.
+
+    Raises
+    ------
+    InputError
+        When a rank would get no users.
+    """
+    begin = perf_counter()
+    parts = _partitioned(matrix, n_ranks, partitioner, random_state)
+    seconds = perf_counter() - begin
+    empty = np.flatnonzero(np.bincount(parts.assignment, minlength=n_ranks) == 0)
+    if empty.size:
+        raise InputError(
+            f"{empty.size} of {n_ranks} ranks have no {matrix.row_name}s (rank {empty[0]}); take "
+            "fewer ranks or another partition"
+        )
+    assignment = parts.assignment.astype(np.int32)
+    items = Connectivity.from_pairs(
+        matrix.columns, assignment[matrix.rows], matrix.shape[1], n_ranks
+    ).with_packed_owners()
+    assert items.owners is not None
+    users = Connectivity.from_pairs(
+        matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks
+    ).with_owners(np.where(np.diff(matrix.row_pointer()) > 0, assignment, -1))
+    connectivities = {"user": users, "item": items}
+    return ImplicitPlan(
+        n_ranks=n_ranks,
+        random_state=random_state,
+        partition=parts,
+        partitioner=partitioner_name(partitioner),
+        seconds=seconds,
+        n_components=n_components,
+        connectivities=connectivities,
+        expands={side: expand_plan(each) for side, each in connectivities.items()},
+    )
+
+
+def _partitioned(
+    matrix: LabelledMatrix, n_ranks: int, partitioner: Any, random_state: int
+) -> Partition:
+    if isinstance(partitioner, Partition):
+        partitioner.check_fits(matrix.shape[0], "the matrix", "rows")
+        return partitioner
+    if not isinstance(partitioner, str | Mapping):
+        assignment = given_assignment(partitioner, matrix.shape[0], n_ranks, "rows")
+        return Partition(assignment, n_ranks, np.diff(matrix.row_pointer()), {})
+    if matrix.shape[0] < n_ranks:
+        raise InputError(
+            f"{n_ranks} ranks need as many rows to share out; there are {matrix.shape[0]}"
+        )
+    chosen = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+    return make_partition(matrix, n_ranks, **{"random_state": random_state, **chosen})
+
+
+def events_of_ranks(
+    matrix: LabelledMatrix, plan: ImplicitPlan, alpha: float
+) -> list[dict[str, Events]]:
+    """What each rank works on: the events of its users by user, those of its items by item."""
+    sides = {"user": matrix, "item": matrix.transposed()}
+    found: list[dict[str, Events]] = [{} for _ in range(plan.n_ranks)]
+    for side, data in sides.items():
+        own, other = plan.numberings[side], plan.numberings[SIDES[SIDES[0] == side]]
+        pointer, place = data.row_pointer(), np.empty(data.shape[1], np.int32)
+        for rank, held in enumerate(found):
+            rows = own.first_group(rank)
+            lengths = np.diff(pointer)[rows]
+            starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+            chosen = np.repeat(pointer[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+            place[other.of_rank(rank)] = np.arange(len(other.of_rank(rank)), dtype=np.int32)
+            weights = (alpha * data.values[chosen]).astype(np.float32)
+            held[side] = Events(starts, place[data.columns[chosen]], weights)
+    return found

@@ -1,0 +1,160 @@
+"""An implicit factorization on ranks: events and rows handed out, iterations, rows gathered.
+
+What an iteration is stands in `als`; here is what the base asks of every model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, PerRank, PreparedPlan, allreduce, barrier
+from daskpart.models.base.state import Part
+from daskpart.models.base.text import Step, Text, run_steps
+
+from .als import SIDES, Events, RankFactors, Solve, compile_kernels, count, iterate
+from .plan import LABEL, ImplicitPlan
+from .state import ImplicitState
+
+
+class ImplicitText(Text):
+    """The fit on one communicator.
+
+    Parameters
+    ----------
+    comm : Communicator
+    plan : ImplicitPlan
+    events : list of dict, one a rank
+        From `events_of_ranks`.
+    solve : Solve
+    n_events : int
+    tol : float
+        Of the change of the loss.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        plan: ImplicitPlan,
+        events: list[dict[str, Events]],
+        *,
+        solve: Solve,
+        n_events: int,
+        tol: float,
+    ) -> None:
+        self.session, self._plan = comm, plan
+        self._events = comm.values(events)
+        self._options = {"solve": solve, "n_events": n_events, "tol": tol}
+        self._plans: dict[str, PreparedPlan] = {}
+        for side in SIDES:
+            held = [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
+            (self._plans[side],) = comm.prepare_all(
+                [plan.expands[side]], comm.values(held), [LABEL]
+            )
+
+    def begin_from(self, state: ImplicitState) -> None:  # type: ignore[override]
+        """Hand out the rows of a state."""
+        plan = self._plan
+        held = {
+            side: [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
+            for side in SIDES
+        }
+        self._factors, self.memory = self.session.run(
+            begin,
+            self._events,
+            self.session.values(state.cut(held, plan.n_ranks)),
+            solve=self._options["solve"],
+        )
+        self._loss = state.history[-1]["loss"] if state.history else float("inf")
+
+    def run(self, first: int, last: int) -> list[Step]:
+        """Do iterations `first` to `last`, fewer if the loss changes by less than the tolerance."""
+        (self._factors, self._loss), steps = self.session.run(
+            run_steps,
+            self._plans,
+            (self._factors, self._loss),
+            step=iteration,
+            first=first,
+            last=last,
+            **self._options,
+        )
+        return steps
+
+    def gather(self, state: ImplicitState) -> ImplicitState:  # type: ignore[override]
+        """The rows as they are on the ranks."""
+        comm, plan = self.session, self._plan
+        answered = {
+            side: [plan.numberings[side].first_group(rank) for rank in range(plan.n_ranks)]
+            for side in SIDES
+        }
+        return state.assembled(comm.gather(comm.map(owned_rows, self._factors)), answered)
+
+    def advice(self, step: Step) -> str:
+        """What to do when rows are not finite."""
+        return "the equations of a row were singular. Raise regularization."
+
+
+# -- texts ---
+
+
+def begin(
+    comm: Communicator, events: PerRank, parts: PerRank, *, solve: Solve
+) -> tuple[PerRank, list[int]]:
+    """Rows of a state on every rank, kernels compiled; and the bytes that each rank holds."""
+    factors = comm.map(rows_of_part, parts, events)
+    factors, _ = comm.settle(factors, comm.map(compile_kernels, factors, solve=solve))
+    held = comm.fold(comm.map(bytes_held, factors), list)
+    barrier(comm)  # so that the first iteration does not count who was longer at its set-up
+    return factors, held.result()
+
+
+def iteration(
+    comm: Communicator,
+    plans: dict[str, PreparedPlan],
+    changing: tuple[PerRank, float],
+    *,
+    number: int,
+    solve: Solve,
+    n_events: int,
+    tol: float,
+) -> tuple[tuple[PerRank, float], Step]:
+    """One iteration, the loss after it, and whether that changed little enough to stop."""
+    factors, before = changing
+    factors = iterate(comm, plans, factors, solve)
+    sums = allreduce(comm, comm.map(count, factors))
+    factors, sums = comm.settle(factors, sums)
+    objective, wrong = sums.result()
+    loss = float(objective) / max(1, n_events)
+    step = Step(
+        {"loss": loss, "loss_change": loss - before},
+        finite=wrong == 0 and bool(np.isfinite(loss)),
+        enough=abs(before - loss) < tol,
+    )
+    return (factors, loss), step
+
+
+# -- steps on one rank ---
+
+
+def rows_of_part(part: Part, events: dict[str, Events]) -> RankFactors:
+    """The rows of a rank's part of a state, as its own."""
+    rows = [np.array(part[f"{side}_factors"], np.float32) for side in SIDES]
+    return RankFactors(rows[0], rows[1], events)
+
+
+def owned_rows(factors: RankFactors) -> dict[str, NDArray[Any]]:
+    """What a rank answers for; what does not change is given too, as parts are whole."""
+    part: dict[str, NDArray[Any]] = {}
+    for side in SIDES:
+        n_owned = factors.events[side].n_owned
+        part[f"{side}_factors"] = getattr(factors, side)[:n_owned].copy()
+        for name in ("bias", "gradient"):
+            part[f"{side}_{name}"] = np.zeros(n_owned, np.float32)
+    return part
+
+
+def bytes_held(factors: RankFactors) -> int:
+    """Bytes of a rank's events and rows."""
+    return factors.nbytes

@@ -1,0 +1,177 @@
+"""Kernels that rank: the best n of scores that come tile by tile, and where wanted items stand.
+
+scores of 128 rows × 2,048 items, just multiplied, still in cache
+  32 at a time: is the largest above the row's threshold?      nearly always no: go on
+  yes: into the row's buffer; a full buffer keeps its best n, and their least is the threshold
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart._floor.kernels import kernel
+
+LANES = 32
+
+
+@kernel(internal=True, _nrt=False)
+def _comes_before(score, item, other_score, other_item):
+    return score > other_score or (score == other_score and item < other_item)
+
+
+@kernel(internal=True, _nrt=False)
+def _sift_down(scores, items, begin, root, size):
+    """Restore the heap of `size` entries from `begin` whose top is the last in order."""
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            return
+        a = begin + child
+        if child + 1 < size and _comes_before(scores[a], items[a], scores[a + 1], items[a + 1]):
+            a += 1
+            child += 1
+        b = begin + root
+        if _comes_before(scores[a], items[a], scores[b], items[b]):
+            return
+        scores[a], scores[b] = scores[b], scores[a]
+        items[a], items[b] = items[b], items[a]
+        root = child
+
+
+@kernel
+def take_tile(tile, first_item, n_items, left_out, pointer, at, best, found, filled):
+    """Put what is among the best of each row into its heap.
+
+    Parameters
+    ----------
+    tile : float32 ndarray of shape (n_rows, chunks, LANES)
+        Scores of some rows and of `n_items` items from `first_item` on, behind them −inf; what is
+        left out becomes −inf.
+    left_out : int32 ndarray
+        Items that a row does not want, rising; those of row r are
+        ``left_out[pointer[r]:pointer[r + 1]]``, and ``at[r]`` is the first not passed yet.
+    best : float32 ndarray of shape (rows, n), found : int32 ndarray of the same shape
+        A heap a row of `filled[r]` entries, the last in order on top.
+    """
+    n = best.shape[1]
+    scores, items = best.reshape(-1), found.reshape(-1)
+    for row in range(tile.shape[0]):
+        here, end = at[row], pointer[row + 1]
+        while here < end and left_out[here] < first_item + n_items:
+            j = left_out[here] - first_item
+            tile[row, j // LANES, j % LANES] = -np.inf
+            here += 1
+        at[row] = here
+        begin, size = row * n, filled[row]
+        least = scores[begin] if size == n else np.float32(-np.inf)
+        for chunk in range(tile.shape[1]):
+            above = 0
+            for lane in range(tile.shape[2]):  # a loop over vectors
+                above += tile[row, chunk, lane] > least
+            if above == 0:
+                continue
+            for lane in range(tile.shape[2]):
+                j, score = chunk * LANES + lane, tile[row, chunk, lane]
+                if not score > least:
+                    continue
+                if size < n:  # up the heap
+                    place = size
+                    size += 1
+                    scores[begin + place], items[begin + place] = score, first_item + j
+                    while place > 0:
+                        a, b = begin + place, begin + (place - 1) // 2
+                        if _comes_before(scores[a], items[a], scores[b], items[b]):
+                            break
+                        scores[a], scores[b] = scores[b], scores[a]
+                        items[a], items[b] = items[b], items[a]
+                        place = (place - 1) // 2
+                else:
+                    scores[begin], items[begin] = score, first_item + j
+                    _sift_down(scores, items, begin, 0, n)
+                if size == n:
+                    least = scores[begin]
+        filled[row] = size
+
+
+@kernel
+def in_order(best, found, filled):
+    """Sort each heap, best first; what is not filled becomes −inf and −1."""
+    n = best.shape[1]
+    scores, items = best.reshape(-1), found.reshape(-1)
+    for row in range(best.shape[0]):
+        begin = row * n
+        for size in range(filled[row] - 1, 0, -1):
+            last = begin + size
+            scores[begin], scores[last] = scores[last], scores[begin]
+            items[begin], items[last] = items[last], items[begin]
+            _sift_down(scores, items, begin, 0, size)
+        for place in range(begin + filled[row], begin + n):
+            scores[place], items[place] = -np.inf, -1
+
+
+@kernel
+def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
+    """Where the wanted items of each row stand among all whose score is not −inf.
+
+    Parameters
+    ----------
+    scores : float32 ndarray of shape (rows, n_items)
+    wanted : int32 ndarray
+        Items that row r wants: ``wanted[pointer[r]:pointer[r + 1]]``, rising.
+    ranks : int64 ndarray of the shape of `wanted`
+        For each, how many items come before it, equal scores in rising position; rising in each
+        row; −1 for an item that was left out, and those come first.
+    ties_below : float64 ndarray of shape (rows,)
+        Of all pairs (wanted, not wanted), the number in the right order, ties for a half.
+    """
+    n_items = scores.shape[1]
+    for row in range(scores.shape[0]):
+        begin, end = pointer[row], pointer[row + 1]
+        line = scores[row]
+        mine = np.empty(end - begin, np.float32)
+        is_wanted = np.zeros(n_items, np.bool_)
+        n_known = 0
+        for place in range(begin, end):
+            if line[wanted[place]] > -np.inf:
+                mine[n_known] = line[wanted[place]]
+                is_wanted[wanted[place]] = True
+                n_known += 1
+        n_out = end - begin - n_known
+        order = np.argsort(-mine[:n_known], kind="mergesort")  # wanted rises: so do ties
+        falling = mine[:n_known][order]
+        items = np.empty(n_known, np.int64)
+        k = 0
+        for place in range(begin, end):
+            if line[wanted[place]] > -np.inf:
+                items[k] = wanted[place]
+                k += 1
+        items = items[order]
+        ahead = np.zeros(n_known + 1, np.int64)  # not wanted, and before the k-th wanted first
+        ties_below[row] = 0.0
+        for item in range(n_items):
+            score = line[item]
+            if is_wanted[item] or not score > -np.inf:
+                continue
+            low, high = 0, n_known  # the first wanted that this item comes before
+            while low < high:
+                middle = (low + high) // 2
+                if score > falling[middle] or (score == falling[middle] and item < items[middle]):
+                    high = middle
+                else:
+                    low = middle + 1
+            ahead[low] += 1
+            worse, equal = low, 0
+            while worse > 0 and falling[worse - 1] == score:
+                worse -= 1
+                equal += 1
+            above = low
+            while above < n_known and falling[above] == score:
+                above += 1
+                equal += 1
+            ties_below[row] += worse + 0.5 * equal
+        passed = 0
+        for k in range(n_out):
+            ranks[begin + k] = -1
+        for k in range(n_known):
+            passed += ahead[k]
+            ranks[begin + n_out + k] = passed + k

@@ -1,0 +1,48 @@
+"""Predictions of single pairs from a state, those of strangers among them.
+
+both known        μ + b_i + b_j + ⟨w_i, h_j⟩
+one is unknown    μ + the bias of the other        or NaN
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .kernels.scoring import predict_pairs
+from .state import MFState
+
+
+def predictions(
+    state: MFState, rows: np.ndarray, columns: np.ndarray, unknown: str = "raise"
+) -> np.ndarray:
+    """Predict pairs of positions.
+
+    Parameters
+    ----------
+    state : MFState
+    rows, columns : int32 ndarray of shape (n,)
+        Users and items; −1 for strangers.
+    unknown : {"raise", "mean", "nan"}
+        What pairs with a stranger get: the mean and the known one's bias, or NaN. "raise": there
+        are none.
+
+    Returns
+    -------
+    predicted : float32 ndarray of shape (n,)
+    """
+    predicted = np.empty(rows.size, np.float32)
+    known: slice | np.ndarray = slice(None)
+    if unknown != "raise":
+        known = np.flatnonzero((rows >= 0) & (columns >= 0))
+    own = np.empty(rows[known].size, np.float32)
+    predict_pairs(
+        rows[known], columns[known], state.user_factors, state.item_factors, state.user_bias,
+        state.item_bias, np.float32(state.global_mean), own,
+    )  # fmt: skip
+    if unknown != "raise":
+        predicted[:] = np.nan if unknown == "nan" else state.rating_mean
+        if unknown == "mean":
+            predicted += np.where(rows >= 0, state.user_bias[rows], 0)
+            predicted += np.where(columns >= 0, state.item_bias[columns], 0)
+    predicted[known] = own
+    return predicted

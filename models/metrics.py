@@ -1,0 +1,191 @@
+"""How good lists of recommendations are, ranked against the whole catalogue in blocks of users.
+
+    test items of a user     ranks among all items that it has not seen      of the best n
+    {tea, jam}               tea: 0   jam: 7                                 [tea, …]
+
+    precision  hits / n                      NDCG  Σ_hits 1 / log2(rank + 2)  /  of the best order
+    recall     hits / T, the test items      MAP   Σ_hits (hits so far) / (rank + 1)  /  min(n, T)
+    MRR        1 / (first rank + 1)          AUC   share of pairs (test item, other) in order
+
+Nothing is sampled: metrics over a sample of the catalogue put models into another order (Krichene
+and Rendle, "On Sampled Metrics for Item Recommendation", KDD 2020). Means are over users that have
+a test item which they have not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from daskpart.containers.matrix import as_matrix
+from daskpart.errors import InputError
+from daskpart.models.matrix_factorization.blocks import computed, over_blocks
+from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
+from daskpart.models.matrix_factorization.pairs import entry_positions
+
+NAMES = ("precision", "recall", "ndcg", "map", "mrr", "auc")
+_BLOCK_WORDS = 1 << 22  # float32 words of a block of scores: 16 MB
+
+
+def evaluate_ranking(
+    model: Any,
+    test: Any,
+    n: int | Sequence[int] = 10,
+    *,
+    exclude_seen: bool | str = True,
+    unknown: str = "raise",
+    client: Any = None,
+) -> pd.DataFrame:
+    """Precision, recall, NDCG, MAP, MRR and AUC of a fitted model of factors.
+
+    Parameters
+    ----------
+    model : MatrixFactorization or ImplicitFactorization
+        Fitted.
+    test : container
+        What users took to: any container that `fit` takes. Values are not read.
+    n : int or sequence of int, default=10
+        Lengths of the lists.
+    exclude_seen : bool or "others", default=True
+        Leave out of each user's ranking what it had in the fit, test items among it; with "others",
+        test items stay.
+    unknown : {"raise", "nan"}, default="raise"
+        Users and items of `test` that the model does not know: an error, or left out.
+    client : distributed.Client, optional
+        Default: the current one, else threads of this process.
+
+    Returns
+    -------
+    metrics : DataFrame
+        One line for each n; columns precision, recall, ndcg, map, mrr, auc and n_users.
+
+    Raises
+    ------
+    InputError
+        For n < 1, users or items that the model does not know, NaN factors, or when no user is
+        left.
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> clicks = daskpart.datasets.power_law_ratings(200, 100, 4000, random_state=0)
+    >>> train, test = daskpart.datasets.train_test_split_ratings(clicks)
+    >>> model = daskpart.MatrixFactorization(8, n_ranks=2, max_iter=5).fit(train)
+    >>> daskpart.metrics.evaluate_ranking(model, test, n=(5, 10)).shape
+    (2, 7)
+    """
+    lengths = [n] if np.ndim(n) == 0 else [*n]  # type: ignore[misc]
+    if not lengths or any(each != int(each) or each < 1 for each in lengths):
+        raise InputError(f"n={n!r}; give whole numbers of at least 1")
+    state = model._fitted()
+    if not state.is_finite():
+        raise InputError("the factors hold NaN or infinity: what they rank has no meaning")
+    wanted = _wanted(model, test, unknown)
+    if exclude_seen is True:
+        wanted = scipy.sparse.csr_array(wanted - wanted.multiply(model._seen()))
+        wanted.eliminate_zeros()
+    users = np.flatnonzero(np.diff(wanted.indptr))
+    if not users.size:
+        raise InputError("no user has a test item that it has not seen: nothing can be judged")
+    length = max(1, _BLOCK_WORDS // state.n_items)
+    blocks = []
+    for begin in range(0, users.size, length):
+        own = users[begin : begin + length]
+        seen = model._seen()[own] if exclude_seen else None
+        blocks.append((state.user_factors[own], wanted[own], seen))
+    level = state.item_bias
+    tasks = over_blocks(_sums, blocks, (state.item_factors, level), client, lengths=lengths)
+    sums = np.sum(computed(tasks, client), axis=0)
+    table = pd.DataFrame(sums / users.size, columns=NAMES, index=pd.Index(lengths, name="n"))
+    return table.assign(n_users=users.size)
+
+
+def _wanted(model: Any, test: Any, unknown: str) -> scipy.sparse.csr_array:
+    state = model._fitted()
+    matrix = as_matrix(test, model._columns(), repeats="sum")
+    rows, columns = entry_positions(matrix, state, unknown)
+    known = (rows >= 0) & (columns >= 0)
+    entries = (np.ones(int(known.sum()), np.int8), (rows[known], columns[known]))
+    found = scipy.sparse.csr_array(entries, shape=state.shape)
+    found.sum_duplicates()
+    found.data[:] = 1
+    return found
+
+
+def _sums(
+    rows: np.ndarray,
+    wanted: scipy.sparse.csr_array,
+    seen: scipy.sparse.csr_array | None,
+    items: np.ndarray,
+    level: np.ndarray,
+    *,
+    lengths: Sequence[int],
+) -> np.ndarray:
+    """Sums over a block of users, float64 of shape (lengths, 6)."""
+    scores = rows @ items.T
+    scores += level
+    pointer = wanted.indptr.astype(np.int64)
+    order = wanted.sorted_indices().indices.astype(np.int32)
+    if seen is not None:
+        of_wanted = np.repeat(np.arange(len(rows)), np.diff(pointer))
+        kept = scores[of_wanted, order]  # those that were seen are not wanted, or asked for
+        scores[np.repeat(np.arange(len(rows)), np.diff(seen.indptr)), seen.indices] = -np.inf
+        scores[of_wanted, order] = kept
+    ranks, in_order = np.empty(order.size, np.int64), np.empty(len(rows))
+    ranks_of_wanted(scores, order, pointer, ranks, in_order)
+    n_items = (scores > -np.inf).sum(axis=1)
+    return metrics_of_ranks(ranks, pointer, in_order, n_items, lengths)
+
+
+def metrics_of_ranks(
+    ranks: np.ndarray,
+    pointer: np.ndarray,
+    in_order: np.ndarray,
+    n_items: np.ndarray,
+    lengths: Sequence[int],
+) -> np.ndarray:
+    """Sums over users of each metric.
+
+    Parameters
+    ----------
+    ranks : int64 ndarray
+        From 0, rising for each user: ``ranks[pointer[u]:pointer[u + 1]]``.
+    pointer : int64 ndarray of shape (users + 1,)
+    in_order : float64 ndarray of shape (users,)
+        Pairs of a test item and another one that are in the right order, ties for a half.
+    n_items : int ndarray of shape (users,)
+        Items that were ranked.
+    lengths : sequence of int
+
+    Returns
+    -------
+    sums : float64 ndarray of shape (lengths, 6)
+        In the order of `NAMES`.
+    """
+    n_users, n_wanted = len(pointer) - 1, np.diff(pointer)
+    user = np.repeat(np.arange(n_users), n_wanted)
+    place = np.arange(ranks.size) - pointer[user]  # how many test items come before this one
+    first = ranks[pointer[:-1]]
+    pairs = n_wanted * (n_items - n_wanted)
+    auc = np.where(pairs > 0, in_order / np.maximum(pairs, 1), 0.5).sum()
+    sums = np.empty((len(lengths), len(NAMES)))
+    for line, n in zip(sums, lengths, strict=True):
+        hit = ranks < n
+        hits = np.bincount(user[hit], minlength=n_users)
+        gains = np.bincount(user[hit], 1 / np.log2(ranks[hit] + 2.0), minlength=n_users)
+        best = np.concatenate(([0.0], np.cumsum(1 / np.log2(np.arange(n) + 2.0))))
+        precisions = (place[hit] + 1) / (ranks[hit] + 1)
+        means = np.bincount(user[hit], precisions, minlength=n_users)
+        line[:] = (
+            (hits / n).sum(),
+            (hits / n_wanted).sum(),
+            (gains / best[np.minimum(n, n_wanted)]).sum(),
+            (means / np.minimum(n, n_wanted)).sum(),
+            np.where(first < n, 1 / (first + 1), 0.0).sum(),
+            auc,
+        )
+    return sums

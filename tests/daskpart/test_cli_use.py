@@ -1,0 +1,81 @@
+"""`daskpart fit implicit`, and `daskpart recommend` and `predict` from a saved model."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+import daskpart
+
+SMALL = ("--ranks", 2, "--n-components", 4, "--max-iter", 3, "--partitioner", "block")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, rating_file):
+    """A folder of each kind of model."""
+    from daskpart import cli
+
+    folder = tmp_path_factory.mktemp("runs")
+    for kind in ("mf", "implicit"):
+        plots = ("--no-plots",) if kind == "mf" else ()
+        given = ["fit", kind, rating_file, *SMALL, *plots, "--out", folder / kind]
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(each) for each in given])
+        assert stopped.value.code == 0
+    return folder
+
+
+def test_fit_implicit_writes_a_model_that_loads(runs):
+    out = runs / "implicit"
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert 0 < metrics["ndcg"] < 1 and metrics["communication"]["matches"] is True
+    model = daskpart.ImplicitFactorization.load(out / "model")
+    assert model.history_["loss"].iloc[-1] == metrics["loss"]
+    page = (out / "report.html").read_text()
+    assert "NDCG" in page and "ImplicitFactorization.load" in page
+    assert (out / "training.png").is_file()
+
+
+def test_recommend_some_users_and_all(runs, tmp_path, capsys, run_cli):
+    for kind in ("mf", "implicit"):
+        assert run_cli("recommend", runs / kind, "--user", 3, "--user", 7, "-n", 2) == 0
+        told = capsys.readouterr().out
+        assert len(told.strip().splitlines()) == 5
+    model = daskpart.ImplicitFactorization.load(runs / "implicit" / "model")
+    path = tmp_path / "top.csv"
+    assert run_cli("recommend", runs / "implicit", "--all", "-n", 2, "--output", path) == 0
+    users = model.state_.users().take(pd.RangeIndex(model.state_.n_users).to_numpy())
+    expected = model.recommend(users, 2)
+    found = pd.read_csv(path)
+    assert found.iloc[:, :2].to_numpy().tolist() == expected.iloc[:, :2].to_numpy().tolist()
+
+
+def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
+    pairs, out = tmp_path / "pairs.csv", tmp_path / "predicted.csv"
+    pairs.write_text("user,item\n1,1\n999999,1\n1,2\n")
+    assert run_cli("predict", runs / "mf", pairs, "--output", out) == 0
+    assert "1 of 3 pairs have a user or an item" in capsys.readouterr().out
+    model = daskpart.MatrixFactorization.load(runs / "mf" / "model")
+    found = pd.read_csv(out)["predicted"]
+    assert found.tolist() == pytest.approx(
+        model.predict(pd.read_csv(pairs), unknown="mean").tolist(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("recommend", "mf"), "say for whom"),
+        (("recommend", "mf", "--user", 1, "--all"), "say for whom"),
+        (("recommend", "mf", "--user", "ann"), "users of this model are numbers"),
+        (("recommend", "mf", "--user", 999999), "unknown to the model"),
+        (("recommend", ".", "--all"), "holds no model of users and items"),
+        (("predict", "mf", "nowhere.csv"), "cannot be read as a table"),
+    ],
+)
+def test_what_cannot_be_answered(runs, capsys, run_cli, arguments, words):
+    command, folder, *rest = arguments
+    assert run_cli(command, runs / folder, *rest) == 2
+    assert words in capsys.readouterr().err

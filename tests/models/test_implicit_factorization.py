@@ -1,0 +1,188 @@
+"""Weighted ALS against a serial twin in numpy that takes all pairs, stored or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import daskpart
+from daskpart.errors import DivergenceError, InputError
+from daskpart.models.implicit_factorization.als import Events, Solve
+from daskpart.models.implicit_factorization.kernels.solving import gram_of
+
+
+def counts(shape=(60, 40), seed=0):
+    random = np.random.default_rng(seed)
+    dense = random.poisson(0.25, shape) * (random.random(shape) < 0.8)
+    dense[7], dense[:, 5] = 0, 0  # a user and an item without events
+    return scipy.sparse.csr_array(dense.astype(np.float32))
+
+
+def model(**options):
+    chosen = {"n_ranks": 3, "partitioner": "random", "transport": "local", "max_iter": 4} | options
+    return daskpart.ImplicitFactorization(5, **chosen)
+
+
+def exact_rows(X, other, alpha, regularization, exponent):
+    """Every row by its normal equations over all columns."""
+    rows = np.zeros((X.shape[0], other.shape[1]))
+    for i, line in enumerate(X):
+        n_events = np.count_nonzero(line)
+        if n_events:
+            c = 1 + alpha * line
+            left = (other * c[:, None]).T @ other
+            left += regularization * n_events**exponent * np.eye(other.shape[1])
+            rows[i] = np.linalg.solve(left, (c * (line > 0)) @ other)
+    return rows
+
+
+def objective(X, W, H, alpha, regularization, exponent):
+    c, p = 1 + alpha * X, X > 0
+    penalty = sum(
+        (regularization * np.count_nonzero(lines, axis=1) ** exponent) @ (rows**2).sum(axis=1)
+        for lines, rows in ((X, W), (X.T, H))
+    )
+    return (c * (p - W @ H.T) ** 2).sum() + penalty
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+def test_cholesky_is_the_serial_algorithm(n_ranks, exponent):
+    X, options = counts(), {"alpha": 3.0, "regularization": 0.05, "frequency_exponent": exponent}
+    fitted = model(solver="cholesky", n_ranks=n_ranks, **options).fit(X)
+    begin = model(max_iter=1)
+    problem = begin._problem(X, None, {}, 0)
+    H = begin._first_state(problem, begin.plan(X)).item_factors.astype(float)
+    dense = X.toarray().astype(float)
+    losses = []
+    for _ in range(4):
+        W = exact_rows(dense, H, *options.values())
+        H = exact_rows(dense.T, W, *options.values())
+        losses.append(objective(dense, W, H, *options.values()) / X.nnz)
+    np.testing.assert_allclose(fitted.user_factors_.values @ fitted.item_factors_.values.T, W @ H.T,
+                               atol=2e-3)  # fmt: skip
+    np.testing.assert_allclose(fitted.history_["loss"], losses, rtol=1e-3)
+    assert not fitted.state_.user_factors[7].any() and not fitted.state_.item_factors[5].any()
+
+
+def test_gradients_come_to_the_same():
+    X = counts()
+    exact = model(solver="cholesky", max_iter=20).fit(X)
+    many = model(solver="cg", cg_steps=30, max_iter=20).fit(X)
+    three = model(solver="cg", max_iter=40).fit(X)
+    loss = exact.history_["loss"].iloc[-1]
+    assert many.history_["loss"].iloc[-1] == pytest.approx(loss, rel=1e-3)
+    assert three.history_["loss"].iloc[-1] == pytest.approx(loss, rel=2e-2)
+    losses = three.history_["loss"].to_numpy()
+    assert (np.diff(losses) < 1e-5).all()
+    W, H = three.state_.user_factors.astype(float), three.state_.item_factors.astype(float)
+    dense = X.toarray().astype(float)
+    assert losses[-1] == pytest.approx(objective(dense, W, H, 1.0, 0.01, 0.0) / X.nnz, rel=1e-3)
+
+
+def test_nonnegative_factors_are():
+    X = counts()
+    fitted = model(solver="cholesky", nonnegative=True, max_iter=30).fit(X)
+    W, H = fitted.state_.user_factors, fitted.state_.item_factors
+    assert W.min() >= 0 and H.min() >= 0 and (W > 0).any() and (W == 0).any()
+    losses = fitted.history_["loss"].to_numpy()
+    assert (np.diff(losses) < 1e-4).all()
+    # no slope leads down from where w > 0
+    solve = Solve("cholesky", 0, 0.01, 0.0, True)
+    gram, row = np.empty((5, 5)), W[:1].copy()
+    gram_of(H, len(H), gram)
+    items = X[[0]].indices.astype(np.int32)
+    events = Events(np.array([0, items.size]), items, X[[0]].data.copy())
+    for _ in range(60):
+        solve(events, H, gram, row)
+    c = 1 + X[[0]].toarray()[0]
+    slope = H.T @ (c * (H @ row[0] - (c > 1))) + 0.01 * row[0]
+    assert np.abs(slope[row[0] > 0]).max() < 1e-3 and (slope[row[0] == 0] > -1e-3).all()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("partitioner", ["block", "power"])
+@pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")
+def test_what_travels_is_what_was_planned(n_ranks, partitioner):
+    fitted = model(n_ranks=n_ranks, partitioner=partitioner, max_iter=2).fit(counts())
+    report = fitted.comm_report_
+    assert report.matches
+    assert report.measured_rows.sum() == sum(fitted.plan_report_.volume)
+    assert (n_ranks == 1) == (report.measured_rows.sum() == 0)
+
+
+def test_new_users_are_solved_as_those_of_the_fit():
+    X = counts()
+    fitted = model(solver="cholesky").fit(X)
+    H = fitted.item_factors_.values.astype(float)
+    rows = fitted.transform(X).values
+    expected = exact_rows(X.toarray().astype(float), H, 1.0, 0.01, 0.0)
+    np.testing.assert_allclose(rows, expected, atol=1e-4)
+    new = fitted.recommend_new(X[:3], n=4)
+    assert len(new) == 12
+    seen = {(u, i) for u, i in zip(*X[:3].nonzero(), strict=True)}
+    assert not seen & set(zip(new["user"], new["item"], strict=True))
+
+
+def test_events_as_people_have_them():
+    X = counts().tocoo()
+    lines = pd.DataFrame({"who": X.coords[0], "track": X.coords[1], "plays": X.data})
+    expected = model(n_ranks=1).fit(X)
+    counted = model(n_ranks=1, user="who", rating="plays").fit(lines)
+    single = lines.loc[lines.index.repeat(lines["plays"].astype(int)), ["who", "track"]]
+    events = model(n_ranks=1, user="who").fit(single)
+    assert events.history_["loss"].tolist() == counted.history_["loss"].tolist()
+    # a table has no users and items without events, so other rows are drawn
+    loss = expected.history_["loss"].iloc[-1]
+    assert counted.history_["loss"].iloc[-1] == pytest.approx(loss, rel=0.1)
+    assert counted.user_factors_.dims == ("who", "component")
+
+
+def test_it_ranks_what_was_planted():
+    """Two tastes: what is held out of one's own ranks before all of the other."""
+    random = np.random.default_rng(0)
+    taste = np.repeat([0, 1], 40)
+    likes = (taste[:80, None] == np.repeat([0, 1], 20)[None, :40]) & (random.random((80, 40)) < 0.6)
+    train = scipy.sparse.csr_array(likes * (random.random(likes.shape) < 0.7), dtype=np.float32)
+    test = scipy.sparse.csr_array(likes & (train.toarray() == 0), dtype=np.float32)
+    fitted = daskpart.ImplicitFactorization(
+        2, n_ranks=2, partitioner="block", transport="local", alpha=5
+    ).fit(train)
+    found = fitted.recommend_all(5).compute()
+    assert (taste[found["user"]] == (found["item"] >= 20)).mean() > 0.99
+    assert fitted.score(test) > 0.3 and fitted.score(train) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0}, "alpha"),
+        ({"regularization": -1}, "regularization"),
+        ({"solver": "lu"}, "solver"),
+        ({"nonnegative": True}, 'needs solver="cholesky"'),
+        ({"partitioner": "best"}, "unknown"),
+        ({"partitioner": "block", "n_ranks": 99}, "99 ranks need as many rows"),
+        ({"partitioner": np.zeros(60, int)}, "2 of 3 ranks have no users"),
+    ],
+)
+def test_bad_parameters(changes, message):
+    with pytest.raises(InputError, match=message):
+        model(**changes).fit(counts())
+
+
+def test_bad_events():
+    for wrong in (0.0, -1.0):
+        X = counts()
+        X.data[3] = wrong
+        with pytest.raises(InputError, match="above 0"):
+            model().fit(X)
+    with pytest.raises(InputError, match="shape"):
+        model().fit(counts()).partial_fit(counts((61, 40)))
+
+
+def test_singular_equations_say_so():
+    X = scipy.sparse.csr_array(np.eye(4, dtype=np.float32))
+    with pytest.raises(DivergenceError, match="Raise regularization"):
+        model(n_ranks=1, solver="cholesky", regularization=0.0).fit(X)

@@ -1,0 +1,142 @@
+"""Metrics of rankings against their definitions, written out for one user after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+import daskpart
+from daskpart.errors import InputError
+from daskpart.models import metrics
+from daskpart.models.matrix_factorization import blocks
+from daskpart.models.metrics import evaluate_ranking
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    ratings = daskpart.datasets.power_law_ratings(60, 40, 900, random_state=0)
+    train, test = daskpart.datasets.train_test_split_ratings(ratings, 0.3)
+    model = daskpart.MatrixFactorization(
+        4, n_ranks=1, max_iter=3, partitioner="block", transport="local"
+    )
+    return model.fit(train), train, test
+
+
+def by_definition(scores, wanted, seen, n):
+    """The metrics of one user from its row of scores."""
+    candidates = np.flatnonzero(~seen)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    wanted = wanted & ~seen
+    hits = wanted[order[:n]]
+    total = wanted.sum()
+    gains = hits / np.log2(np.arange(len(hits)) + 2)
+    ideal = (1 / np.log2(np.arange(min(n, total)) + 2)).sum()
+    precisions = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    everything = wanted[candidates].all()
+    return {
+        "precision": hits.sum() / n,
+        "recall": hits.sum() / total,
+        "ndcg": gains.sum() / ideal,
+        "map": (precisions * hits).sum() / min(n, total),
+        "mrr": 1 / (np.argmax(hits) + 1) if hits.any() else 0.0,
+        "auc": 0.5 if everything else roc_auc_score(wanted[candidates], scores[candidates]),
+    }
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("ties", [False, True])
+def test_metrics_are_those_of_the_definitions(fitted, exclude_seen, ties, monkeypatch):
+    model, train, test = fitted
+    if ties:  # equal scores: in rising position, and a half each in AUC
+        state = model.state_
+        for name in ("user_factors", "item_factors", "item_bias"):
+            monkeypatch.setattr(state, name, np.round(3 * getattr(state, name)))
+    state = model.state_
+    scores = state.user_factors @ state.item_factors.T + state.item_bias
+    wanted, seen = test.data.todense() != 0, train.data.todense() != 0
+    if not exclude_seen:
+        seen[:] = False
+    users = np.flatnonzero((wanted & ~seen).any(axis=1))
+    monkeypatch.setattr(metrics, "_BLOCK_WORDS", 7 * 40)
+    found = evaluate_ranking(model, test, n=(1, 5, 50), exclude_seen=exclude_seen)
+    for n in (1, 5, 50):
+        each = pd.DataFrame([by_definition(scores[u], wanted[u], seen[u], n) for u in users])
+        for name in metrics.NAMES:
+            assert found.loc[n, name] == pytest.approx(each[name].mean()), (n, name)
+    assert (found["n_users"] == users.size).all()
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 20), st.integers(1, 25), st.integers(0, 99))
+def test_ndcg_of_one_user_is_that_of_scikit_learn(n_items, n, seed):
+    random = np.random.default_rng(seed)
+    scores = random.permutation(n_items).astype(np.float32)[None]
+    wanted = random.random((1, n_items)) < 0.4
+    wanted[0, 0] = True
+    sparse = scipy.sparse.csr_array(wanted)
+    one = np.ones((1, 1), np.float32)
+    sums = metrics._sums(one, sparse, None, scores.T.copy(), 0 * scores[0], lengths=[n])
+    assert sums[0, 2] == pytest.approx(ndcg_score(wanted, scores, k=n))
+
+
+def test_what_cannot_be_judged_is_refused(fitted):
+    model, train, test = fitted
+    for wrong in (0, [], [3, -1], 1.5):
+        with pytest.raises(InputError, match="whole numbers of at least 1"):
+            evaluate_ranking(model, test, n=wrong)
+    with pytest.raises(InputError, match="no user has a test item that it has not seen"):
+        evaluate_ranking(model, train)
+    stranger = pd.DataFrame({"user": [0, 999], "item": [39, 1], "rating": [1.0, 1.0]})
+    with pytest.raises(InputError, match="unknown"):
+        evaluate_ranking(model, stranger, exclude_seen=False)
+    found = evaluate_ranking(model, stranger, exclude_seen=False, unknown="nan")
+    assert found["n_users"].tolist() == [1]
+
+
+def test_everybodys_recommendations_are_those_of_each(fitted, monkeypatch):
+    model = fitted[0]
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 17)
+    monkeypatch.setattr(
+        "daskpart.models.matrix_factorization.recommending.row_blocks",
+        lambda n: blocks.row_blocks(n, 17),
+    )
+    lazy = model.recommend_all(3)
+    assert lazy.npartitions == 4
+    pd.testing.assert_frame_equal(
+        lazy.compute().reset_index(drop=True), model.recommend(np.arange(60), 3)
+    )
+    similar = model.similar_all(4).compute().reset_index(drop=True)
+    pd.testing.assert_frame_equal(similar, model.similar_items(np.arange(40), 4))
+    few = model.recommend_all(3, exclude_seen=False, items=[1, 2, 3, 4], exclude=[4]).compute()
+    assert set(few["item"]) == {1, 2, 3} and len(few) == 180
+    with pytest.raises(InputError, match="unknown"):
+        model.recommend_all(3, items=[99])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pandas, to Dask
+def test_everybodys_recommendations_to_parquet(fitted, tmp_path):
+    pytest.importorskip("pyarrow")
+    model = fitted[0]
+    model.recommend_all(2).to_parquet(tmp_path / "top")
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "top").reset_index(drop=True), model.recommend(np.arange(60), 2)
+    )
+
+
+@pytest.mark.cluster
+def test_on_workers_it_is_the_same(fitted, client):
+    model, _, test = fitted
+    here = evaluate_ranking(model, test)
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch:
+        patch.setattr(metrics, "_BLOCK_WORDS", 7 * 40)
+        pd.testing.assert_frame_equal(evaluate_ranking(model, test, client=client), here)
+    pd.testing.assert_frame_equal(
+        model.recommend_all(3, client=client).compute().reset_index(drop=True),
+        model.recommend(np.arange(60), 3),
+    )
