@@ -191,8 +191,8 @@ def _write_parmetis(matrix: Any, partition: Partition, place: Path) -> None:
     both = scipy.sparse.coo_array(pattern + pattern.T)
     keeps = both.row != both.col
     ends = both.row[keeps], both.col[keeps]
-    both = scipy.sparse.csr_array((both.data[keeps], ends), shape=matrix.shape)
-    renumbered = both[order][:, order]
+    undirected = scipy.sparse.csr_array((both.data[keeps], ends), shape=matrix.shape)
+    renumbered: Any = undirected[order][:, order]
     renumbered.sort_indices()
     weights = partition.weights[order]
     for rank in range(partition.n_parts):

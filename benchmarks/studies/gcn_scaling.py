@@ -22,7 +22,7 @@ from daskpart.models.graph_convolution.communication import forecast, product_pl
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
-GRAPHS = ("ca-AstroPh", "email-Enron", "coauthor-physics")
+GRAPHS = ("email-Enron", "coauthor-physics", "soc-Slashdot0902")
 PARTS = (64, 128, 256, 512, 1024, 2048, 4096)
 EPSILON = 0.01
 WIDTH, N_LAYERS = 16, 2  # d = 16 in every layer; each sends forward and backward
