@@ -40,7 +40,7 @@ class _GCN(Model):
         click.Option(["--features"], metavar="FILE",
                      help="Of the vertices: .npy, .npz, .mtx.  [default: identity]"),
         click.Option(["--labels"], metavar="FILE",
-                     help="A label a line in the order of the vertices, or name and label; -1 where "
+                     help="A label a line, in the order of the vertices, or name and label; -1: "
                      "unlabelled."),
         number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
     )  # fmt: skip
