@@ -12,7 +12,8 @@ import sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.graph_convolution.layers import LAYERS, Dense
+from daskpart.models.graph_convolution.layers import LAYERS
+from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 from daskpart.models.graph_convolution.plan import plan_fit
 from daskpart.models.graph_convolution.rows import Dropout, SparseRows
@@ -52,6 +53,8 @@ def model(layer: str = "gcn", loss: str = "classes", **options):
     kind = daskpart.GCNRegressor if loss == "numbers" else daskpart.GCNClassifier
     if layer == "gat":
         options = {"hidden": (6,), "layer_options": {"heads": 2, "output_heads": 2}} | options
+    if layer == "appnp":
+        options = {"layer_options": {"hops": 3}} | options
     chosen = {"hidden": (5,), "dtype": "float64", "n_ranks": 3, "transport": "local",
               "partitioner": "random", "max_iter": 4, "dropout": 0.3}  # fmt: skip
     return kind(layer=layer, **(chosen | options))
