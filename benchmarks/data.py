@@ -195,3 +195,31 @@ def tensor(name: str) -> Any:
     if not found:
         raise NotImplementedError(f"no tensor {name} in {data_folder() / 'tensors'}")
     return as_tensor(daskpart.read(found[0]))
+
+
+@cache
+def samples(name: str) -> tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray]]:
+    """Samples (csr_matrix) and labels 0 and 1, to learn from and to judge by.
+
+    Parameters
+    ----------
+    name : str
+        "a9a", "imdb-bow" or "imdb-bigrams".
+    """
+    import scipy.sparse
+
+    import daskpart
+
+    files = {
+        "a9a": ("a9a.libsvm.gz", "a9a.t.libsvm.gz"),
+        "imdb-bow": ("imdb-bow.train.libsvm.xz", "imdb-bow.test.libsvm.xz"),
+        "imdb-bigrams": ("imdb-bigrams.train.libsvm.xz", "imdb-bigrams.test.libsvm.xz"),
+    }
+    train, test = (daskpart.read(data_folder() / "linear" / file) for file in files[name])
+    width = max(train.data.shape[1], test.data.shape[1])
+    pairs = []
+    for part in (train, test):
+        rows = (part.data.data, part.data.indices, part.data.indptr)
+        X = scipy.sparse.csr_matrix(rows, shape=(part.data.shape[0], width))
+        pairs.append((X, (part.target > 0).astype(int)))
+    return pairs[0], pairs[1]

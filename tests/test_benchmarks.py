@@ -92,6 +92,16 @@ class Peer:
         self.model = self
 
 
+def few_samples(name: str) -> Any:
+    """Stands for any samples to learn from and to judge by."""
+    import scipy.sparse
+
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(80, 30, 0.3, "csr", random_state=random)
+    y = (X @ random.normal(size=30) > 0).astype(int)
+    return (X, y), (X, y)
+
+
 def small_metrics_matrix() -> Any:
     users, items, ratings = few_ratings("")
     from scipy.sparse import coo_array
@@ -107,7 +117,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(factorization, "RATES", (0.1,))
     monkeypatch.setattr(factorization, "REGULARIZATIONS", (0.05,))
     replaced = {
-        "ratings": few_ratings, "tensor": few_nonzeros, "graph": few_edges,
+        "ratings": few_ratings, "samples": few_samples, "tensor": few_nonzeros, "graph": few_edges,
         "power_law_matrix": small_metrics_matrix,
         "N_USERS": 200, "N_ITEMS": 50, "N_RATINGS": 3000,
     }  # fmt: skip
@@ -196,6 +206,7 @@ STUDIES = {
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
     ],
     "refine": ["--data", "few", "--parts", "8"],
+    "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",

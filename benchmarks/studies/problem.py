@@ -149,7 +149,7 @@ def simulate(name: str, fit_plan: MFPlan, n_epochs: int, n_components: int) -> I
     validation = Validation(chosen.test, blank)
     trainer = Trainer(
         Sequential(fit_plan.n_ranks),
-        lambda comm: MFText(comm, fit_plan, learning_rate("adagrad", None), 0.05, 0.1),
+        lambda comm: MFText(comm, fit_plan, learning_rate("adagrad", None), 0.05, 0.1, unit=1.0),
         blank,
         fit_plan.n_ranks,
         fit_plan.expected(),

@@ -100,10 +100,18 @@ class ClusterServer:
             self.close()
             raise
 
-    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> list[RankOutcome]:
+    def hold(self, values: list[Any]) -> PerRank:
+        """They go to the ranks once."""
+        comm = self._communicator
+        return comm.settle(comm.update(_own, comm.values(values)))  # a program may change them
+
+    def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """The program on every rank."""
         self._runs += 1
-        values = map(self._communicator.values, columns)
+        values = [
+            each if isinstance(each, PerRank) else self._communicator.values(each)
+            for each in columns
+        ]
         call = {"program": program, "shared": shared, "run": self._runs}
         try:
             return self._gathered(_run, *values, **call)
@@ -181,6 +189,10 @@ def _run(
     except RunStopped as stop:
         raise shards.errors.get(run, stop) from None  # an update on this worker is the cause
     return RankOutcome(result, traffic, shards.of_rank[rank].taken_staleness())
+
+
+def _own(value: Any) -> Any:
+    return value
 
 
 def _undo(shards: WorkerShards, rank: int, *, run: int) -> None:

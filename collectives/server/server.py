@@ -52,7 +52,7 @@ from .placement import place_items
 from .rules import UpdateRule, rule_of
 from .shard import ServerSpec
 from .traffic import ServerReport
-from .transport import ServerTransport
+from .transport import Held, ServerTransport
 
 
 class ParameterServer:
@@ -205,7 +205,7 @@ class ParameterServer:
         ----------
         program : callable
             ``program(endpoint, *values of the rank, **shared)``, with a `ServerEndpoint`.
-        *per_rank : sequence of n_ranks objects
+        *per_rank : sequence of n_ranks objects, or what `hold` gave
             One value for each rank.
         **shared : object
             The same for all ranks.
@@ -224,17 +224,32 @@ class ParameterServer:
             If a worker was lost: its shard is gone; make a new server from the last rows that were
             saved.
         """
-        columns = [list(values) for values in per_rank]
-        for place, column in enumerate(columns):
-            if len(column) != self.n_ranks:
-                raise InputError(
-                    f"per-rank values {place} are {len(column)}: give one for each of the "
-                    f"{self.n_ranks} ranks"
-                )
+        columns = [
+            values.content if isinstance(values, Held) else self._column(values, place)
+            for place, values in enumerate(per_rank)
+        ]
         with self._alone():
             results, *counted = zip(*self._transport.run(program, columns, shared), strict=True)
         self._report.add_run(*counted)
         return list(results)
+
+    def hold(self, values: Sequence[Any]) -> Held:
+        """Hand out one value a rank that stays there for several runs.
+
+        Parameters
+        ----------
+        values : sequence of n_ranks objects
+            A program may change its rank's: the next run finds it as it was left, also after a
+            program that raised.
+
+        Returns
+        -------
+        Held
+            For `run`, instead of a sequence.
+        """
+        column = self._column(values, 0)
+        with self._alone():
+            return Held(self._transport.hold(column))
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
@@ -318,6 +333,15 @@ class ParameterServer:
             yield
         finally:
             self._one_at_a_time.release()
+
+    def _column(self, values: Sequence[Any], place: int) -> list[Any]:
+        column = list(values)
+        if len(column) != self.n_ranks:
+            raise InputError(
+                f"per-rank values {place} are {len(column)}: give one for each of the "
+                f"{self.n_ranks} ranks"
+            )
+        return column
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,19 @@ class RankOutcome(NamedTuple):
     result: Any
     traffic: RankTraffic
     staleness: Counter[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One value a rank that stays with the ranks between the runs of a server.
+
+    Attributes
+    ----------
+    content : object
+        However the transport holds them.
+    """
+
+    content: Any = field(repr=False)
 
 
 class ServerTransport(Protocol):
@@ -35,8 +49,11 @@ class ServerTransport(Protocol):
     def history(self) -> NDArray[np.int32] | None:
         """Rank of each call of the last run, where the transport knows their order."""
 
-    def run(self, program: Callable, columns: list[list[Any]], shared: dict) -> list[RankOutcome]:
+    def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """Run the program on all ranks; after an error the rows are as before."""
+
+    def hold(self, values: list[Any]) -> Any:
+        """One value a rank, handed out to stay there: a column of `run`."""
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard."""

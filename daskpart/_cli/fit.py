@@ -36,6 +36,9 @@ MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
     "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
+    "logistic": "Logistic regression of labelled samples.",
+    "svm": "Linear support vector machine of labelled samples.",
+    "linear": "Linear regression of samples with targets.",
     "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
@@ -60,7 +63,7 @@ class Data:
     test : Any
         What is held out to judge by.
     more : dict
-        Further arguments of ``fit``.
+        Further arguments of ``fit``, such as targets.
     """
 
     X: Any

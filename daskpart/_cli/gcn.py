@@ -38,9 +38,9 @@ class _GCN(Model):
     options = (
         click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
         click.Option(["--features"], metavar="FILE",
-                     help="A row for each vertex: .npy, .npz, .mtx.  [default: the identity]"),
+                     help="Of the vertices: .npy, .npz, .mtx.  [default: identity]"),
         click.Option(["--labels"], metavar="FILE",
-                     help="A label a line in the order of the vertices, or name and label; -1 where "
+                     help="A label a line, in the order of the vertices, or name and label; -1: "
                      "unlabelled."),
         number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
     )  # fmt: skip
@@ -55,10 +55,11 @@ class _GCN(Model):
         shown = y.astype(object)
         shown.iloc[test] = None
         n_features = "no" if X is None else f"{X.shape[1]:,}"
-        words = [f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
-                 f"{known.size - test.size:,} labelled vertices to train on, {test.size:,} to judge "
-                 "by"]  # fmt: skip
-        return Data(X, words, (y, test), {"y": shown, "graph": graph})
+        words = (
+            f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
+            f"{known.size - test.size:,} labelled vertices to train on, {test.size:,} to judge by"
+        )
+        return Data(X, [words], (y, test), {"y": shown, "graph": graph})
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Accuracy on the hidden labels, and the counts of right and wrong ones."""

@@ -422,6 +422,13 @@ def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int
     return (0, 1) if few else None
 
 
+def time_column(frame: Any) -> Any:
+    """The name of the one column that says when, by names that people use; None without one."""
+    plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
+    places = [at for at, name in enumerate(plain) if name in _TIMES]
+    return frame.columns[places[0]] if len(places) == 1 else None
+
+
 def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
     """Names in their plainest form, and the places of names for user, item and rating."""
     names = [str(name) for name in frame.columns]

@@ -2,18 +2,24 @@
 
 all      * * . *        train    * . . *        test     . * . .
          . * * .    =            . * * .    +            . . . .
+
+or the lines of a table by their time: the last of each user, or all that is later than a point.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 import sparse
 import xarray
 
-from daskpart.errors import InputError
+from daskpart.containers.matrix import pair_columns, time_column
+from daskpart.errors import DaskpartWarning, InputError
 
 
 def train_test_split_ratings(
@@ -81,3 +87,152 @@ def _take_scipy(X: Any, chosen: np.ndarray) -> Any:
     entries = X.tocoo()
     kind = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix
     return kind((entries.data[chosen], (entries.row[chosen], entries.col[chosen])), shape=X.shape)
+
+
+# -- of tables with times: a recommender is judged by what comes later ---
+
+
+def leave_last_out(
+    frame: pd.DataFrame, n: int = 1, *, user: str | None = None, time: str | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Hold out the last lines of each user.
+
+    Training sees what others did later than a line that is held out: where that matters, as it does
+    when tastes change, take `split_by_time`. A warning says how many lines this concerns.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One line a rating or event.
+    n : int
+        Lines of each user that are held out; users with no more lines stay whole in training.
+    user, time : str, optional
+        Names of the columns; default: told by names that people use (userId, timestamp, …).
+
+    Returns
+    -------
+    train, test : DataFrame
+        In the old order. Of lines at the same time the later ones are the last.
+
+    Raises
+    ------
+    InputError
+        For n < 1, a column that is not there, or times that are missing.
+
+    Warns
+    -----
+    DaskpartWarning
+        Training sees the future.
+    """
+    if isinstance(n, bool) or n != int(n) or n < 1:
+        raise InputError(f"n={n!r}; give a whole number of at least 1")
+    who, when = _user_and_time(frame, user, time)
+    order = np.lexsort((np.arange(len(frame)), when, who))
+    from_the_end = np.empty(len(frame), np.int64)
+    sizes = np.bincount(who)
+    ends = np.cumsum(sizes)
+    from_the_end[order] = np.repeat(ends, sizes) - np.arange(len(frame))
+    held_out = (from_the_end <= n) & (sizes[who] > n)
+    if held_out.any():
+        late = int(np.count_nonzero(when[~held_out] > when[held_out].min()))
+        if late:
+            warnings.warn(
+                f"training sees the future: {late} of its {int((~held_out).sum())} lines are later "
+                "than the first that is held out; split_by_time holds out all that is later",
+                DaskpartWarning,
+                stacklevel=2,
+            )
+    return _two_sides(frame, held_out)
+
+
+def split_by_time(
+    frame: pd.DataFrame, test_fraction: float = 0.1, *, time: str | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Hold out all that is later than one point in time, for all users: no line is seen too early.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    test_fraction : float
+        Share of the lines that are held out, about: lines at one time are not parted.
+    time : str, optional
+        As for `leave_last_out`.
+
+    Returns
+    -------
+    train, test : DataFrame
+        In the old order.
+
+    Raises
+    ------
+    InputError
+        For a share not between 0 and 1, a column that is not there, or times of which one side has
+        all.
+    """
+    if not 0 < test_fraction < 1:
+        raise InputError(
+            f"test_fraction={test_fraction}; it must be between 0 and 1, both excluded"
+        )
+    when = _times(frame, time)
+    point = np.sort(when)[min(len(when) - 1, int(len(when) * (1 - test_fraction)))]
+    return _two_sides(frame, when >= point)
+
+
+def user_folds(
+    X: Any, n_folds: int = 5, random_state: int | np.random.Generator = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Deal the users of a matrix to folds, for cross-validation on users that training never saw.
+
+    Fit on the rows of one side, and judge by `recommend_new` or `transform` on those of the other.
+
+    Parameters
+    ----------
+    X : container with a shape
+        Its rows are users.
+    n_folds : int
+    random_state : int or numpy.random.Generator
+
+    Yields
+    ------
+    train, test : int64 ndarray
+        Rows, rising.
+
+    Raises
+    ------
+    InputError
+        For fewer than two folds, or more than there are users.
+    """
+    n_users = int(X.shape[0])
+    if not 2 <= n_folds <= n_users:
+        raise InputError(f"n_folds={n_folds}; give 2 to {n_users}, the number of users")
+    fold = np.random.default_rng(random_state).permutation(n_users) % n_folds
+    for number in range(n_folds):
+        yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+
+
+def _two_sides(frame: pd.DataFrame, held_out: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    if held_out.all() or not held_out.any():
+        raise InputError(
+            f"{int(held_out.sum())} of {len(frame)} lines would be held out: both sides need some"
+        )
+    return frame[~held_out], frame[held_out]
+
+
+def _user_and_time(
+    frame: pd.DataFrame, user: str | None, time: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    places = pair_columns(frame, (user, None, None))
+    if user is None and places is None:
+        raise InputError("no column says who: give user=, its name")
+    column = frame[user] if user is not None else frame.iloc[:, places[0]]  # type: ignore[index]
+    return pd.factorize(column)[0], _times(frame, time)
+
+
+def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:
+    column = time if time is not None else time_column(frame)
+    if column is None or column not in frame.columns:
+        shown = ", ".join(map(repr, frame.columns[:8]))
+        raise InputError(f"no column {column or 'of times'} among {shown}: give time=, its name")
+    if frame[column].isna().any():
+        raise InputError(f"column {column!r} has missing times; drop these lines")
+    return frame[column].to_numpy()

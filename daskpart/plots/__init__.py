@@ -20,7 +20,7 @@ matplotlib's settings. Colours are those of Okabe and Ito, which colour-blind re
 from __future__ import annotations
 
 from .bordered_form import BorderedForm, bordered_form
-from .charts import connectivity_histogram, convergence, part_weights, traffic
+from .charts import connectivity_histogram, convergence, loss_history, part_weights, traffic
 from .comparison import partition_comparison
 from .decomposition import component_diagnostics, fit_history, loadings
 from .networks import confusion, embedding, halo, learning_curve
@@ -39,6 +39,7 @@ __all__ = [
     "halo",
     "learning_curve",
     "loadings",
+    "loss_history",
     "part_weights",
     "partition_comparison",
     "predicted_against_measured",

@@ -76,6 +76,46 @@ def convergence(
     return ax
 
 
+def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | None = None) -> Axes:
+    """Training and validation loss against epochs or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an epoch with the columns ``epoch``, ``loss``, ``seconds``, and ``validation_loss``
+        where there is a validation set: ``LogisticRegression.history_``.
+    against : {"epoch", "seconds"}
+        What the horizontal axis counts.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    if not len(history):
+        raise InputError("the history holds no epoch: nothing to draw; fit first")
+    where = _positions(history, against)
+    ax = axes_or_new(ax, (6.0, 3.8))
+    size = 4 if len(history) <= 60 else 0
+    ax.plot(where, history["loss"], "o-", color=_TRAIN, label="train", markersize=size)
+    if "validation_loss" in history:
+        held = history["validation_loss"]
+        ax.plot(where, held, "s--", color=_VALIDATION, label="validation", markersize=size)
+        ax.legend(frameon=False)
+    ax.set_xlabel("time (seconds)" if against == "seconds" else "epoch")
+    ax.set_ylabel("loss")
+    if against == "epoch":
+        whole_numbers(ax.xaxis)
+    quiet_frame(ax, "both")
+    return ax
+
+
 def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
     """Where each epoch stands on the horizontal axis."""
     if against == "epoch":

@@ -117,13 +117,13 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
     size = float(np.clip(4000 / max(len(plane), 1), 2, 20))
     rest = ~np.isin(given, shown)
-    ax.scatter(*plane[rest].T, s=size, color="#CCCCCC", linewidths=0)
+    ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", linewidths=0)
     for place, name in enumerate(shown):
         colour = RANK_COLOURS[place % len(RANK_COLOURS)]
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
-        ax.scatter(*plane[some].T, s=size, color=colour, marker=marker, linewidths=0, alpha=0.8,
-                   label=str(name))  # fmt: skip
+        ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
+                   linewidths=0, alpha=0.8, label=str(name))  # fmt: skip
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)

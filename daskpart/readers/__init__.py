@@ -1,4 +1,4 @@
-"""Files to sparse data: `read`.
+"""Files to sparse data: `read`; and `survey`, of a file that no process reads whole.
 
     path --name, first lines--> format --scan, check--> indices, values --assemble--> sparse
 
@@ -19,9 +19,10 @@ from daskpart.errors import InputError
 from .detection import FORMATS, detect
 from .libsvm import Examples
 from .messages import listed
+from .ranges import ExamplesFile, survey
 from .streams import location
 
-__all__ = ["Examples", "read"]
+__all__ = ["Examples", "ExamplesFile", "read", "survey"]
 
 
 _READERS = {

@@ -9,20 +9,127 @@ A feature index 0 anywhere makes the file 0-based, as in scikit-learn's reader.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from daskpart._floor.checks import whole_number
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
-from .assembly import value_type
-from .scanning import Rows, read_rows
+from .assembly import cast_values, value_type
+from .libsvm_kernel import plain_lines
+from .scanning import LARGEST_ID, Chunk, read_chunks, rows_of
+from .scanning import Rows as Numbers
 
+SEPARATORS = ":"
 _COLON = ord(":")
 _FEATURE_CHUNK = 1 << 20  # taken apart it is about forty times as much for a moment
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What rows of a file must keep, and the type of their values.
+
+    Attributes
+    ----------
+    n_features : int or None
+        Features beyond are refused, with their line.
+    zero_based : bool or None
+        Whether the first feature is 0; None: so if an index 0 occurs.
+    labels : tuple of float or None
+        The only labels that may occur; None: any.
+    dtype : dtype
+    """
+
+    n_features: int | None = None
+    zero_based: bool | None = None
+    labels: tuple[float, ...] | None = None
+    dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
+
+    @classmethod
+    def checked(
+        cls,
+        n_features: int | None = None,
+        zero_based: bool | None = None,
+        dtype: np.typing.DTypeLike = np.float64,
+        labels: Iterable[float] | None = None,
+    ) -> Wanted:
+        """From what a user gives (InputError)."""
+        if n_features is not None:
+            n_features = whole_number(n_features, "n_features", least=1, most=LARGEST_ID)
+        allowed = None if labels is None else tuple(float(each) for each in labels)
+        return cls(n_features, zero_based, allowed, value_type(dtype))
+
+    @property
+    def most_index(self) -> int:
+        """The largest index, as written, that can be one of the features."""
+        if self.n_features is None:
+            return LARGEST_ID
+        return self.n_features - (self.zero_based is True)
+
+    def allows(self, rows: Rows) -> bool:
+        """Whether all features and labels may occur."""
+        known = self.labels is None or bool(np.isin(rows.labels, self.labels).all())
+        return known and rows.most <= self.most_index
+
+
+class Rows(NamedTuple):
+    """Rows of a file as they are written: the first feature may be 0 or 1.
+
+    Attributes
+    ----------
+    lengths : int64[n_rows]
+        Features of each row.
+    indices : int32 or int64 [n]
+        Rising within a row.
+    values : ndarray [n]
+    labels : float64[n_rows]
+    """
+
+    lengths: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def least(self) -> int:
+        """The smallest index; 1 if there is none."""
+        return int(self.indices.min()) if len(self.indices) else 1
+
+    @property
+    def most(self) -> int:
+        """The largest index; 0 if there is none."""
+        return int(self.indices.max(initial=0))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """The rows of some blocks, one after another."""
+        blocks = blocks or [block_of(Chunk("", b"", b"", 0))]
+        return cls(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
+
+    def with_rising_indices(self) -> Rows:
+        """The same, with the features of each row in order."""
+        pointer = np.concatenate([[0], np.cumsum(self.lengths)])
+        matrix = sp.csr_array(
+            (self.values, self.indices, pointer), shape=(len(self.lengths), self.most + 1)
+        )
+        matrix.sort_indices()
+        return self._replace(indices=matrix.indices, values=matrix.data)
+
+    def examples(self, first: int, width: int) -> Examples:
+        """As a matrix, where `first` is the index of the first feature."""
+        pointer = np.concatenate([[0], np.cumsum(self.lengths)])
+        dtype = np.dtype(index_dtype(max(width, len(self.indices))))
+        indices = self.indices.astype(dtype)
+        indices -= dtype.type(first)
+        shape = (len(self.lengths), width)
+        matrix = sp.csr_array((self.values, indices, pointer.astype(dtype)), shape=shape)
+        matrix.has_canonical_format = True
+        return Examples(matrix, self.labels)
 
 
 class Examples(NamedTuple):
@@ -62,34 +169,13 @@ def read_libsvm(
     Examples
         ``data`` (csr_array with sorted indices, explicit zeros kept) and ``target``.
     """
-    feature_type = value_type(dtype)
-    lengths, indices, values, target = [], [], [], []
-    for rows in read_rows(path, ":"):
-        if not rows.n_rows:
-            continue
-        length, index, value, label = _examples(rows, feature_type)
-        lengths.append(length)
-        indices.append(index)
-        values.append(value)
-        target.append(label)
-    if not target:
+    wanted = Wanted.checked(n_features, zero_based, dtype)
+    blocks = [block_of(chunk, wanted) for chunk in read_chunks(path, SEPARATORS)]
+    rows = Rows.joined(blocks)
+    if not len(rows.labels):
         raise ReadError(f"{path}: there are no examples in it")
-    index = np.concatenate(indices)
-    if zero_based is None:
-        zero_based = bool(len(index)) and not index.min()
-    if not zero_based:
-        if len(index) and not index.min():
-            raise InputError(f"{path}: zero_based=False, but the feature index 0 occurs")
-        index -= 1
-    width = checked_width(path, int(index.max(initial=-1)) + 1, n_features)
-    pointer = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    dtype_of_index = index_dtype(max(width, len(index)))
-    data = sp.csr_array(
-        (np.concatenate(values), index.astype(dtype_of_index), pointer.astype(dtype_of_index)),
-        shape=(len(pointer) - 1, width),
-    )
-    data.sort_indices()
-    return Examples(data, np.concatenate(target))
+    first, width = numbering(path, rows.least, rows.most, wanted)
+    return rows.examples(first, width)
 
 
 def feature_chunks(path: str | os.PathLike[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -107,10 +193,11 @@ def feature_chunks(path: str | os.PathLike[str]) -> Iterator[tuple[np.ndarray, n
         As `read_libsvm`, of values that are dropped too.
     """
     found = False
-    for rows in read_rows(os.fspath(path), ":", chunk_bytes=_FEATURE_CHUNK):
-        if rows.n_rows:
+    for chunk in read_chunks(os.fspath(path), SEPARATORS, chunk_bytes=_FEATURE_CHUNK):
+        rows = block_of(chunk)
+        if len(rows.labels):
             found = True
-            yield _examples(rows, np.dtype(np.float64))[:2]
+            yield rows.lengths, rows.indices
     if not found:
         raise ReadError(f"{path}: there are no examples in it")
 
@@ -128,8 +215,54 @@ def checked_width(path: str | os.PathLike[str], needed: int, wanted: int | None)
     return needed if wanted is None else wanted
 
 
-def _examples(rows: Rows, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Features a row, feature indices, values and labels of a chunk, all checked."""
+def numbering(
+    path: str | os.PathLike[str], least: int, most: int, wanted: Wanted
+) -> tuple[int, int]:
+    """The first feature (0 or 1) and the number of features, of the indices in a file.
+
+    Parameters
+    ----------
+    path : path
+    least, most : int
+        The smallest and largest index as written; 1 and 0 where there is none.
+    wanted : Wanted
+
+    Raises
+    ------
+    InputError
+        The index 0 where the first feature is said to be 1; fewer features than occur.
+    """
+    if wanted.zero_based is False and not least:
+        raise InputError(f"{path}: zero_based=False, but the feature index 0 occurs")
+    first = int(least > 0) if wanted.zero_based is None else int(not wanted.zero_based)
+    return first, checked_width(path, most + 1 - first, wanted.n_features)
+
+
+def block_of(chunk: Chunk, wanted: Wanted | None = None) -> Rows:
+    """The rows of a chunk, all checked.
+
+    Raises
+    ------
+    ReadError
+        Whatever `Wanted` or the format does not allow: path, line, what was found.
+    """
+    wanted = wanted or Wanted()
+    plain = plain_lines(chunk.text)
+    if plain is not None:
+        values, good = cast_values(plain.values, wanted.dtype)
+        if good.all() and np.isfinite(plain.labels).all():
+            found = Rows(plain.lengths, _narrow(plain.indices), values, plain.labels)
+            if wanted.allows(found):
+                return found
+    return _scanned(rows_of(chunk), wanted)
+
+
+def _narrow(index: np.ndarray) -> np.ndarray:
+    return index.astype(index_dtype(int(index.max(initial=0)) + 1))
+
+
+def _scanned(rows: Numbers, wanted: Wanted) -> Rows:
+    """The rows of a chunk by the scanner, which names the line of what is wrong."""
     first = rows.pointer[:-1]
     lengths = np.diff(rows.pointer)
     is_value = rows.bytes_before() == _COLON
@@ -139,15 +272,28 @@ def _examples(rows: Rows, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.n
         odd_one = wrong[0] if len(wrong) else first[np.argmax(lengths % 2 == 0)]
         rows.fail_at(int(odd_one), "expected a label and then index:value pairs")
     is_index = (place % 2).astype(bool)
-    index = rows.ids(is_index, "feature index")
-    index = index.astype(index_dtype(int(index.max(initial=0)) + 1))
-    _refuse_repeats(rows, np.repeat(np.arange(rows.n_rows), lengths // 2), index)
-    value = rows.values(is_value, "feature value", dtype)
+    index = _narrow(rows.ids(is_index, "feature index"))
+    index_rows = np.repeat(np.arange(rows.n_rows), lengths // 2)
+    _refuse_repeats(rows, index_rows, index)
+    value = rows.values(is_value, "feature value", wanted.dtype)
     label = rows.values(first, "label", np.dtype(np.float64))
-    return lengths // 2, index, value, label
+    found = Rows(lengths // 2, index, value, label)
+    if not wanted.allows(found):
+        beyond = np.flatnonzero(index > wanted.most_index)
+        if len(beyond):
+            rows.fail(
+                int(index_rows[beyond[0]]),
+                f"expected feature indices up to {wanted.most_index}, as there are "
+                f"{wanted.n_features} features; found {index[beyond[0]]}",
+            )
+        known = wanted.labels or ()
+        row = int(np.argmax(~np.isin(label, known)))
+        allowed = ", ".join(f"{each:g}" for each in known)
+        rows.fail(row, f"expected one of the labels {allowed}; found {label[row]:g}")
+    return found.with_rising_indices()
 
 
-def _refuse_repeats(rows: Rows, index_rows: np.ndarray, index: np.ndarray) -> None:
+def _refuse_repeats(rows: Numbers, index_rows: np.ndarray, index: np.ndarray) -> None:
     same_row = index_rows[1:] == index_rows[:-1]
     if not (same_row & (np.diff(index) <= 0)).any():
         return

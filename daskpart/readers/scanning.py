@@ -38,7 +38,7 @@ Which = slice | NDArray[np.bool_] | NDArray[np.integer]
 
 
 @dataclass(frozen=True)
-class _Chunk:
+class Chunk:
     """Whole lines of a file, and how they are read.
 
     Attributes
@@ -48,16 +48,27 @@ class _Chunk:
         As it stands in the file.
     separators : bytes
         What parts numbers, line ends apart.
-    lines_before : int
+    lines_before : int or None
+        None: to be counted in the file, should a message need it.
     blank_lines : bool
         Whether a line of nothing is a row.
+    start : int
+        Where the text begins in the file, in bytes; needed where `lines_before` is None.
     """
 
     path: str
     text: bytes
     separators: bytes
-    lines_before: int
-    blank_lines: bool
+    lines_before: int | None
+    blank_lines: bool = False
+    start: int = 0
+
+    @cached_property
+    def first_line(self) -> int:
+        """The number of the first line in the file, from 1."""
+        if self.lines_before is not None:
+            return self.lines_before + 1
+        return _line_ends_before(self.path, self.start) + 1
 
     @cached_property
     def comments(self) -> list[tuple[int, int]]:
@@ -104,8 +115,7 @@ class _Chunk:
             is_remark = np.zeros(len(kept), bool)
             is_remark[np.searchsorted(line_ends, [start for start, _ in self.comments])] = True
             kept |= ~is_remark
-        lines = self.lines_before + 1 + np.flatnonzero(kept)
-        return _Layout(starts, np.append(pointer[:-1][kept], len(starts)), lines)
+        return _Layout(starts, np.append(pointer[:-1][kept], len(starts)), np.flatnonzero(kept))
 
     def as_table(self, n_columns: int) -> NDArray[np.float64] | None:
         """The numbers of a plain table, row by row; None where there is anything uncommon."""
@@ -128,7 +138,7 @@ class _Chunk:
 class _Layout(NamedTuple):
     starts: NDArray[np.int64]
     pointer: NDArray[np.int64]
-    lines: NDArray[np.int64]
+    lines: NDArray[np.int64]  # from 0, of the chunk
 
 
 @dataclass(frozen=True)
@@ -137,11 +147,11 @@ class Rows:
 
     Attributes
     ----------
-    chunk : _Chunk
+    chunk : Chunk
     numbers : ndarray of float64, shape (n_numbers,)
     """
 
-    chunk: _Chunk
+    chunk: Chunk
     numbers: NDArray[np.float64]
 
     @property
@@ -152,12 +162,12 @@ class Rows:
     @property
     def lines(self) -> NDArray[np.int64]:
         """The line of each row in the file, counted from 1; shape (n_rows,)."""
-        return self.chunk.layout.lines
+        return self.chunk.first_line + self.chunk.layout.lines
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return len(self.lines)
+        return len(self.chunk.layout.lines)
 
     def written(self, number: int) -> str:
         """A number as it stands in the file."""
@@ -172,10 +182,11 @@ class Rows:
 
     def fail(self, row: int, problem: str) -> NoReturn:
         """Raise the `ReadError` that names the path, the line of `row`, and the problem."""
-        line = int(self.lines[row])
-        written = self.chunk.text.split(b"\n", line - self.chunk.lines_before)
-        shown = written[line - self.chunk.lines_before - 1].decode("utf-8", "replace").rstrip()
+        of_chunk = int(self.chunk.layout.lines[row])
+        written = self.chunk.text.split(b"\n", of_chunk + 1)[of_chunk]
+        shown = written.decode("utf-8", "replace").rstrip()
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        line = self.chunk.first_line + of_chunk
         raise ReadError(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
 
     def fail_at(self, number: int, problem: str) -> NoReturn:
@@ -263,18 +274,36 @@ def read_rows(
     ReadError
         What is no number, or a row of another length: path, line, what was found.
     """
-    apart = separators.encode() + _BLANKS
+    for chunk in read_chunks(path, separators, skip_lines, blank_lines, chunk_bytes):
+        yield rows_of(chunk, n_columns)
+
+
+def read_chunks(
+    path: str,
+    separators: str,
+    skip_lines: int = 0,
+    blank_lines: bool = False,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Chunk]:
+    """As `read_rows`, before anything is read of the text."""
+    apart = apart_by(separators)
     lines_before = 0
     with opened(path) as stream:
         for text in text_chunks(stream, chunk_bytes):
             n_lines = text.count(b"\n")
             if skip_lines:
                 text, skip_lines = _without_lines(text, skip_lines)
-            yield _rows_of(_Chunk(path, text, apart, lines_before, blank_lines), n_columns)
+            yield Chunk(path, text, apart, lines_before, blank_lines)
             lines_before += n_lines
 
 
-def _rows_of(chunk: _Chunk, n_columns: int | None) -> Rows:
+def apart_by(separators: str) -> bytes:
+    """All that parts numbers, line ends apart."""
+    return separators.encode() + _BLANKS
+
+
+def rows_of(chunk: Chunk, n_columns: int | None = None) -> Rows:
+    """The numbers of a chunk, row by row; ReadError as `read_rows`."""
     if n_columns is not None:
         numbers = chunk.as_table(n_columns)
         if numbers is not None:
@@ -286,6 +315,15 @@ def _rows_of(chunk: _Chunk, n_columns: int | None) -> Rows:
     if n_columns is not None:
         rows.check_lengths(n_columns)
     return rows
+
+
+def _line_ends_before(path: str, position: int) -> int:
+    """Line ends before a byte of the file; for a message, as it may have to read much."""
+    found = 0
+    with opened(path) as stream:
+        while position and (text := stream.read(min(position, CHUNK_BYTES))):
+            found, position = found + text.count(b"\n"), position - len(text)
+    return found
 
 
 def _without_lines(text: bytes, n_lines: int) -> tuple[bytes, int]:

@@ -41,6 +41,11 @@ def plain_name(path: str | os.PathLike[str]) -> str:
     return name
 
 
+def is_compressed(path: str | os.PathLike[str]) -> bool:
+    """Whether `opened` decompresses it."""
+    return _compression_of(path) is not None
+
+
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open `path` for reading, decompressed by its suffix.
@@ -99,8 +104,11 @@ def _open_file(path: str | os.PathLike[str], mode: str) -> OpenFile:
         )
     except (ImportError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-    compression = _COMPRESSIONS.get(os.path.splitext(place)[1].lower())
-    return OpenFile(system, inside, mode, compression=compression)
+    return OpenFile(system, inside, mode, compression=_compression_of(place))
+
+
+def _compression_of(path: str | os.PathLike[str]) -> str | None:
+    return _COMPRESSIONS.get(os.path.splitext(os.fspath(path))[1].lower())
 
 
 def _is_address(path: str | os.PathLike[str]) -> bool:

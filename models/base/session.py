@@ -64,7 +64,8 @@ def expected_transport(transport: str, n_ranks: int, client: Any = None) -> str:
 
 def transport_of(session: Any) -> str:
     """The name of a session's transport."""
-    return type(session).__name__.removesuffix("Communicator").lower()
+    known = getattr(session, "transport", None)  # of a session that is no communicator
+    return known or type(session).__name__.removesuffix("Communicator").lower()
 
 
 def _suffice(client: Any, n_ranks: int) -> bool:

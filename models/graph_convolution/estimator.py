@@ -610,7 +610,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
-        self.classes_ = problem.targets.classes
+        self.classes_: Any = problem.targets.classes
         self.several_ = problem.targets.kind == "several"
 
 

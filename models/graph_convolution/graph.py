@@ -102,7 +102,7 @@ def read_graph(
 def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, ...]:
     """Sources, targets, weights, number of vertices, their names."""
     if is_a(graph, "networkx", "Graph"):
-        import networkx
+        import networkx  # type: ignore[import-untyped]
 
         nodes = list(graph.nodes)
         matrix = networkx.to_scipy_sparse_array(graph, weight="weight", format="coo")
@@ -235,7 +235,8 @@ def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) 
     places = LabelIndex(names, len(names), "vertex").positions(given)
     if len(places) != len(names) or len(np.unique(places)) != len(names):
         raise InputError(
-            f"{what} name {len(np.unique(places))} of the {len(names)} vertices; give a row for each"
+            f"{what} name {len(np.unique(places))} of the {len(names)} vertices: give a row for "
+            "each"
         )
     order = np.empty(len(names), np.int64)
     order[places] = np.arange(len(places))

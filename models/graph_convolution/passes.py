@@ -98,7 +98,7 @@ class Boundary:
 
     value: Any
     saved: Any
-    inputs: Rows | None
+    inputs: Any
     message: Any
 
 
@@ -285,6 +285,7 @@ def previous_gradient(
     layer, weights = network.layers[place], network.of_layer(model.weights, place)
     total = totals[0] if has_total else before.message
     returned = totals[-1] if layer.n_backward else None
+    into: Any
     into, of_weights = layer.leave_back(
         before.inputs, total, after.saved, back.gradient, returned, weights
     )

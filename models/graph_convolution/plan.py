@@ -124,9 +124,13 @@ class GCNPlan(FitPlan):
             "halo": itemsize * halos,
             "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),
             **layers,
-            "attention": itemsize * network.entry_values * self.n_entries,
+            **self._attention(),
             "gradients": itemsize * network.gradient_values * self.n_own,
         }
+
+    def _attention(self) -> dict[str, NDArray[np.int64]]:
+        values = self.network.entry_values * np.dtype(self.network.dtype).itemsize
+        return {"attention": values * self.n_entries} if values else {}
 
     def report(self) -> GCNPlanReport:
         """What an epoch costs."""

@@ -15,7 +15,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 from daskpart.partitions import Partition
 
-from .layers import LAYERS, Layer
+from .layers import Layer
 from .network import Network
 from .operators import operator_of
 from .targets import Targets
@@ -103,10 +103,11 @@ class GraphProblem(Problem):
 
     def inputs(self, network: Network) -> Any:
         """Features as the first layer takes them: ndarray, or scipy CSR array."""
-        first, X = network.layers[0], self.features
+        first = network.layers[0]
+        X: Any = self.features
         if X is None:
             return scipy.sparse.eye_array(self.n_vertices, format="csr", dtype=network.dtype)
-        if scipy.sparse.issparse(X):
+        if _is_sparse(X):
             sends = first.hops and not first.keeps_product and not first.transforms_first
             return (X.toarray() if sends else scipy.sparse.csr_array(X)).astype(network.dtype)
         return np.ascontiguousarray(X, network.dtype)
@@ -120,7 +121,7 @@ class GraphProblem(Problem):
         """
         if not kind.can_keep or asked == "each":
             return False
-        sparse = self.features is None or scipy.sparse.issparse(self.features)
+        sparse = self.features is None or _is_sparse(self.features)
         if asked == "kept" or not sparse:
             return True
         counts = self._row_counts()
@@ -145,9 +146,9 @@ class GraphProblem(Problem):
     def feature_bytes(self, partition: Partition, network: Network) -> NDArray[np.int64]:
         """Bytes of features, or of what is kept of them, on each rank."""
         first, itemsize = network.layers[0], np.dtype(network.dtype).itemsize
-        X = self.inputs(network)
+        X: Any = self.inputs(network)
         own = np.bincount(partition.assignment, minlength=partition.n_parts)
-        if not scipy.sparse.issparse(X):
+        if not _is_sparse(X):
             copies = 1 + (first.keeps_product and first.reads_inputs)
             return copies * itemsize * self.n_inputs * own
         counts = [np.diff(X.indptr)] if first.reads_inputs or not first.keeps_product else []
@@ -157,18 +158,19 @@ class GraphProblem(Problem):
             for _ in range(first.hops):
                 product = self.operator(network).astype(np.float32) @ product
             counts.append(np.diff(product.indptr))
-        return sum((4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts)
+        held = [(4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts]
+        return np.sum(held, axis=0)
 
     # -- the same data ---
 
     @cached_property
     def _fingerprint(self) -> str:
-        checksum = 0
+        checksum, X = 0, self.features
         arrays = [self.adjacency.indptr, self.adjacency.indices, self.adjacency.data]
-        if scipy.sparse.issparse(self.features):
-            arrays += [self.features.indptr, self.features.indices, self.features.data]
-        elif self.features is not None:
-            arrays.append(self.features)
+        if _is_sparse(X):
+            arrays += [X.indptr, X.indices, X.data]
+        elif X is not None:
+            arrays.append(X)
         for array in (*arrays, self.targets.values, self.training, self.validation):
             checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
         return (
@@ -220,9 +222,8 @@ def split_labelled(
     return training, held
 
 
-def first_layer(name: str) -> type[Layer]:
-    """The class of a layer."""
-    return LAYERS[name]
+def _is_sparse(X: Any) -> bool:
+    return bool(scipy.sparse.issparse(X))
 
 
 def _summed(counts: NDArray[Any], partition: Partition) -> NDArray[np.int64]:

@@ -66,7 +66,8 @@ def local_product(data: Any, value: Any, *, back: bool) -> NDArray[Any]:
     """Columns of own vertices, times own rows."""
     halves, rows = data.graph.backward if back else data.graph.forward, message_of(value)
     out = np.zeros((halves.n_own, rows.shape[1]), rows.dtype)
-    spmm(*halves.local, rows, out)
+    indptr, indices, values = halves.local
+    spmm(indptr, indices, values, rows, out)
     return out
 
 
@@ -74,7 +75,9 @@ def add_remote_product(total: NDArray[Any], inbox: Inbox, data: Any, *, back: bo
     """Columns of the halo, times the rows that arrived, added to the total."""
     halves = data.graph.backward if back else data.graph.forward
     if halves.n_halo:
-        spmm(*halves.remote, halo_rows(inbox, halves.n_own, halves.n_halo), total)
+        indptr, indices, values = halves.remote
+        halo = halo_rows(inbox, halves.n_own, halves.n_halo)
+        spmm(indptr, indices, values, halo, total)
     return total
 
 

@@ -11,8 +11,8 @@
           attention_right  att_src                attn_l
           bias          bias                      bias (of several output heads: their mean)
 
-"Turned": it is (columns out, columns in) there. Layers come in the order of the dict, by what stands
-before these names ("conv1.", "layers.0.").
+"Turned": it is (columns out, columns in) there. Layers come in the order of the dict, by what
+stands before these names ("conv1.", "layers.0.").
 """
 
 from __future__ import annotations

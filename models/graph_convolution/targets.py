@@ -146,7 +146,7 @@ def number_targets(y: Any) -> Targets:
             raise
         raise InputError(f"y must hold numbers, NaN where they are unknown: {error}") from None
     table = given[:, None] if given.ndim == 1 else given
-    labelled = ~np.isnan(table).any(axis=1)
+    labelled = np.asarray(~np.isnan(table).any(axis=1))
     _require_some(labelled)
     values = np.where(labelled[:, None], table, 0)
     return Targets(values, labelled, None, table.shape[1], "numbers")

@@ -399,8 +399,8 @@ def features_to_send(features: Any, messages: list[RankMessages], *, slot: int) 
 
 def pack_features(rows: dict[int, Any], source: int, destination: int) -> tuple[Any, ...]:
     """Rows as arrays: dense ones as they are; of sparse ones lengths, columns, values."""
-    chosen = rows[destination]
-    if scipy.sparse.issparse(chosen):
+    chosen: Any = rows[destination]
+    if hasattr(chosen, "indptr"):
         return np.diff(chosen.indptr), chosen.indices, chosen.data
     return (chosen,)
 

@@ -6,11 +6,11 @@
     then |w_j| ← max(0, |w_j| − η λ₁)                 T ← T + η λ₁ / a;  v_j is behind by T − last_j
 
 so a step touches only the coordinates of its batch. Thresholds add up (soft(soft(v, s), t) =
-soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. The order within a step
-is: gradient, threshold, shrinking: the proximal step of the elastic net.
+soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. Within a step: the
+gradient, the threshold, the shrinking, which is the proximal step of the elastic net.
 
-The mean of all weights so far is (α v + u) / t with α = Σ a, where u changes with v only (Xu 2011,
-"Towards optimal one pass large scale learning with averaged SGD", §3).
+The mean of all weights since averaging began is (α v + u) / t with α = Σ a, where u changes with v
+only (Xu 2011, "Towards optimal one pass large scale learning with averaged SGD", §3).
 
 Weights lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last
 feature, which are neither scaled nor penalised. ``scalars`` holds a, T, α, t.
@@ -55,12 +55,12 @@ def _scores(
     if n_outputs == 1:
         total = 0.0
         if len(last):
-            for p in range(begin, end):
-                j = indices[p]
+            for p in range(np.uint64(begin), np.uint64(end)):
+                j = np.uint64(indices[p])
                 total += data[p] * _soft(v[j], threshold - last[j])
-        else:
-            for p in range(begin, end):
-                total += data[p] * v[indices[p]]
+        else:  # unsigned numbers, as negative ones would be counted from the end
+            for p in range(np.uint64(begin), np.uint64(end)):
+                total += data[p] * v[np.uint64(indices[p])]
         scores[0] = scale * total + v[behind]
         return
     for c in range(n_outputs):
@@ -161,6 +161,7 @@ def run_batches(
     """
     n_outputs = scores.shape[1]
     behind, total = len(v) - n_outputs, 0.0
+    is_plain = len(last) == 0 and len(summed) == 0
     for step in range(len(rates)):
         begin, end = step * batch, min((step + 1) * batch, len(order))
         for place in range(begin, end):
@@ -174,7 +175,10 @@ def run_batches(
             scaled = share / scalars[SCALE]
             if n_outputs == 1:
                 slope = scaled * own[0]
-                if slope != 0.0:
+                if slope != 0.0 and is_plain:
+                    for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
+                        v[np.uint64(indices[p])] -= slope * data[p]
+                elif slope != 0.0:
                     for p in range(pointer[row], pointer[row + 1]):
                         _move(indices[p], slope * data[p], v, last, summed, scalars)
             else:

@@ -5,8 +5,9 @@
     └────── w + s d, weak Wolfe conditions on the summed loss ◄── line search ◄───┘
 
 Two loops: Nocedal and Wright 2006, algorithm 7.4; line search: bisection between bounds (Lewis and
-Overton 2013, §2), which needs one gradient a try and nearly always takes the first one. All ranks
-hold the same sums, so they take the same decisions.
+Overton 2013, §2), which needs one gradient a try and nearly always takes the first one. Close to
+the optimum, where losses differ by rounding only, slopes decide (Hager and Zhang 2005, §1, the
+approximate Wolfe conditions). All ranks hold the same sums, so they take the same decisions.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .rows import RankRows
 from .sgd import bytes_held, entries_stream, gradient_stream
 
 DECREASE, CURVATURE = 1e-4, 0.9
+ROUNDING = 1e-12  # of a loss, relative
 MAX_TRIES = 25
 NONE = np.zeros(0)
 AS_IT_IS = np.array([1.0, 0.0, 0.0, 0.0])  # weights that are neither scaled nor behind
@@ -120,7 +122,9 @@ def iteration(
         model = comm.update(set_tried, model, step=step)
         model = _evaluated(comm, rows, model, fit)
         tried, tried_slope = _known(comm, comm.map(judgement, model))
-        if not tried <= loss + DECREASE * step * slope:
+        falls = tried <= loss + DECREASE * step * slope
+        level = tried <= loss + ROUNDING * abs(loss)
+        if not (falls or (level and tried_slope <= (2 * DECREASE - 1) * slope)):
             high = step
         elif tried_slope < CURVATURE * slope:
             low = step

@@ -1,4 +1,4 @@
-"""Losses of a linear model: each one small function of a score and its target, and a line in a table.
+"""Losses of a linear model: each a small function of a score and its target, a line in a table.
 
     scores z = X w + b ──► loss, and slope ∂loss/∂z       one kernel for all losses, chosen by code
 
@@ -106,6 +106,11 @@ def _mean_loss(
     return total / mass
 
 
+def _one_at_most(typical: float) -> float:
+    """Slope of a loss that is never steeper."""
+    return 1.0
+
+
 @dataclass(frozen=True)
 class Loss:
     """What the rest has to know of a loss.
@@ -124,7 +129,7 @@ class Loss:
     name: str
     code: int
     smooth: bool = True
-    steepest: Callable[[float], float] = lambda typical: 1.0
+    steepest: Callable[[float], float] = _one_at_most
 
     def mean(
         self,

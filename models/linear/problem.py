@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
-import scipy.sparse
 from dask.base import tokenize
 from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_class_weight
@@ -19,7 +19,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 
-from .rows import RankRows, rank_rows
+from .lazy import ranks_of_chunks, scores_of_chunk
+from .rows import rank_rows
 
 
 class Samples(Problem):
@@ -27,7 +28,7 @@ class Samples(Problem):
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n_samples, n_features)
+    X : csr_array of shape (n_samples, n_features)
         Checked.
     target : float64 ndarray of shape (n_samples,)
         As kernels take it: see `encoded`.
@@ -50,20 +51,25 @@ class Samples(Problem):
         sample_weight: NDArray[np.float64],
         classes: NDArray[Any] | None = None,
     ) -> None:
-        self.X = scipy.sparse.csr_array(X)
-        self.target, self.n_outputs, self.classes = target, n_outputs, classes
+        self.X, self.target, self.n_outputs, self.classes = X, target, n_outputs, classes
         self.n_samples, self.n_features = self.X.shape
         self.total_weight = float(sample_weight.sum())
         self.weight = sample_weight * (self.n_samples / self.total_weight)
         self.validation: Samples | None = None
 
-    def fingerprint(self) -> str:
-        """Shape, and a digest of all that is learnt from."""
-        rows = (self.X.data, self.X.indices, self.X.indptr)
-        digest = tokenize(*rows, self.target, self.weight, self.classes)
-        return f"{self.n_samples} × {self.n_features}, {digest[:16]}"
+    def scores(self, coefficients: NDArray[Any], intercepts: NDArray[Any]) -> NDArray[Any]:
+        """Of all samples, of shape (n_samples, n_outputs)."""
+        return np.asarray(self.X @ coefficients.T + intercepts)
 
-    def rows_of(self, members: Sequence[NDArray[np.int64]]) -> list[RankRows]:
+    def fingerprint(self) -> str:
+        """Shape, and a checksum of all that is learnt from."""
+        check = 0
+        for array in (self.X.data, self.X.indices, self.X.indptr, self.target, self.weight):
+            check = crc32(np.ascontiguousarray(array).data, check)
+        named = "" if self.classes is None else tokenize(self.classes)[:8]
+        return f"{self.n_samples} × {self.n_features}, {check:08x} {named}".strip()
+
+    def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
         """Rows of each rank; one rank alone gets no copy."""
         if len(members) == 1:
             return [rank_rows(0, self.X, self.target, self.weight, members[0])]
@@ -79,6 +85,31 @@ class Samples(Problem):
         return np.array([lengths[own].sum() * entry + 24 * len(own) + 8 for own in members])
 
 
+class LazySamples(Samples):
+    """The same of a Dask array: its rows go from their chunks to their ranks, past the client."""
+
+    def fingerprint(self) -> str:
+        """Name of the array, and a digest of targets and weights."""
+        digest = tokenize(self.X.name, self.target, self.weight, self.classes)
+        return f"{self.n_samples} × {self.n_features}, {digest[:16]}"
+
+    def scores(self, coefficients: NDArray[Any], intercepts: NDArray[Any]) -> NDArray[Any]:
+        """Of all samples, computed on their chunks."""
+        shown = self.X.map_blocks(
+            scores_of_chunk, coefficients, intercepts, dtype=np.float64,
+            chunks=(self.X.chunks[0], (len(intercepts),)), meta=np.empty((0, 0)),
+        )  # fmt: skip
+        return np.asarray(shown.compute())
+
+    def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
+        """Rows of each rank, as a Dask collection."""
+        return ranks_of_chunks(self.X, members, self.target, self.weight)
+
+    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Nothing is known before the chunks are read."""
+        return np.zeros(len(members), np.int64)
+
+
 def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     """Labels as kernels take them: ±1 of two classes, else the number of the class.
 
@@ -89,23 +120,24 @@ def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     """
     if len(classes) < 2:
         raise InputError(
-            f"there is one class only, {classes[0]!r}: a classifier needs samples of at least two "
-            "classes. Hand it more data, or another target."
+            f"there is one class only, {classes.tolist()[0]!r}: a classifier needs samples of at "
+            "least two classes. Hand it more data, or another target."
         )
     places = np.searchsorted(classes, y)
     places[places == len(classes)] = 0
     strange = np.flatnonzero(classes[places] != y)
     if len(strange):
+        found = np.asarray(y)[strange].tolist()[0]
         raise InputError(
-            f"y[{strange[0]}] is {y[strange[0]]!r}, which is none of the classes "
+            f"y[{strange[0]}] is {found!r}, which is none of the classes "
             f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
         )
     return 2.0 * places - 1.0 if len(classes) == 2 else places.astype(np.float64)
 
 
 def weights_of(
-    sample_weight: NDArray[np.float64], class_weight: Any, y: Any, classes: Any
-) -> NDArray[np.float64]:
+    sample_weight: NDArray[Any], class_weight: Any, y: Any, classes: Any
+) -> NDArray[Any]:
     """Weights of the samples times those of their classes.
 
     Raises

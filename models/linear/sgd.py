@@ -103,7 +103,8 @@ class Sgd:
     def penalty(self, weights: NDArray[np.float64]) -> float:
         """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
         own = weights[: len(weights) - self.n_outputs]
-        return float(self.l1 * np.abs(own).sum() + 0.5 * self.l2 * (own @ own))
+        size = float(np.abs(own).sum()) if self.l1 else 0.0
+        return self.l1 * size + 0.5 * self.l2 * float(own @ own)
 
 
 @dataclass(eq=False)
@@ -242,7 +243,15 @@ def bytes_held(model: Any, rows: RankRows) -> int:
 
 
 def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> SgdModel:
-    """Shuffle, and begin to measure anew."""
+    """Shuffle, and begin to measure anew; at epochs 2, 4, 8 … also to average.
+
+    So the mean is over the last half of the epochs at least, and forgets where it began (Rakhlin,
+    Shamir and Sridharan 2012, "Making gradient descent optimal for strongly convex stochastic
+    optimization", §5).
+    """
+    if sgd.average and number & (number - 1) == 0:
+        model.summed[:] = 0
+        model.scalars[MASS] = model.scalars[COUNT] = 0.0
     seed = seed_of_epoch(sgd.random_state, number)
     model.order = order_of_epoch(rows, sgd.batch_size, seed, sgd.shuffle)
     model.loss, model.entries = 0.0, 0

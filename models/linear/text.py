@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.collectives import Communicator
+from daskpart.collectives import Communicator, PerRank
 from daskpart.models.base.text import Step, Text, run_steps
 
 from . import lbfgs, sgd
@@ -25,7 +25,7 @@ class LinearText(Text):
     Parameters
     ----------
     comm : Communicator
-    rows : sequence of RankRows, or a Dask collection of them
+    rows : sequence of RankRows, a Dask collection of them, or a PerRank
         One a rank.
     fit : Sgd or Lbfgs
     tolerance : float
@@ -33,7 +33,7 @@ class LinearText(Text):
 
     def __init__(self, comm: Communicator, rows: Any, fit: Sgd | Lbfgs, tolerance: float) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
-        self._rows = comm.settle(comm.values(rows))
+        self._rows = rows if isinstance(rows, PerRank) else comm.settle(comm.values(rows))
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
@@ -69,7 +69,7 @@ class LinearText(Text):
         if isinstance(self._fit, Lbfgs):
             more: dict[str, Any] = {}
             parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
-            plain = ("loss",)
+            plain: tuple[str, ...] = ("loss",)
         else:
             model, feedback, steps, loss = self._changing
             parts = comm.gather(comm.map(sgd.part_of, model, feedback))

@@ -12,7 +12,8 @@ import sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.graph_convolution.layers import LAYERS, Dense
+from daskpart.models.graph_convolution.layers import LAYERS
+from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 from daskpart.models.graph_convolution.plan import plan_fit
 from daskpart.models.graph_convolution.rows import Dropout, SparseRows

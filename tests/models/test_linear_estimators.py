@@ -112,9 +112,9 @@ def mean_loss(model: Any, X: Any, y: Any) -> float:
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_sgd_with_a_decaying_rate_comes_within_a_thousandth(n_classes):
     X, y = samples(n_classes, 400)
-    for more in ({}, {"average": True}):
+    for more in ({"n_ranks": 1}, {"n_ranks": 1, "average": True}, {"n_ranks": 2}):
         model = LogisticRegression(
-            C=0.1, solver="sgd", batch_size=4, max_iter=200, tol=0, **more, **LOCAL
+            C=0.1, solver="sgd", batch_size=8, max_iter=100, tol=0, transport="local", **more
         ).fit(X, y)
         best = mean_loss(reference(C=0.1).fit(X, y), X, y)
         assert mean_loss(model, X, y) <= 1.001 * best
@@ -123,21 +123,23 @@ def test_sgd_with_a_decaying_rate_comes_within_a_thousandth(n_classes):
 def test_a9a_reaches_the_optimum(shared_data):
     train = daskpart.read(shared_data / "linear" / "a9a.libsvm.gz")
     X, y = scipy.sparse.csr_matrix(train.data), (train.target > 0).astype(int)
-    expected = reference().fit(X, y)
-    # its columns are one-hot groups: the objective is flat along them, so the tolerance is tight
-    model = LogisticRegression(**{**EXACT, "tol": 1e-8}).fit(X, y)
+    # its columns are one-hot groups: the objective is flat along them, so tolerances are tight
+    expected = sklearn.linear_model.LogisticRegression(solver="newton-cholesky", tol=1e-12)
+    expected.fit(X.toarray(), y)
+    model = LogisticRegression(**{**EXACT, "tol": 1e-10}).fit(X, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
     alone = LogisticRegression(
-        n_ranks=1, transport="local", solver="sgd", batch_size=8, max_iter=30, tol=0
-    ).fit(X, y)
+        n_ranks=1, transport="local", solver="sgd", batch_size=4, max_iter=31, tol=0, average=True,
+        learning_rate="step", eta0=0.2,
+    ).fit(X, y)  # fmt: skip
     assert mean_loss(alone, X, y) <= 1.001 * mean_loss(expected, X, y)
 
 
 def test_digits_reach_the_optimum():
     X, y = load_digits(return_X_y=True)
-    X = X / 16
-    expected, model = reference().fit(X, y), LogisticRegression(**EXACT).fit(X, y)
+    X, y = X[:600] / 16, y[:600]
+    expected, model = reference(C=0.1).fit(X, y), LogisticRegression(C=0.1, **EXACT).fit(X, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
 
@@ -192,7 +194,7 @@ def test_partial_fit_learns_chunk_by_chunk():
         model.partial_fit(X, y, classes=[0, 1, 2, 3])
     with pytest.raises(InputError, match=r"y\[0\] is 7, which is none of the classes"):
         model.partial_fit(X, np.where(np.arange(300) == 0, 7, y))
-    with pytest.raises(AttributeError, match="solver='sgd'"):
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'"):
         LogisticRegression().partial_fit  # noqa: B018
     with pytest.raises(InputError, match="first call"):
         LogisticRegression(solver="sgd").partial_fit(X, y)
@@ -251,14 +253,14 @@ def test_bad_samples_are_refused():
     weights[7] = -2
     with pytest.raises(InputError, match=r"sample_weight\[7\] is -2"):
         model.fit(X, y, weights)
-    with pytest.raises(InputError, match="all samples are 0"):
+    with pytest.raises(ValueError, match=r"non-zero|all samples"):
         model.fit(X, y, 0 * weights)
     with pytest.raises(ValueError, match="Unknown label type"):
         model.fit(X, y + 0.5 * X[:, 0])
     model.fit(X, y)
     with pytest.raises(ValueError, match="features"):
         model.predict(X[:, :5])
-    with pytest.raises(InputError, match="eval_set|none of the classes"):
+    with pytest.raises(InputError, match="none of the classes"):
         LogisticRegression(patience=2, **LOCAL).fit(X, y, eval_set=(X, y + 5))
 
 
@@ -296,3 +298,59 @@ def test_ranks_without_samples_do_no_harm():
         model = LogisticRegression(n_ranks=5, transport="local", **options).fit(X, y)
         assert min(map(len, model.plan(X, y).members)) == (0 if "batch_size" in options else 8)
         assert model.score(X, y) > 0.7
+
+
+# -- Dask collections ---
+
+
+def test_dask_arrays_and_frames_in_lazy_ordered_answers_out():
+    import dask.array as da
+    import dask.dataframe as dd
+
+    X, y = samples(3)
+    labels = np.array(["a", "b", "c"])[y]
+    for options in ({"solver": "sgd", "batch_size": 4, "max_iter": 5, "tol": 0}, {}):
+        make = LogisticRegression(**options, **LOCAL)
+        expected = make.fit(X, labels).state_.weights
+        array = da.from_array(X, chunks=(40, 5))
+        blocks = da.from_array(X, chunks=(70, -1)).map_blocks(sparse.COO.from_numpy)
+        for lazy in (array, blocks):
+            model = make.fit(lazy, da.from_array(labels, chunks=33))
+            np.testing.assert_array_equal(model.state_.weights, expected)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(12)])
+    lazy = dd.from_pandas(frame, npartitions=4)
+    model = make.fit(lazy, dd.from_pandas(pd.Series(labels), npartitions=4))
+    np.testing.assert_array_equal(model.state_.weights, expected)
+    assert model.feature_names_in_.tolist() == frame.columns.tolist()
+    for method in ("predict", "decision_function", "predict_proba", "predict_log_proba"):
+        here = getattr(model, method)(frame)
+        for held in (array, lazy):
+            there = getattr(model, method)(held)
+            assert isinstance(there, da.Array) and there.dtype == here.dtype
+            np.testing.assert_allclose(there.compute(), here) if here.dtype.kind == "f" else (
+                np.testing.assert_array_equal(there.compute(), here)
+            )
+    with pytest.raises(InputError, match="feature names"):
+        model.predict(lazy[list(frame.columns[::-1])])
+    with pytest.raises(InputError, match="has 3 features, LogisticRegression was fitted with 12"):
+        model.predict(array[:, :3])
+    line = LinearRegression(**LOCAL).fit(array, y, eval_set=(array, y))
+    np.testing.assert_allclose(line.predict(array).compute(), line.predict(X))
+    assert (line.predict(X) - y).var() / 2 == pytest.approx(line.history_.validation_loss.iloc[-1])
+
+
+def test_bad_dask_collections_say_where():
+    import dask.array as da
+
+    X, y = samples()
+    X = X.copy()
+    X[77, 3] = np.nan
+    lazy = da.from_array(X, chunks=(50, -1))
+    with pytest.raises(InputError, match=r"the chunk that begins at row 50: Input contains NaN"):
+        LogisticRegression(**LOCAL).fit(lazy, y)
+    with pytest.raises(InputError, match=r"y has shape \(10,\), X has 150 samples"):
+        LogisticRegression(**LOCAL).fit(lazy, y[:10])
+    with pytest.raises(InputError, match=r"sample_weight\[3\] is nan"):
+        LogisticRegression(**LOCAL).fit(lazy, y, np.where(np.arange(150) == 3, np.nan, 1))
+    with pytest.raises(InputError, match="1 dimensions"):
+        LogisticRegression(**LOCAL).fit(lazy[:, 0], y)

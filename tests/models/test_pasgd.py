@@ -39,7 +39,7 @@ def _plan(ratings, n_ranks, eta, rate="adagrad", biases=True, **changes):
 def _text(comm, plan, ratings, initial=0.05):
     """Ready for the first epoch, at a rate that stays."""
     name = "adagrad" if plan.layout.gradients else "constant"
-    text = MFText(comm, plan, learning_rate(name, initial), 0.05, 0.1)
+    text = MFText(comm, plan, learning_rate(name, initial), 0.05, 0.1, unit=1.0)
     text.begin_from(_blank(ratings))
     return text
 

@@ -446,3 +446,12 @@ def test_columns_may_be_named():
     plain = Model().fit(labelled_ratings())
     np.testing.assert_array_equal(named.predict(odd), plain.predict(frame))
     assert named.score(odd) == plain.score(frame)
+
+
+def test_set_output_gives_frames(model):
+    rows = model.transform(labelled_ratings(seed=5))
+    model.set_output(transform="pandas")
+    frame = model.transform(labelled_ratings(seed=5))
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.columns.tolist() == ["component0", "component1", "component2"]
+    np.testing.assert_array_equal(frame.to_numpy(), rows.values)

@@ -9,7 +9,6 @@ from daskpart.errors import InputError
 
 from .appnp import APPNP
 from .base import Layer, Weights
-from .dense import Dense
 from .gat import GAT
 from .gcn import GCN
 from .gin import GIN

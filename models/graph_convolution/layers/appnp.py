@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ..rows import Rows, times, transposed_times
+from daskpart.models.graph_convolution.rows import Rows, times, transposed_times
+
 from .base import Layer, Weights
 from .dense import Dense
 

@@ -1,7 +1,7 @@
 """A layer: what it sends, what it does with its own rows and with those that arrive, its backward.
 
-    forward     H ─ enter ─► message ─ Â ─► total ─ leave ─► Z
-    backward    G ─ enter_back ─► message ─ Âᵀ ─► total ─ leave_back ─► gradient of H, of the weights
+    forward    H ─ enter ─► message ─ Â ─► total ─ leave ─► Z
+    backward   G ─ enter_back ─► message ─ Âᵀ ─► total ─ leave_back ─► gradient of H, of the weights
 
 What goes through Â is H or H·W, whichever is narrower, and in the backward direction, as
 Âᵀ (G Wᵀ) = (Âᵀ G) Wᵀ, G·Wᵀ or G. The methods here are those of one rank, on its own rows; messages
@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..products import propagate
-from ..rows import Rows, times, transposed_times
+from daskpart.models.graph_convolution.products import propagate
+from daskpart.models.graph_convolution.rows import Rows, times, transposed_times
 
 Weights = list[NDArray[Any]]
 
@@ -62,8 +62,6 @@ class Layer(ABC):
     can_keep: ClassVar[bool] = True  # the product with features, where it is first
     reads_inputs: ClassVar[bool] = False  # H beside its product
     returns_halo: ClassVar[bool] = False  # backward, rows of the halo go back to their owners
-    halo_values: ClassVar[int] = 0  # numbers kept of each vertex of the halo, and of each entry
-    entry_values: ClassVar[int] = 0
     options: ClassVar[tuple[str, ...]] = ()  # parameters that `layer_options` may set
     teleport: ClassVar[float] = 0.0
 
@@ -116,6 +114,16 @@ class Layer(ABC):
     def extra_values(self) -> int:
         """Numbers a vertex that `enter` and `leave` make and keep, beside Z; for the forecast."""
         return self.n_outputs if self.hops and self.transforms_first else 0
+
+    @property
+    def halo_values(self) -> int:
+        """Numbers that are kept of each vertex of the halo."""
+        return 0
+
+    @property
+    def entry_values(self) -> int:
+        """Numbers that are kept of each entry of Â."""
+        return 0
 
     # -- one rank, forward ---
 

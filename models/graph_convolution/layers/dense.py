@@ -7,7 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..rows import Rows, times, transposed_times
+from daskpart.models.graph_convolution.rows import Rows, times, transposed_times
+
 from .base import Layer, Weights
 
 

@@ -21,10 +21,16 @@ from numpy.typing import NDArray
 from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.messages import Inbox
 from daskpart.errors import InputError
+from daskpart.models.graph_convolution.kernels import (
+    edge_softmax,
+    edge_softmax_backward,
+    sddmm,
+    spmm,
+    spmm_transposed,
+)
+from daskpart.models.graph_convolution.products import halo_rows, pack_message
+from daskpart.models.graph_convolution.rows import Rows, transposed_times
 
-from ..kernels import edge_softmax, edge_softmax_backward, sddmm, spmm, spmm_transposed
-from ..products import halo_rows, pack_message
-from ..rows import Rows, transposed_times
 from .base import Layer, Weights
 
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rows import Rows
+from daskpart.models.graph_convolution.rows import Rows
+
 from .base import Layer, Weights
 
 

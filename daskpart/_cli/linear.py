@@ -1,0 +1,213 @@
+"""What `daskpart fit linear` adds to the driver, and what the classifiers share with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from daskpart.errors import InputError
+
+from .fit import Data, Fit, Model
+from .options import SHARE, number
+
+_TOP = 10  # coefficients of each output
+
+
+class LinearCommand(Model):
+    """Reads samples, holds some out, tells and draws coefficients."""
+
+    argument = "SAMPLES"
+    classifies = False
+    options = (
+        number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
+        click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
+        click.Option(["--names"], metavar="FILE", help="Names of the features, one a line."),
+    )
+    template = "linear.html"
+    names: np.ndarray | None = None
+
+    def load(self, source: str, given: dict[str, Any]) -> Data:
+        """Read, name features, hold out."""
+        X, y = _read(source)
+        if self.classifies:
+            self._check_labels(source, y)
+        test = None
+        if given["test"]:
+            held, held_y = _read(given["test"], X.shape[1])
+            test = (held, held_y)
+        elif given["test_fraction"]:
+            order = np.random.default_rng(given["random_state"]).permutation(len(y))
+            n_held = int(len(y) * given["test_fraction"])
+            held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
+            test = (X[held], y[held]) if n_held else None
+            X, y = X[kept], y[kept]
+        words = [f"{source}: {len(y):,} samples of {X.shape[1]:,} features, {X.nnz:,} values"]
+        if self.classifies:
+            classes, counts = np.unique(y, return_counts=True)
+            told = ", ".join(f"{c:g}: {n:,}" for c, n in zip(classes, counts, strict=True))
+            words.append(f"samples of each class: {told}")
+        if test is not None:
+            words.append(f"{len(test[1]):,} held out to judge by")
+        self.names = _read_names(given["names"], X.shape[1])
+        return Data(X, words, test, {"y": y})
+
+    def _check_labels(self, source: str, y: Any) -> None:
+        if (y != np.round(y)).any():
+            at = int(np.argmax(y != np.round(y)))
+            raise InputError(
+                f"{source}: sample {at + 1} has the label {y[at]:g}: classes are whole numbers, "
+                "such as -1 and +1; for real targets use 'daskpart fit linear'"
+            )
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Loss, score, features that ranks share, coefficients that are not 0."""
+        model, found = fit.model, _shared(fit)
+        found["train_loss"] = float(model.history_["loss"].iloc[-1])
+        found["nonzero_coefficients"] = int(np.count_nonzero(model.coef_))
+        if fit.data.test is not None:
+            found["test_score"] = float(model.score(*fit.data.test))
+            found["n_test"] = len(fit.data.test[1])
+        return found
+
+    def told(self, fit: Fit) -> list[str]:
+        """The judgement as sentences."""
+        found, score = fit.judgement, "accuracy" if self.classifies else "R²"
+        lines = [f"training loss {found['train_loss']:.6g}"]
+        if "test_score" in found:
+            lines.append(
+                f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples"
+            )
+        lines.append(
+            f"a rank touches {found['features_of_a_rank']:,.0f} features on average; "
+            f"{found['shared_features']:,} of {found['touched_features']:,} are touched by more "
+            "than one rank"
+        )
+        density = fit.model.history_.get("density")
+        if density is not None and density.notna().any():
+            lines.append(f"the sum of a step holds {density.mean():.2%} of all coordinates")
+        return lines
+
+    def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
+        """The largest coefficients."""
+        return {"coefficients.csv": (_coefficients(fit, self.names), "the largest coefficients")}
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """The loss over time, and the largest coefficients."""
+        from daskpart import plots
+
+        history = fit.model.history_
+        album.draw(
+            "training",
+            (9.4, 3.4),
+            partial(plots.loss_history, history),
+            partial(plots.loss_history, history, "seconds"),
+            alt="The loss falling over epochs and over seconds",
+            caption="The loss over epochs (iterations of L-BFGS), and over the time spent in them. "
+            "Of SGD each sample is measured before its own step.",
+        )
+        rows = np.atleast_2d(fit.model.coef_)
+        shown = min(len(rows), 4)
+        album.draw(
+            "coefficients",
+            (4.4 * max(shown, 2), 3.6),
+            *(partial(_draw_largest, rows[place], self.names) for place in range(shown)),
+            alt="The largest coefficients",
+            caption="The largest coefficients of each output. Blue is positive, orange negative.",
+        )
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers and coefficients."""
+        found = fit.judgement
+        score = {"test_score": found["test_score"]} if "test_score" in found else {}
+        return {
+            "numbers": {
+                **score,
+                "training_loss": found["train_loss"],
+                "nonzero_coefficients": found["nonzero_coefficients"],
+                "features_that_ranks_share": found["shared_features"],
+            },
+            "coefficients": _coefficients(fit, self.names),
+        }
+
+
+class _Linear(LinearCommand):
+    """Fit a line to SAMPLES: a number for each sample from its features.
+
+    SAMPLES is a libsvm file: a target and index:value pairs a line (also .gz, .xz, .bz2).
+
+    \b
+    One process:           daskpart fit linear X.libsvm --ranks 4 --out run
+    Worker processes:      daskpart fit linear X.libsvm --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit linear X.libsvm --ranks 4 --cluster mpi
+    """
+
+    estimator = "LinearRegression"
+
+
+MODEL: Model = _Linear()
+
+
+def _read(source: str, n_features: int | None = None) -> tuple[Any, np.ndarray]:
+    from pathlib import Path
+
+    from daskpart.readers.libsvm import read_libsvm
+
+    if not Path(source).expanduser().is_file():
+        raise InputError(f"{source}: no such file; give samples in libsvm format")
+    return read_libsvm(str(Path(source).expanduser()), n_features=n_features)
+
+
+def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
+    """Names of the features, one a line."""
+    if path is None:
+        return None
+    from daskpart.readers.streams import opened
+
+    with opened(path) as stream:
+        text = stream.read()
+    names = (text.decode() if isinstance(text, bytes) else text).splitlines()
+    if len(names) < n_features:
+        raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
+    return np.array(names[:n_features])
+
+
+def _shared(fit: Fit) -> dict[str, Any]:
+    """How many features ranks touch, and share."""
+    X = fit.data.X
+    touching = np.zeros(X.shape[1], np.int64)
+    each = []
+    for own in fit.plan.members:
+        features = np.unique(X[own].indices)
+        touching[features] += 1
+        each.append(len(features))
+    return {
+        "features_of_a_rank": float(np.mean(each)),
+        "touched_features": int(np.count_nonzero(touching)),
+        "shared_features": int(np.count_nonzero(touching > 1)),
+    }
+
+
+def _draw_largest(values: np.ndarray, names: np.ndarray | None, ax: Any) -> None:
+    import xarray as xr
+
+    from daskpart import plots
+
+    coordinates = None if names is None else {"feature": names}
+    factor = xr.DataArray(values[:, None], dims=("feature", "output"), coords=coordinates)
+    plots.loadings(factor, 0, n=_TOP, ax=ax).set_xlabel("coefficient")
+
+
+def _coefficients(fit: Fit, names: np.ndarray | None) -> pd.DataFrame:
+    """One row for each output and large coefficient."""
+    rows = []
+    outputs = getattr(fit.model, "classes_", np.array(["y"])).tolist()
+    for output, values in zip(outputs[-len(np.atleast_2d(fit.model.coef_)) :],
+                              np.atleast_2d(fit.model.coef_), strict=True):  # fmt: skip
+        for place in np.argsort(-np.abs(values), kind="stable")[:_TOP].tolist():
+            name = str(place if names is None else names[place])
+            rows.append([str(output), name, float(values[place])])
+    return pd.DataFrame(rows, columns=["output", "feature", "coefficient"])

@@ -1,0 +1,305 @@
+"""A libsvm file that no process reads whole: byte ranges, surveyed once, then read by ranks.
+
+    bytes   0 ─────────────┬──────────────┬────────────── size        borders anywhere
+    lines   ━━━━━━━ ━━━━━━━━━━ ━━━━━ ━━━━━━━ ━━━━━━━━ ━━━━━━━
+    range   ╰─── 0 ───────────╯╰── 1 ──────────╯╰──── 2 ────╯         a line is of the range
+                                                                      where it begins
+    survey  blocks of whole lines: where, how many rows and features, which labels
+    read    rank r  ◀── the blocks that are its own: all ranks together read the file once
+
+So each process opens the file by itself, as with MPI-IO, and nothing of it passes the client; all
+must see it under the same path. A compressed file has bytes only in order: ranges count the bytes
+of its text, the survey is one task, and a rank unpacks, without parsing, what lies before its own.
+That pays while unpacking is faster than parsing (gzip, not bzip2); unpack a large file beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import dask
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from numpy.typing import NDArray
+
+from daskpart._floor.checks import whole_number
+from daskpart._floor.rank_tasks import PinnedTask, RankCollection
+from daskpart.errors import ReadError
+
+from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
+from .scanning import Chunk, apart_by
+from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, is_compressed, location, opened
+
+_SURVEY_BYTES = 32 << 20  # of a task
+_LEAST_BLOCKS = 64
+_MOST_LABELS = 10_000  # more are no classes
+
+
+class Block(NamedTuple):
+    """Whole lines of a file, and what they hold.
+
+    Attributes
+    ----------
+    start, stop : int
+        In bytes of the text.
+    n_rows, nnz : int
+    least, most : int
+        Feature indices as written; 1 and 0 where there are none.
+    labels : ndarray of float64
+        Those that occur, rising; of the first `_MOST_LABELS` + 1 alone.
+    checksum : int
+        CRC-32 of the text.
+    """
+
+    start: int
+    stop: int
+    n_rows: int
+    nnz: int
+    least: int
+    most: int
+    labels: NDArray[np.float64]
+    checksum: int
+
+
+@dataclass(frozen=True, eq=False)
+class ExamplesFile:
+    """A libsvm file that was surveyed; made by `survey`.
+
+    Attributes
+    ----------
+    path : str
+    wanted : Wanted
+    blocks : tuple of Block
+        In the order of the file.
+    first : int
+        Index of the first feature, 0 or 1.
+    n_features : int
+    """
+
+    path: str
+    wanted: Wanted
+    blocks: tuple[Block, ...]
+    first: int
+    n_features: int
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether a rank has to unpack what lies before its range."""
+        return is_compressed(self.path)
+
+    @cached_property
+    def row_pointer(self) -> NDArray[np.int64]:
+        """Rows before each block, and all rows behind; shape (n_blocks + 1,)."""
+        return np.cumsum([0, *(block.n_rows for block in self.blocks)])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.row_pointer[-1]), self.n_features
+
+    @property
+    def nnz(self) -> int:
+        """Stored values."""
+        return sum(block.nnz for block in self.blocks)
+
+    @cached_property
+    def labels(self) -> NDArray[np.float64] | None:
+        """The labels that occur, rising; None where there are too many to be classes."""
+        found = np.unique(np.concatenate([block.labels for block in self.blocks]))
+        return found if len(found) <= _MOST_LABELS else None
+
+    def fingerprint(self) -> str:
+        """A short text that differs for other content."""
+        return f"{self.shape}, {self.nnz} stored, {tokenize([b.checksum for b in self.blocks])}"
+
+    def ranges(self, n_ranks: int) -> list[range]:
+        """Consecutive blocks for each rank, about equally many bytes; `ReadError` never.
+
+        Returns
+        -------
+        list of range
+            Of block numbers; empty for a rank without any.
+        """
+        stops = np.array([block.stop for block in self.blocks])
+        middle = stops - np.diff(stops, prepend=self.blocks[0].start) / 2
+        rank_of = np.minimum(middle * n_ranks // stops[-1], n_ranks - 1)
+        borders = np.searchsorted(rank_of, np.arange(n_ranks + 1))
+        return [range(*pair) for pair in pairwise(borders.tolist())]
+
+    def rows_of(self, blocks: range) -> Rows:
+        """Read some consecutive blocks.
+
+        Raises
+        ------
+        ReadError
+            The file has changed since the survey.
+        """
+        if not blocks:
+            return Rows.joined([])
+        start, stop = self.blocks[blocks[0]].start, self.blocks[blocks[-1]].stop
+        rows = rows_between(self.path, start, stop, self.wanted)
+        n_rows = int(self.row_pointer[blocks[-1] + 1] - self.row_pointer[blocks[0]])
+        if len(rows.labels) != n_rows:
+            raise ReadError(
+                f"{self.path}: there are {len(rows.labels)} rows from byte {start} to {stop}, "
+                f"{n_rows} when it was surveyed; leave the file alone while it is read"
+            )
+        return rows
+
+    def pieces(self, n_ranks: int) -> RankCollection:
+        """The file as a Dask collection of `Examples`, one a rank, in the order of the file.
+
+        Parameters
+        ----------
+        n_ranks : int
+        """
+        n_ranks = whole_number(n_ranks, "n_ranks", least=1)
+        name = f"examples-{tokenize(self.path, self.fingerprint(), self.wanted, n_ranks)}"
+        tasks = {
+            (name, rank): PinnedTask((name, rank), _examples_of, self, blocks)
+            for rank, blocks in enumerate(self.ranges(n_ranks))
+        }
+        return RankCollection(HighLevelGraph.from_collections(name, tasks), list(tasks))
+
+    def __repr__(self) -> str:
+        n_rows, n_features = self.shape
+        return (
+            f"ExamplesFile({self.path!r}: {n_rows:,} examples, {n_features:,} features, "
+            f"{self.nnz:,} stored values in {len(self.blocks)} blocks)"
+        )
+
+
+def survey(
+    path: str | os.PathLike[str],
+    *,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    labels: Iterable[float] | None = None,
+    dtype: np.typing.DTypeLike = np.float64,
+    client: Any = None,
+) -> ExamplesFile:
+    """Look through a libsvm file in parallel, and keep where its lines are and what they hold.
+
+    Everything in it is parsed and checked; only counts come back.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Or an address that fsspec knows. Workers must find it there, too.
+    n_features : int, optional
+        Number of features, as of a fit; others are refused.
+    zero_based : bool, optional
+        Whether the first feature is 0. By default so if an index 0 occurs anywhere in the file.
+    labels : iterable of float, optional
+        The labels that may occur, such as ``(-1, 1)``. By default any.
+    dtype : dtype, default float64
+        Of the values, once they are read.
+    client : distributed.Client, optional
+        Whose workers shall read; default: the current one, else threads of this process.
+
+    Returns
+    -------
+    ExamplesFile
+
+    Raises
+    ------
+    ReadError
+        The file cannot be read; or a line holds what it may not: the message names the line. A last
+        line without line end is read like any other, so one that was cut within a pair
+        (``3:1 4:``) is refused and one cut within a number is not seen.
+    InputError
+        An index 0 in spite of ``zero_based=False``, or fewer features than the file needs.
+    """
+    wanted = Wanted.checked(n_features, zero_based, dtype, labels)
+    place = location(path)
+    step = dask.delayed(survey_range, pure=False)
+    if is_compressed(place):
+        tasks = [step(place, 0, None, wanted)]
+    else:
+        size = text_size(place)
+        borders = np.linspace(0, size, size // _SURVEY_BYTES + 2).astype(int).tolist()
+        block_bytes = max(1, min(CHUNK_BYTES, size // _LEAST_BLOCKS))
+        tasks = [step(place, *pair, wanted, block_bytes) for pair in pairwise(borders)]
+    if client is not None:
+        found = client.gather(client.compute(tasks))
+    else:
+        found = dask.compute(*tasks)
+    blocks = tuple(block for of_task in found for block in of_task)
+    if not sum(block.n_rows for block in blocks):
+        raise ReadError(f"{place}: there are no examples in it")
+    least, most = min(block.least for block in blocks), max(block.most for block in blocks)
+    return ExamplesFile(place, wanted, blocks, *numbering(place, least, most, wanted))
+
+
+def survey_range(
+    path: str, start: int, stop: int | None, wanted: Wanted, block_bytes: int = CHUNK_BYTES
+) -> list[Block]:
+    """The blocks of a range; what a task does."""
+    blocks = []
+    for chunk in chunks_between(path, start, stop, block_bytes):
+        rows, end = block_of(chunk, wanted), chunk.start + len(chunk.text)
+        labels = np.unique(rows.labels)[: _MOST_LABELS + 1]
+        sizes = len(rows.labels), len(rows.indices), rows.least, rows.most
+        blocks.append(Block(chunk.start, end, *sizes, labels, zlib.crc32(chunk.text)))
+    return blocks
+
+
+def rows_between(path: str, start: int, stop: int | None, wanted: Wanted) -> Rows:
+    """The rows of the lines that begin at a byte from `start` to `stop` − 1.
+
+    Parameters
+    ----------
+    path : str
+    start, stop : int
+        Any; None: to the end.
+    wanted : Wanted
+    """
+    return Rows.joined([block_of(chunk, wanted) for chunk in chunks_between(path, start, stop)])
+
+
+def chunks_between(
+    path: str, start: int, stop: int | None, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[Chunk]:
+    """The lines that begin at a byte from `start` to `stop` − 1, some whole lines at a time.
+
+    Parameters
+    ----------
+    path : str
+    start, stop : int
+        Bytes of the text, any; None: to the end.
+    chunk_bytes : int
+        A chunk is as much, and the rest of its last line.
+    """
+    apart = apart_by(SEPARATORS)
+    with opened(path) as stream:
+        at = 0
+        if start:  # the line that the byte before it is in belongs to the range before
+            stream.seek(start - 1)
+            at = start - 1 + len(stream.readline())
+        while stop is None or at < stop:
+            text = stream.read(chunk_bytes if stop is None else min(chunk_bytes, stop - at))
+            if not text:
+                return
+            if not text.endswith(b"\n"):
+                text += stream.readline()
+            if not at and text.startswith(BYTE_ORDER_MARK):
+                text = b" " * len(BYTE_ORDER_MARK) + text[len(BYTE_ORDER_MARK) :]
+            yield Chunk(path, text, apart, None, start=at)
+            at += len(text)
+
+
+def text_size(path: str) -> int:
+    """Bytes of the text; of a compressed file all of it is unpacked to know."""
+    with opened(path) as stream:
+        return stream.seek(0, os.SEEK_END)
+
+
+def _examples_of(file: ExamplesFile, blocks: range) -> Examples:
+    return file.rows_of(blocks).examples(file.first, file.n_features)

@@ -1,0 +1,98 @@
+"""Samples in a libsvm file: each rank reads its range, rows go to their ranks as they are read.
+
+    survey(path) ─► FileSamples ─► plan: shuffled rows of each rank ─► examples_on_ranks ─► RankRows
+
+Nothing of the file passes the client but its labels, if they are classes. The samples are those of
+`daskpart.models.base.examples.shuffled_rows`, so a fit depends on the seed and on the number of
+ranks, not on how the file was cut or packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+from daskpart.models.base.examples import Reading, examples_on_ranks, readings, shuffled_rows
+from daskpart.readers import ExamplesFile
+from daskpart.readers.libsvm import Examples
+
+from .problem import Samples, encoded
+from .rows import RankRows, rank_rows
+
+
+class FileSamples(Samples):
+    """Samples of a surveyed file, none of them here.
+
+    Parameters
+    ----------
+    file : ExamplesFile
+    classes : ndarray or None
+        None: labels are targets of a regression.
+    """
+
+    def __init__(self, file: ExamplesFile, classes: NDArray[Any] | None) -> None:
+        self.file, self.classes = file, classes
+        self.n_samples, self.n_features = file.shape
+        self.n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+        self.total_weight = float(self.n_samples)
+        self.validation: Samples | None = None
+
+    def fingerprint(self) -> str:
+        """Shape, and checksums of the text."""
+        return self.file.fingerprint()
+
+    def members(self, n_ranks: int, seed: int | None) -> list[NDArray[np.int64]]:
+        """The samples of each rank, in the order in which it holds them; None: as in the file."""
+        if seed is not None:
+            return shuffled_rows(self.n_samples, n_ranks, seed)
+        borders = [self.file.row_pointer[own.start] for own in self.file.ranges(n_ranks)]
+        return np.split(np.arange(self.n_samples), borders[1:])
+
+    def rows_on(self, comm: Any, seed: int | None) -> Any:
+        """Rows of each rank, read there; a PerRank of RankRows."""
+        own = readings(self.file, comm.n_ranks)
+        handed = comm.values(own)
+        options = {"n_rounds": len(own[0].rounds), "seed": seed}
+        examples = comm.run(examples_on_ranks, handed, **options)
+        return comm.settle(comm.map(_rank_rows, examples, handed, classes=self.classes))
+
+    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Bytes of each rank's rows, about: as if all were of one length."""
+        n_bytes = self.file.nnz * (4 + self.file.wanted.dtype.itemsize) / self.n_samples + 24
+        return np.array([int(n_bytes * len(own)) for own in members])
+
+
+def _rank_rows(examples: Examples, own: Reading, *, classes: NDArray[Any] | None) -> RankRows:
+    target = examples.target if classes is None else encoded(examples.target, classes)
+    return rank_rows(own.rank, examples.data, target, np.ones(len(target)))
+
+
+def file_samples(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> FileSamples:
+    """The samples of a file for a classifier with these classes; None: for a regression.
+
+    Raises
+    ------
+    InputError
+        If y or weights are given beside, or a label is none of the classes.
+    """
+    if y is not None or sample_weight is not None:
+        raise InputError("a file has its own targets, and no weights: give X alone, with y=None")
+    if file.wanted.dtype not in (np.float32, np.float64):
+        raise InputError(f"values are {file.wanted.dtype}: survey the file with dtype float32 or "
+                         "float64")  # fmt: skip
+    if classes is not None:
+        encoded(classes_of(file), classes)
+    return FileSamples(file, classes)
+
+
+def classes_of(file: ExamplesFile) -> NDArray[np.float64]:
+    """The labels of a file, if they can be classes (InputError)."""
+    if file.labels is None:
+        raise InputError(
+            f"{file.path}: more than 10,000 labels are no classes; use LinearRegression"
+        )
+    return file.labels

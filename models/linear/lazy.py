@@ -1,0 +1,171 @@
+"""Samples in a Dask array or DataFrame: rows from their chunks to their ranks, answers in chunks.
+
+    chunk 0 ─ split ─┬─ rows of rank 0 ─┐
+                     └─ rows of rank 1 ─│─┐          the global shuffle: any row, any rank
+    chunk 1 ─ split ─┬─ rows of rank 0 ─┴─│── RankRows 0
+                     └─ rows of rank 1 ───┴── RankRows 1
+
+No task but the one that reads a chunk sees all of it, and X never comes to the client; targets and
+weights, 8 bytes each a sample, do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from dask.base import is_dask_collection, tokenize
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array
+
+from daskpart._floor.rank_tasks import Task, TaskRef
+from daskpart.containers.dask_blocks import gathered_by_part
+from daskpart.errors import InputError
+
+from .rows import RankRows, rank_rows
+
+
+def lazy_rows(X: Any, *, known_length: bool = True) -> tuple[Any, NDArray[Any] | None]:
+    """A Dask array whose chunks hold whole rows, and the names of its columns.
+
+    Parameters
+    ----------
+    X : Dask array, DataFrame, or DataArray over one
+    known_length : bool
+        Have the lengths of the chunks computed where they are not known.
+
+    Raises
+    ------
+    InputError
+        If it is not two-dimensional, or empty.
+    """
+    names = None
+    if hasattr(X, "to_dask_array"):
+        columns = np.asarray(X.columns, object)
+        names = columns if all(isinstance(name, str) for name in columns) else None
+        X = X.to_dask_array(lengths=True if known_length else None)
+    array = getattr(X, "data", X) if hasattr(X, "coords") else X
+    if getattr(array, "ndim", 0) != 2:
+        raise InputError(f"X is {type(X).__name__} of {getattr(array, 'ndim', 0)} dimensions: "
+                         "give samples × features")  # fmt: skip
+    if np.isnan(array.shape[1]):
+        raise InputError("the number of columns of X is not known: call compute_chunk_sizes()")
+    if known_length and np.isnan(array.shape[0]):
+        array = array.compute_chunk_sizes()
+    if known_length and not array.shape[0]:
+        raise InputError("X has no samples")
+    if len(array.chunks[1]) > 1:
+        array = array.rechunk({1: -1})
+    return array, names
+
+
+def whole_vector(values: Any, length: int, name: str) -> NDArray[Any]:
+    """A target or weights in this process, checked.
+
+    Raises
+    ------
+    InputError
+        For another length or shape.
+    """
+    found = np.asarray(values.compute() if is_dask_collection(values) else values)
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.shape != (length,):
+        raise InputError(f"{name} has shape {found.shape}, X has {length} samples")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        where = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise InputError(f"{name}[{where}] is {found[where]}: NaN and infinity are not allowed")
+    return found
+
+
+def ranks_of_chunks(
+    array: Any,
+    members: Sequence[NDArray[np.int64]],
+    target: NDArray[np.float64],
+    weight: NDArray[np.float64],
+) -> Any:
+    """`RankRows` of each rank as a Dask bag of one key a rank; nothing is computed."""
+    from dask.bag import Bag
+
+    n_ranks = len(members)
+    owner = np.empty(array.shape[0], np.int32)
+    for rank, own in enumerate(members):
+        owner[own] = rank
+    token = tokenize(array.name, *members, target, weight)
+    name, split = f"samples-{token}", f"samples-split-{token}"
+    ends = np.cumsum(array.chunks[0])
+    splits = {
+        (split, i, 0): Task(
+            (split, i, 0), split_chunk, TaskRef((array.name, i, 0)),
+            owner[end - length : end], n_ranks, int(end - length),
+        )
+        for i, (end, length) in enumerate(zip(ends, array.chunks[0], strict=True))
+    }  # fmt: skip
+    of_ranks = [(rank, own, target[own], weight[own]) for rank, own in enumerate(members)]
+    return Bag(gathered_by_part(array, name, splits, collect_rows, of_ranks), name, n_ranks)
+
+
+def split_chunk(block: Any, owner: NDArray[np.int32], n_ranks: int, first: int) -> list[Any]:
+    """Rows of a chunk by their rank."""
+    rows = checked_chunk(block, f"the chunk that begins at row {first}")
+    return [rows[owner == rank] for rank in range(n_ranks)]
+
+
+def checked_chunk(block: Any, name: str) -> Any:
+    """A chunk as csr, of float32 or float64.
+
+    Raises
+    ------
+    InputError
+        For NaN, infinity, or what are no numbers; says in which chunk.
+    """
+    if hasattr(block, "to_scipy_sparse"):
+        block = block.to_scipy_sparse()
+    try:
+        checked = check_array(
+            block, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0
+        )
+    except ValueError as error:
+        raise InputError(f"in {name}: {error}") from None
+    return scipy.sparse.csr_array(checked)
+
+
+def collect_rows(
+    pieces: Sequence[Any],
+    rank: int,
+    members: NDArray[np.int64],
+    target: NDArray[np.float64],
+    weight: NDArray[np.float64],
+) -> RankRows:
+    """A rank's rows in its own order: pieces hold them by rising number."""
+    rising = np.empty(len(members), np.int64)
+    rising[np.argsort(members)] = np.arange(len(members))
+    stacked = scipy.sparse.vstack(list(pieces), format="csr")[rising]
+    return rank_rows(rank, stacked, target, weight)
+
+
+def scores_of_chunk(
+    block: Any, coefficients: NDArray[Any], intercepts: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Scores of the rows of a chunk."""
+    return np.asarray(checked_chunk(block, "a chunk") @ coefficients.T + intercepts)
+
+
+def answered(array: Any, model: Any, name: str, n_columns: int, dtype: Any) -> Any:
+    """What a method of a model answers for each chunk, as a Dask array in the order of the rows."""
+    whole = {"chunks": (array.chunks[0], (n_columns,))} if n_columns else {"drop_axis": 1}
+    empty = np.empty((0, n_columns) if n_columns else 0, dtype)
+    return array.map_blocks(
+        partial(_answer, model=model, name=name), dtype=dtype, meta=empty, **whole
+    )
+
+
+def _answer(block: Any, model: Any, name: str) -> Any:
+    checked = checked_chunk(block, "a chunk")
+    if not checked.shape[0]:
+        checked_like = scipy.sparse.csr_array((1, checked.shape[1]))
+        return getattr(model, name)(checked_like)[:0]
+    return getattr(model, name)(checked)

@@ -1,0 +1,465 @@
+"""What all linear models share: parameters and their words, samples, plan, options of the text.
+
+    X, y ─► Samples ─► LinearPlan ─► Sgd or Lbfgs ─► LinearText ─► LinearState ─► coef_, intercept_
+
+A model of the three says its loss, how strong its penalty is, and what its targets are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from copy import copy
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import is_classifier
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from daskpart.errors import InputError
+from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.plan import FitPlan
+from daskpart.models.base.problem import is_lazy
+from daskpart.models.base.progress import Measure
+from daskpart.models.base.state import State
+from daskpart.models.optimisation.aggregation import (
+    NAMES,
+    Aggregator,
+    aggregation_of,
+    compressor_of,
+)
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
+from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
+from daskpart.readers import ExamplesFile
+
+from .files import FileSamples, classes_of, file_samples
+from .lazy import answered, lazy_rows, whole_vector
+from .lbfgs import Lbfgs
+from .losses import Loss
+from .plan import LinearPlan
+from .problem import LazySamples, Samples, weights_of
+from .rows import members_of_ranks
+from .sgd import Sgd
+from .state import LinearState
+from .text import LinearText
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+AT_LEAST_0 = Interval(Real, 0, None, closed="left")
+_SHARED = """\
+fit_intercept : bool, default=True
+    Fit an intercept, which is not penalised.
+solver : {"lbfgs", "sgd"}, default="lbfgs"
+    "lbfgs": full gradients, to the optimum. "sgd": batches, with sparse updates.
+max_iter : int, default=100
+    Iterations of L-BFGS, or epochs.
+tol : float, default=1e-4
+    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less (sgd).
+batch_size : int, default=32
+    Samples of each rank in a step of SGD: K ranks take K · batch_size.
+optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
+    All but "sgd" change all weights in every step.
+learning_rate : {"optimal", "constant", "invscaling", "step"}, default="%s"
+    1 / (λ (t0 + t)); eta0; eta0 / t^power_t; eta0 halved each 10 epochs.
+eta0 : float, default=0.1
+    First learning rate.
+power_t : float, default=0.5
+    Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
+average : bool, default=False
+    Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
+    least: it begins anew at epochs 2, 4, 8, and so on.
+shuffle : bool, default=True
+    Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
+aggregation : str, default="auto"
+    How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
+    or "auto", which takes the quickest at each step and gives the bits of "dense".
+top_k : int or None, default=None
+    Send the k largest entries of a rank's gradient only, and keep the rest for the next step.
+top_k_bucket : int or None, default=None
+    Choose the k largest of each so many coordinates.
+top_k_approximate : bool, default=False
+    Draw entries by their size, k in expectation, which is quicker than to choose.
+overlap : bool, default=False
+    Add up gradients while the next batch is computed: its gradient is one step stale.
+n_ranks : int or None, default=None
+    Ranks that hold the samples. None: as many as the workers have threads, or this process cores.
+patience : int or None, default=None
+    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``.
+transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
+    How ranks send; see `MatrixFactorization`.
+warm_start : bool, default=False
+    Begin at the weights of the last fit.
+checkpoint_path : path or None, default=None
+    ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
+checkpoint_every : int, default=1
+    Epochs between two checkpoints.
+resume : bool, default=False
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+random_state : int, RandomState or None, default=0
+    Fixes the shuffles, and what approximate TopK draws.
+verbose : int, default=0
+    1: progress bar with the loss.
+"""
+_SHARED_ATTRIBUTES = """\
+n_features_in_, feature_names_in_ : int, ndarray of str
+n_iter_ : int
+    Epochs or iterations done.
+history_ : pandas.DataFrame
+    One row an epoch: loss (with the penalty; of SGD each sample's before its step), its change,
+    density of the summed gradients, seconds, seconds_computing, seconds_communicating (means over
+    ranks), messages, bytes.
+state_ : LinearState
+    All that a further epoch needs.
+plan_report_, comm_report_ : PlanReport, CommunicationReport
+"""
+
+
+def with_shared_words(kind: type) -> type:
+    """Fill in what the docstrings of all three say alike."""
+    rate = inspect.signature(kind).parameters["learning_rate"].default
+    words = (kind.__doc__ or "").replace("    {shared parameters}\n", _indented(_SHARED % rate))
+    kind.__doc__ = words.replace("    {shared attributes}\n", _indented(_SHARED_ATTRIBUTES))
+    return kind
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def by_sgd(model: Any) -> bool:
+    if model.solver != "sgd":
+        raise AttributeError("partial_fit goes with solver='sgd'")
+    return True
+
+
+class LinearModel(DistributedEstimator):
+    """What all linear models share: parameters, plan, text."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DistributedEstimator._parameter_constraints,
+        "fit_intercept": ["boolean"],
+        "solver": [StrOptions({"lbfgs", "sgd"})],
+        "batch_size": [COUNT],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "learning_rate": [StrOptions(set(SCHEDULES))],
+        "eta0": [POSITIVE],
+        "power_t": [AT_LEAST_0],
+        "average": ["boolean"],
+        "shuffle": ["boolean"],
+        "aggregation": [StrOptions(set(NAMES))],
+        "top_k": [COUNT, None],
+        "top_k_bucket": [COUNT, None],
+        "top_k_approximate": ["boolean"],
+        "overlap": ["boolean"],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+    }
+    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle")
+    _decide_bits: ClassVar[tuple[str, ...]] = (
+        *_decide_plan,
+        *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
+        *("aggregation", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
+    )
+    _measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("loss", "loss"),
+        Measure("validation_loss", "validation", "loss"),
+    )
+    _state_class: ClassVar[type[State]] = LinearState
+    _tolerance_column: ClassVar[str | None] = "change"
+    _patience_column: ClassVar[str] = "validation_loss"
+
+    l1_ratio: float
+    fit_intercept: bool
+    solver: str
+    batch_size: int
+    optimizer: str
+    learning_rate: str
+    eta0: float
+    power_t: float
+    average: bool
+    shuffle: bool
+    aggregation: str
+    top_k: int | None
+    top_k_bucket: int | None
+    top_k_approximate: bool
+    overlap: bool
+    state_: LinearState
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Keep the arguments of ``__init__`` under their names."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    # -- what a model of the three says ---
+
+    def _loss_of(self, n_outputs: int) -> Loss:
+        raise NotImplementedError
+
+    def _strength(self, problem: Any) -> float:
+        """λ, of the mean loss."""
+        raise NotImplementedError
+
+    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
+        """Targets as kernels take them, number of outputs, classes."""
+        raise NotImplementedError
+
+    # -- fitting ---
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        plan: FitPlan | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
+            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
+            labels are y.
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), optional
+            At least 0.
+        eval_set : tuple (X, y), optional
+            Samples to measure `validation_loss` on after each epoch.
+        plan : LinearPlan, optional
+            Of these samples, from `plan`.
+        client : distributed.Client, optional
+            Default: the current one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            For bad parameters or samples, before anything is computed.
+        DivergenceError
+            When weights became NaN or infinite; those of the last good epoch are kept.
+        """
+        return self._fit(
+            X, y, plan=plan, client=client, sample_weight=sample_weight, eval_set=eval_set
+        )
+
+    def _check(self) -> None:
+        sgd = self.solver == "sgd"
+        if self.solver == "lbfgs":
+            if not self._loss_of(1).smooth:
+                raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
+                                 "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
+            if self.l1_ratio:
+                raise InputError("l1_ratio above 0 needs solver='sgd'")
+        if sgd and self.optimizer != "sgd" and (self.l1_ratio or self.average):
+            raise InputError("l1_ratio and average go with optimizer='sgd' only")
+        if sgd and self.average and self.l1_ratio:
+            raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
+        if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
+            raise InputError("top_k_bucket and top_k_approximate need top_k")
+        if not sgd and (self.top_k is not None or self.overlap or self.average):
+            raise InputError("top_k, overlap and average need solver='sgd'")
+        compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
+        if self.patience is not None and data.get("eval_set") is None:
+            raise InputError("patience needs eval_set=(X, y) in fit")
+        goes_on = data.get("goes_on", False)
+        problem = self._samples(X, y, data.get("sample_weight"), data.get("classes"), not goes_on)
+        if data.get("eval_set") is not None:
+            try:
+                held_X, held_y = data["eval_set"]
+            except (TypeError, ValueError):
+                raise InputError("eval_set is a tuple (X, y)") from None
+            if isinstance(held_X, ExamplesFile):
+                raise InputError("eval_set is in memory or a Dask collection, no file")
+            problem.validation = self._samples(held_X, held_y, None, problem.classes, False)
+        return problem
+
+    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool) -> Samples:
+        if isinstance(X, ExamplesFile):
+            return self._file_samples(X, y, sample_weight, classes, reset)
+        if is_lazy(X):
+            return self._lazy_samples(X, y, sample_weight, classes, reset)
+        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
+            X = X.to_scipy_sparse()
+        X, y = validate_data(
+            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        target, n_outputs, classes = self._targets(y, classes)
+        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
+        return Samples(csr_array(X), target, n_outputs, weight, classes)
+
+    def _file_samples(
+        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
+    ) -> FileSamples:
+        """Of a file: only its labels come here, where they are classes."""
+        if getattr(self, "class_weight", None) is not None:
+            raise InputError("class_weight needs samples in memory or in a Dask collection")
+        if reset:
+            self.n_features_in_ = file.n_features
+        elif file.n_features != self.n_features_in_:
+            raise InputError(
+                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
+            )
+        if classes is None and is_classifier(self):
+            classes = classes_of(file)
+        return file_samples(file, y, sample_weight, classes)
+
+    def _lazy_samples(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool
+    ) -> LazySamples:
+        """Of a Dask collection: X stays where it is, y and the weights come here."""
+        rows, names = lazy_rows(X)
+        if not reset:
+            self._check_lazy(rows, names)
+        else:
+            self.n_features_in_ = rows.shape[1]
+            if names is not None:
+                self.feature_names_in_ = names
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        n_samples = rows.shape[0]
+        y = whole_vector(y, n_samples, "y")
+        weight = np.ones(n_samples)
+        if sample_weight is not None:
+            weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
+        target, n_outputs, classes = self._targets(y, classes)
+        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
+        return LazySamples(rows, target, n_outputs, weight, classes)
+
+    def _check_lazy(self, rows: Any, names: Any) -> None:
+        known = getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and not np.array_equal(names, known):
+            raise InputError(
+                f"the feature names are {names.tolist()[:5]} …, those of fit {known.tolist()[:5]} …"
+            )
+        if rows.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {rows.shape[1]} features, {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}"
+            )
+
+    def _make_plan(
+        self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
+    ) -> LinearPlan:
+        sgd = self.solver == "sgd"
+        batch = int(self.batch_size) if sgd else 1
+        shuffle = bool(self.shuffle) and sgd
+        if isinstance(problem, FileSamples):
+            members = problem.members(n_ranks, random_state if shuffle else None)
+        else:
+            members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
+        size = (problem.n_features + 1) * problem.n_outputs
+        vectors = 2 + bool(self.average) + bool(self.l1_ratio) if sgd else 26
+        return LinearPlan(
+            n_ranks=n_ranks,
+            partitioner="shuffle" if shuffle else "cyclic",
+            members=members,
+            weight_bytes=8 * size * vectors,
+            row_bytes=problem.bytes_of(members),
+        )
+
+    def _first_state(self, problem: Any, plan: Any) -> LinearState:
+        size = (problem.n_features + 1) * problem.n_outputs
+        return LinearState(
+            weights=np.zeros(size),
+            residual=self._no_residual(plan.n_ranks, size),
+            n_outputs=problem.n_outputs,
+        )
+
+    def _no_residual(self, n_ranks: int, size: int) -> NDArray[np.float64]:
+        return np.zeros((n_ranks, 0 if self.top_k is None else size))
+
+    def _going_on(self, state: Any, problem: Any) -> Any:
+        size = (problem.n_features + 1) * problem.n_outputs
+        if len(state.weights) != size or state.n_outputs != problem.n_outputs:
+            raise InputError(
+                f"the last fit was of {len(state.weights) // state.n_outputs - 1} features and "
+                f"{state.n_outputs} outputs, these are {problem.n_features} and "
+                f"{problem.n_outputs}; begin anew with warm_start=False"
+            )
+        return state
+
+    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
+        if isinstance(problem, FileSamples):
+            shuffled = bool(self.shuffle) and self.solver == "sgd"
+            rows = problem.rows_on(session, plan.random_state if shuffled else None)
+        else:
+            rows = problem.rows_of(plan.members)
+        return LinearText(session, rows, self._options(plan, problem), float(self.tol))
+
+    def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
+        loss, strength = self._loss_of(problem.n_outputs), self._strength(problem)
+        aggregation = aggregation_of(self.aggregation)
+        shared = {
+            "loss": loss.code,
+            "epsilon": float(getattr(self, "epsilon", 0.0)),
+            "intercept": bool(self.fit_intercept),
+            "n_outputs": problem.n_outputs,
+        }
+        if self.solver == "lbfgs":
+            return Lbfgs(
+                **shared, l2=strength, n_samples=problem.n_samples,
+                aggregator=Aggregator(aggregation),
+            )  # fmt: skip
+        l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
+        compressor = compressor_of(
+            self.top_k, self.top_k_bucket, self.top_k_approximate, plan.random_state
+        )
+        return Sgd(
+            **shared,
+            l1=l1,
+            l2=l2,
+            average=bool(self.average),
+            overlap=bool(self.overlap),
+            shuffle=bool(self.shuffle),
+            batch_size=int(self.batch_size),
+            random_state=plan.random_state,
+            sizes=plan.sizes,
+            schedule=schedule_of(
+                self.learning_rate, float(self.eta0), power=float(self.power_t), strength=strength,
+                steepest=loss.steepest,
+            ),
+            optimizer=optimizer_of(self.optimizer),
+            aggregator=Aggregator(aggregation, compressor),
+        )  # fmt: skip
+
+    def _evaluation(self, problem: Any) -> Any:
+        held = problem.validation
+        if held is None:
+            return None
+        loss = self._loss_of(held.n_outputs)
+        epsilon = float(getattr(self, "epsilon", 0.0))
+
+        def evaluate(state: LinearState) -> dict[str, float]:
+            scores = held.scores(state.coefficients, state.intercepts)
+            return {"validation_loss": loss.mean(scores, held.target, held.weight, epsilon)}
+
+        return evaluate
+
+    def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
+        """What a method answers for a Dask collection, as a Dask array; columns 0: one answer."""
+        self._fitted()
+        rows, names = lazy_rows(X, known_length=False)
+        self._check_lazy(rows, names)
+        plain = copy(self)
+        vars(plain).pop("feature_names_in_", None)  # chunks have no names
+        return answered(rows, plain, name, n_columns, dtype)
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_samples, n_outputs)."""
+        state = self._fitted()
+        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
+            X = X.to_scipy_sparse()
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        return np.asarray(X @ state.coefficients.T + state.intercepts)

@@ -1,0 +1,87 @@
+"""`daskpart fit logistic|svm|linear`: what they write, resume and refuse."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskpart
+
+SMALL = ("--ranks", 3, "--max-iter", 4, "--tol", 0)
+
+
+@pytest.fixture(scope="module")
+def sample_file(tmp_path_factory):
+    """200 samples of 30 features, labels −1 and +1."""
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(200, 30, 0.3, "csr", random_state=random)
+    y = np.sign(X @ random.normal(size=30))
+    path = tmp_path_factory.mktemp("samples") / "X.libsvm"
+    lines = []
+    for row, label in enumerate(y):
+        own = slice(X.indptr[row], X.indptr[row + 1])
+        order = np.argsort(X.indices[own])
+        pairs = zip(X.indices[own][order] + 1, X.data[own][order], strict=True)
+        lines.append(" ".join([f"{label:+.0f}", *(f"{j}:{x!r}" for j, x in pairs)]))
+    path.write_text("\n".join(lines).replace("np.float64(", "").replace(")", "") + "\n")
+    return path
+
+
+def metrics_of(folder):
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize(("name", "kind", "options"), [
+    ("logistic", "LogisticRegression", ()),
+    ("svm", "LinearSVC", ("--solver", "sgd", "--loss", "hinge", "--top-k", 5)),
+    ("linear", "LinearRegression", ("--alpha", 0.1)),
+])  # fmt: skip
+def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, name, kind, options):
+    out, names = tmp_path / "out", tmp_path / "names.txt"
+    names.write_text("".join(f"word{i}\n" for i in range(30)))
+    arguments = (*SMALL, *options, "--names", names, "--out", out)
+    assert run_cli("fit", name, sample_file, *arguments) == 0
+    told = capsys.readouterr().out
+    assert "180 samples of 30 features" in told and "20 held out" in told
+    assert "of 30 are touched by more than one rank" in told
+    metrics = metrics_of(out)
+    assert metrics["epochs"] == 4 and 0 <= metrics["test_score"] <= 1
+    model = getattr(daskpart, kind).load(out / "model")
+    assert metrics["nonzero_coefficients"] == np.count_nonzero(model.coef_)
+    assert "word" in (out / "coefficients.csv").read_text()
+    pictures = {path.stem for path in out.glob("*.png")}
+    assert pictures == {"training", "coefficients", "traffic", "timeline"}
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
+    shared = ("--ranks", 2, "--solver", "sgd", "--tol", 0, "--top-k", 4, "--no-plots")
+    kept = ("--checkpoint-path", tmp_path / "run.npz")
+    steps = [("whole", 4, ()), ("part", 2, kept), ("rest", 4, (*kept, "--resume"))]
+    for out, epochs, more in steps:
+        arguments = (*shared, *more, "--max-iter", epochs, "--out", tmp_path / out)
+        assert run_cli("fit", "logistic", sample_file, *arguments) == 0
+    whole, rest = (
+        daskpart.LogisticRegression.load(tmp_path / out / "model") for out in ("whole", "rest")
+    )
+    np.testing.assert_array_equal(whole.coef_, rest.coef_)
+    np.testing.assert_array_equal(whole.state_.residual, rest.state_.residual)
+
+
+def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
+    real = tmp_path / "real.libsvm"
+    real.write_text("1 1:2\n0.5 2:1\n")
+    short = tmp_path / "names.txt"
+    short.write_text("a\nb\n")
+    for arguments, words in (
+        (("logistic", real), "sample 2 has the label 0.5"),
+        (("svm", tmp_path / "absent"), "no such file"),
+        (("linear", sample_file, "--names", short), "names 2 features"),
+        (("svm", sample_file, "--loss", "hinge"), "corners"),
+        (("logistic", sample_file, "--test", real, "--names", short), "names 2 features"),
+    ):
+        assert run_cli("fit", *arguments, "--out", tmp_path / "out") != 0
+        assert words in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""Splits of tables by time, and of users to folds."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskpart.datasets import leave_last_out, split_by_time, user_folds
+from daskpart.errors import DaskpartWarning, InputError
+
+lines = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=40)
+
+
+def table(lines):
+    users, times = np.array(lines).T
+    return pd.DataFrame({"item": range(len(lines)), "timestamp": times, "userId": users})
+
+
+@given(lines, st.integers(1, 3))
+def test_the_last_of_each_user_are_held_out(lines, n):
+    frame = table(lines)
+    expected = []
+    for _, own in frame.groupby("userId"):
+        if len(own) > n:
+            expected += own.sort_values("timestamp", kind="stable").index[-n:].tolist()
+    if not expected:
+        with pytest.raises(InputError, match="both sides need some"):
+            leave_last_out(frame, n)
+        return
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        train, test = leave_last_out(frame, n)
+    assert sorted(expected) == test.index.tolist()
+    assert sorted([*train.index, *test.index]) == [*range(len(frame))]
+    late = (train["timestamp"] > test["timestamp"].min()).sum()
+    assert [str(each.message).startswith(f"training sees the future: {late} of") for each in told] == (
+        [True] if late else []
+    )  # fmt: skip
+
+
+@given(lines, st.floats(0.05, 0.95))
+def test_nothing_that_is_trained_on_is_later(lines, fraction):
+    frame = table(lines)
+    try:
+        train, test = split_by_time(frame, fraction)
+    except InputError as error:
+        assert "both sides need some" in str(error)
+        times = np.sort(frame["timestamp"])
+        assert times[int(len(times) * (1 - fraction))] == times[0]
+        return
+    assert train["timestamp"].max() < test["timestamp"].min()
+    assert len(train) + len(test) == len(frame) and len(test) >= int(fraction * len(frame))
+
+
+@pytest.mark.parametrize("n_folds", [2, 3, 7])
+def test_folds_share_the_users_out(n_folds):
+    X = scipy.sparse.csr_array((7, 3))
+    folds = list(user_folds(X, n_folds))
+    assert sorted(np.concatenate([test for _, test in folds])) == [*range(7)]
+    for train, test in folds:
+        assert sorted([*train, *test]) == [*range(7)] and len(test) in (
+            7 // n_folds,
+            -(-7 // n_folds),
+        )
+
+
+def test_what_cannot_be_split():
+    frame = table([(0, 1), (0, 2), (1, 3)])
+    with pytest.warns(DaskpartWarning, match="sees the future: 1 of its 2"):
+        leave_last_out(frame)
+    with pytest.raises(InputError, match="whole number of at least 1"):
+        leave_last_out(frame, 0)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        split_by_time(frame, 1)
+    with pytest.raises(InputError, match="no column of times among 'item', 'userId'"):
+        split_by_time(frame.drop(columns="timestamp"))
+    with pytest.raises(InputError, match="no column when"):
+        split_by_time(frame, time="when")
+    with pytest.raises(InputError, match="missing times"):
+        split_by_time(frame.assign(timestamp=[1, np.nan, 2]))
+    with pytest.raises(InputError, match="0 columns 'who'"):
+        leave_last_out(frame, user="who")
+    for wrong in (1, 8):
+        with pytest.raises(InputError, match="give 2 to 7"):
+            next(user_folds(scipy.sparse.csr_array((7, 3)), wrong))

@@ -1,0 +1,116 @@
+"""Examples of a file on ranks: the same random order for any number of ranks and any transport."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.collectives import communicator_for
+from daskpart.collectives.transports.threads import ThreadsCommunicator
+from daskpart.models.base.examples import examples_on_ranks, readings, row_keys, shuffled_rows
+from daskpart.readers.libsvm import Examples
+from daskpart.readers.ranges import ExamplesFile, survey
+
+N_ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sorted by class, as the worst of files are; an empty row among them."""
+    random = np.random.default_rng(0)
+    lines = []
+    for row in range(N_ROWS):
+        features = np.flatnonzero(random.random(30) < (0.2 if row != 7 else 0)) + 1
+        pairs = " ".join(f"{each}:{random.normal():.17g}" for each in features)
+        lines.append(f"{-1 if row < N_ROWS // 2 else 1} {pairs}\n")
+    file = tmp_path_factory.mktemp("data") / "sorted.libsvm"
+    file.write_text("".join(lines))
+    return file
+
+
+@pytest.fixture(scope="module")
+def file(path: Path) -> ExamplesFile:
+    return survey(path)
+
+
+@pytest.fixture(scope="module")
+def whole(path: Path) -> Examples:
+    return daskpart.read(path)
+
+
+def on_ranks(comm, file: ExamplesFile, seed: int | None, round_bytes: int) -> list[Examples]:
+    own = readings(file, comm.n_ranks, round_bytes)
+    with comm:
+        options = {"n_rounds": len(own[0].rounds), "seed": seed}
+        return comm.gather(comm.run(examples_on_ranks, comm.values(own), **options))
+
+
+def assert_equal(parts: list[Examples], whole: Examples, order: np.ndarray) -> None:
+    data, wanted = sp.vstack([part.data for part in parts], "csr"), whole.data[order]
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(wanted, name))
+    np.testing.assert_array_equal(
+        np.concatenate([part.target for part in parts]), whole.target[order]
+    )
+    for part in parts:
+        assert part.data.indices.dtype == part.data.indptr.dtype == np.int32
+        assert part.data.shape[1] == whole.data.shape[1]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_every_row_once_in_one_order(file, whole, n_ranks, seed):
+    parts = on_ranks(communicator_for("local", n_ranks), file, seed, round_bytes=3000)
+    order = np.arange(N_ROWS) if seed is None else np.argsort(row_keys(N_ROWS, seed))
+    assert_equal(parts, whole, order)
+    if seed is not None:
+        for part, rows in zip(parts, shuffled_rows(N_ROWS, n_ranks, seed), strict=True):
+            np.testing.assert_array_equal(part.target, whole.target[rows])
+            if n_ranks < 8:  # both classes on every rank, about evenly
+                assert 0.25 < (part.target > 0).mean() < 0.75
+
+
+@given(st.integers(1, 6), st.integers(1000, 40_000), st.sampled_from([None, 3]))
+def test_rounds_change_nothing(file, whole, n_ranks, round_bytes, seed):
+    order = np.arange(N_ROWS) if seed is None else np.argsort(row_keys(N_ROWS, seed))
+    parts = on_ranks(communicator_for("local", n_ranks), file, seed, round_bytes)
+    assert_equal(parts, whole, order)
+
+
+@pytest.mark.parametrize("make", [ThreadsCommunicator, lambda n: communicator_for("graph", n)])
+def test_the_same_on_other_transports(file, make):
+    here = on_ranks(communicator_for("local", 3), file, 5, 4000)
+    there = on_ranks(make(3), file, 5, 4000)
+    for one, other in zip(here, there, strict=True):
+        assert one.data.data.tobytes() == other.data.data.tobytes()
+        assert one.target.tobytes() == other.target.tobytes()
+
+
+def test_rows_travel_once(file):
+    n_ranks = 4
+    own = readings(file, n_ranks, 4000)
+    with communicator_for("local", n_ranks) as comm:
+        n_rounds = len(own[0].rounds)
+        comm.run(examples_on_ranks, comm.values(own), n_rounds=n_rounds, seed=2)
+        found = comm.counters.of("examples")
+    starts = file.row_pointer[[blocks.start for blocks in file.ranges(n_ranks)]]
+    reader = np.searchsorted(starts, np.arange(N_ROWS), side="right") - 1
+    holder = np.empty(N_ROWS, int)
+    for rank, rows in enumerate(shuffled_rows(N_ROWS, n_ranks, 2)):
+        holder[rows] = rank
+    assert found["rows_sent"].sum() == (reader != holder).sum()
+    assert found["messages_sent"].sum() == n_rounds * n_ranks * (n_ranks - 1)
+
+
+def test_keys_differ_and_depend_on_the_seed():
+    keys = row_keys(10_000, 4)
+    assert len(np.unique(keys)) == 10_000
+    np.testing.assert_array_equal(row_keys(50, 4, first=30), keys[30:80])
+    assert not (keys == row_keys(10_000, 5)).any()
+    assert keys.astype(float).mean() == pytest.approx(2.0**63, rel=0.03)

@@ -1,0 +1,216 @@
+"""L1 logistic regression on the parameter server: liblinear's optimum, for any delay."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression as Reference
+
+import daskpart
+from daskpart.collectives import ParameterServer
+from daskpart.errors import InputError
+from daskpart.models.linear import delayed_blocks
+from daskpart.models.linear.delayed_blocks import Penalty, solvers_of, update_rule
+
+C = 0.5
+SERVER = {"C": C, "l1_ratio": 1.0, "solver": "server", "transport": "local", "tol": 0.0}
+
+
+def examples(n_samples: int = 300, n_features: int = 60) -> tuple:
+    """Sparse samples of four topics, each with words of its own and some for all."""
+    random = np.random.default_rng(1)
+    topic = random.integers(0, 4, n_samples)
+    own = random.random((n_samples, n_features)) < 0.25
+    own &= (np.arange(n_features) % 4 == topic[:, None]) | (np.arange(n_features) < 12)
+    X = np.where(own, random.normal(size=own.shape), 0)
+    truth = np.where(random.random(n_features) < 0.4, random.normal(size=n_features) * 2, 0)
+    y = random.random(n_samples) < 1 / (1 + np.exp(-X @ truth))
+    return scipy.sparse.csr_array(X), np.where(y, 1.0, -1.0)
+
+
+@pytest.fixture(scope="module")
+def samples() -> tuple:
+    return examples()
+
+
+def objective(X, y, weights, intercept=0.0) -> float:
+    strength = 1 / (C * len(y))
+    loss = np.logaddexp(0, -y * (X @ weights + intercept)).mean()
+    return float(loss + strength * np.abs(weights).sum())
+
+
+@pytest.fixture(scope="module")
+def optimum(samples) -> np.ndarray:
+    X, y = samples
+    model = Reference(l1_ratio=1, solver="liblinear", C=C, fit_intercept=False, tol=1e-9,
+                      max_iter=10_000)  # fmt: skip
+    return model.fit(X, y).coef_[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*:FutureWarning")
+@pytest.mark.parametrize(("n_ranks", "delay"), [(1, 0), (3, 0), (3, 1), (3, 4), (3, math.inf)])
+def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks):
+    X, y = samples
+    model = daskpart.LogisticRegression(
+        **SERVER, delay=delay, fit_intercept=False, n_ranks=n_ranks, max_iter=90, n_blocks=6
+    ).fit(X, y)
+    best = objective(X, y, optimum)
+    assert best <= objective(X, y, model.coef_[0]) < best * (1 + 1e-3)
+    assert model.history_["loss"].iloc[-1] == pytest.approx(best, rel=2e-3)
+    np.testing.assert_allclose(model.coef_[0], optimum, atol=0.1)
+    assert ((model.coef_[0] == 0) == (optimum == 0)).mean() > 0.9
+    assert model.intercept_[0] == 0
+
+
+@pytest.mark.parametrize("delay", [1, 4])
+def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
+    X, y = samples
+    penalty = Penalty(1 / (C * len(y)), 0.0)
+    members = [np.arange(rank, len(y), 4) for rank in range(4)]
+    solvers, scale = solvers_of(
+        X, y, np.ones(len(y)), members, n_blocks=6, delay=delay, intercept=False, penalty=penalty
+    )
+    with ParameterServer(
+        len(scale), n_ranks=4, row_length=2, update=update_rule(penalty, delay), delay=delay,
+        transport="local", schedule="stalest",
+    ) as server:  # fmt: skip
+        held = server.hold(solvers)
+        for _ in range(90):
+            server.run(delayed_blocks.epoch, held, penalty=penalty)
+        assert server.report.max_staleness == delay
+        weights = (server.values()[:, 0] / scale)[:-1]
+    best = objective(X, y, optimum)
+    assert objective(X, y, weights) < best * (1 + 1e-3)
+
+
+def test_an_intercept_and_an_l2_penalty_are_those_of_lbfgs(samples):
+    X, y = samples
+    shared = {"C": 2.0, "tol": 0.0, "transport": "local", "n_ranks": 1}
+    exact = daskpart.LogisticRegression(**shared | {"tol": 1e-8}, max_iter=500).fit(X, y)
+    model = daskpart.LogisticRegression(**shared, solver="server", max_iter=40, n_blocks=61)
+    model.fit(X, y)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=5e-3)
+    np.testing.assert_allclose(model.intercept_, exact.intercept_, atol=5e-3)
+    weight = np.where(y > 0, 2.0, 0.5)
+    exact.fit(X, y, sample_weight=weight)
+    model.fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=3e-2)
+
+
+def test_any_number_of_ranks_does_the_same_synchronous_steps(samples):
+    X, y = samples
+    fits = [
+        daskpart.LogisticRegression(**SERVER, n_ranks=n_ranks, max_iter=5).fit(X, y)
+        for n_ranks in (1, 2, 3, 4, 5, 8)
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.coef_, fits[0].coef_, rtol=1e-9, atol=1e-12)
+
+
+def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(samples, tmp_path):
+    X, y = samples
+    kept = {"checkpoint_path": tmp_path / "run.npz", "n_ranks": 3}
+    whole = daskpart.LogisticRegression(**SERVER, n_ranks=3, max_iter=8).fit(X, y)
+    daskpart.LogisticRegression(**SERVER, **kept, max_iter=3).fit(X, y)
+    resumed = daskpart.LogisticRegression(**SERVER, **kept, max_iter=8, resume=True).fit(X, y)
+    assert resumed.coef_.tobytes() == whole.coef_.tobytes()
+    assert resumed.n_iter_ == 8
+
+
+def test_the_tolerance_ends_a_fit(samples):
+    X, y = samples
+    model = daskpart.LogisticRegression(**SERVER | {"tol": 1e-3}, n_ranks=2, max_iter=500)
+    assert model.fit(X, y).n_iter_ < 60
+    assert abs(model.history_["change"].iloc[-1]) < 1e-3
+
+
+def test_traffic_is_that_of_the_placement(samples):
+    """Each coordinate of each rank goes once each way an epoch, unless its shard is beside it."""
+    X, y = samples
+    n_ranks = 4
+    for partitioner in ("parsa", "random"):
+        model = daskpart.LogisticRegression(
+            **SERVER, n_ranks=n_ranks, partitioner=partitioner, fit_intercept=False, max_iter=2
+        )
+        plan = model.plan(X, y)
+        model.fit(X, y, plan=plan)
+        with ParameterServer(X.shape[1] + 1, n_ranks=n_ranks, transport="local") as server:
+            owner = server.placement if plan.placement is None else plan.placement
+        remote = sum(
+            int((owner[np.unique(X[own].indices)] != rank).sum())
+            for rank, own in enumerate(plan.members)
+        )
+        assert model.history_["volume"].tolist() == [2 * remote] * 2
+        assert model.comm_report_.measured_rows.sum() == 2 * remote
+
+
+def test_parsa_sends_less_than_random_on_real_data(shared_data):
+    path = shared_data / "linear" / "imdb-bow.test.libsvm.xz"
+    X, y = daskpart.read(path)
+    X, y = X[::10], np.where(y[::10] > 0, 1, -1)  # sorted by class
+    sent = {}
+    for partitioner in ("parsa", "random"):
+        model = daskpart.LogisticRegression(
+            **SERVER, n_ranks=4, partitioner=partitioner, max_iter=2, n_blocks=4
+        ).fit(X, y)
+        sent[partitioner] = model.history_["bytes"].sum()
+        assert model.history_["loss"].is_monotonic_decreasing
+    assert sent["parsa"] < 0.8 * sent["random"]
+
+
+def test_the_same_bits_on_a_cluster(samples):
+    import distributed
+
+    X, y = samples
+    shared = SERVER | {"n_ranks": 2, "max_iter": 4}
+    here = daskpart.LogisticRegression(**shared).fit(X, y)
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as client:
+        there = daskpart.LogisticRegression(**shared | {"transport": "dask"})
+        there.fit(X, y, client=client)
+        late = daskpart.LogisticRegression(
+            **shared | {"transport": "dask", "max_iter": 30}, delay=2
+        )
+        late.fit(X, y, client=client)
+    assert there.coef_.tobytes() == here.coef_.tobytes()
+    assert there.history_["bytes"].equals(here.history_["bytes"])
+    assert there.comm_report_.transport == "dask"
+    assert late.history_["loss"].iloc[-1] < here.history_["loss"].iloc[1]
+
+
+def test_bad_input(samples):
+    X, y = samples
+    model = daskpart.LogisticRegression(**SERVER, n_ranks=2)
+    with pytest.raises(InputError, match="two classes, y has 3"):
+        model.fit(X, np.arange(len(y)) % 3)
+    with pytest.raises(InputError, match="delay goes with solver='server'"):
+        daskpart.LogisticRegression(delay=1).fit(X, y)
+    with pytest.raises(InputError, match=r"delay is 1.5: give a whole number"):
+        model.set_params(delay=1.5).fit(X, y)
+    with pytest.raises(InputError, match="delay"):
+        model.set_params(delay=-1).fit(X, y)
+    with pytest.raises(InputError, match="no server on transport='graph'"):
+        model.set_params(delay=0, transport="graph").fit(X, y)
+    import dask.array
+
+    with pytest.raises(InputError, match="samples in memory"):
+        model.fit(dask.array.from_array(X.toarray()), dask.array.from_array(y))
+    with pytest.raises(InputError, match="top_k, overlap and average need solver='sgd'"):
+        model.set_params(transport="local", average=True).fit(X, y)
+
+
+def test_what_ranks_hold_stays_between_runs():
+    def add(endpoint, own):
+        own.append(endpoint.rank)
+        return len(own)
+
+    with ParameterServer(3, n_ranks=2, transport="local") as server:
+        held = server.hold([[], [7]])
+        assert server.run(add, held) == [1, 2]
+        assert server.run(add, held) == [2, 3]
+        with pytest.raises(InputError, match="give one for each of the 2 ranks"):
+            server.hold([1])
