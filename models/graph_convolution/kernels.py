@@ -188,7 +188,8 @@ def _ask_for_rows(indices, begin, end, ahead, address, row_bytes):
     """Prefetch the rows of entries that are `ahead` of begin:end."""
     last = np.int64(indices.size) - 1
     for n in range(np.int64(begin) + ahead, np.int64(end) + ahead):
-        prefetch_bytes(address + np.int64(indices[np.uint64(min(n, last))]) * row_bytes, row_bytes)
+        row = indices[np.uint64(min(np.int64(n), last))]
+        prefetch_bytes(address + np.int64(row) * row_bytes, row_bytes)
 
 
 @kernel(inline="always")
