@@ -6,8 +6,6 @@ with dask.config.set({"daskpart.start-seconds": 600}):    # a queue that starts 
 
 from __future__ import annotations
 
-from numbers import Real
-
 import dask
 
 from daskpart.errors import InputError
@@ -24,7 +22,7 @@ def time_limits(timeout: float | None, start_seconds: float | None) -> tuple[flo
     found = []
     for name, given, usual in (("timeout", timeout, 600.0), ("start-seconds", start_seconds, 30.0)):
         seconds = dask.config.get(f"daskpart.{name}", usual) if given is None else given
-        if not isinstance(seconds, Real) or not seconds > 0:
+        if not isinstance(seconds, int | float) or not seconds > 0:
             word = name.replace("-", "_")
             raise InputError(f"{word} is {seconds!r} seconds: give a number above 0")
         found.append(float(seconds))

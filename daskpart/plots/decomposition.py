@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from daskpart.models.cp.diagnostics import CPDiagnostics
-
 _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
 _LONGEST_LABEL = 24
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
@@ -131,12 +129,12 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
 
 
-def component_diagnostics(found: CPDiagnostics, *, ax: Axes | None = None) -> Axes:
+def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:
     """How far decompositions of several sizes can be trusted.
 
     Parameters
     ----------
-    found : CPDiagnostics
+    found : daskpart.models.CPDiagnostics
         From `daskpart.cp_diagnostics`.
     ax : matplotlib Axes, optional
 

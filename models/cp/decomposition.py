@@ -276,8 +276,8 @@ class CPModel(TransformerMixin):
         factors = [np.ascontiguousarray(dataset[f"{_FACTOR}{dim}"].to_numpy()) for dim in dims]
         labels = {dim: dataset[dim].to_numpy() for dim in dims if dim in dataset.coords}
         estimator: Any = cls
-        missing = str(dataset.attrs.get("missing", "zero"))
-        model = estimator(weights.size, missing=missing)
+        absent = str(dataset.attrs.get("missing", "zero"))
+        model = estimator(weights.size, missing=absent)
         model.state_ = CPState(
             weights,
             factors,

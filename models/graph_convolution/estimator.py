@@ -12,454 +12,24 @@ distributed-memory systems", VLDB 2022.
 
 from __future__ import annotations
 
-import os
-from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
-from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, validate_data
 
-from daskpart.errors import InputError
-from daskpart.models.base.callbacks import EarlyStopping, EpochCallback, with_callbacks
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
-from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
-from daskpart.models.base.state import State
-from daskpart.models.optimisation.learning_rates import LearningRate
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optimizer_of
-from daskpart.partitions import Partition
 
-from .activations import ACTIVATIONS
-from .communication import COMMUNICATIONS
-from .graph import in_order, names_of_labels, read_features, read_graph
-from .inference import outputs_of
-from .layers import LAYERS, make_layers
+from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork, named
 from .losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
-from .network import Network
-from .plan import PARTITIONERS, GCNPlan, plan_fit
-from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
-from .state import GCNState
+from .plan import GCNPlan
+from .problem import GraphProblem
 from .targets import Targets, as_mask, class_targets, number_targets
-from .text import GCNText
 
 
-class GraphNetwork(DistributedEstimator):
-    """What the classifier and the regressor share; parameters are documented there."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DistributedEstimator._parameter_constraints,
-        "hidden": [COUNT, tuple, list],
-        "layer": [StrOptions(set(LAYERS))],
-        "layer_options": [dict, None],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
-        "learning_rate": [StrOptions({"constant", "decay", "bold-driver"})],
-        "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither")],
-        "weight_decay": [Interval(Real, 0, np.inf, closed="left"), tuple, list],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "symmetrize": ["boolean"],
-        "first_product": [StrOptions(set(FIRST_PRODUCTS))],
-        "communication": [StrOptions({"auto", *COMMUNICATIONS})],
-        "partitioner": [str, dict, Partition, "array-like"],
-        "dtype": [StrOptions({"float32", "float64"})],
-    }
-    _decide_plan: ClassVar[tuple[str, ...]] = (
-        *("hidden", "layer", "layer_options", "activation", "dropout", "symmetrize"),
-        *("first_product", "partitioner", "dtype", "validation_fraction", "communication"),
-    )
-    _decide_bits: ClassVar[tuple[str, ...]] = (
-        *_decide_plan,
-        *("optimizer", "learning_rate", "initial_learning_rate", "weight_decay"),
-    )
-    _state_class: ClassVar[type[State]] = GCNState
-
-    state_: GCNState
-
-    def __init__(
-        self,
-        hidden: Any = (16,),
-        *,
-        layer: str = "gcn",
-        layer_options: dict[str, Any] | None = None,
-        activation: str = "relu",
-        dropout: float = 0.5,
-        optimizer: Any = "adam",
-        learning_rate: str = "constant",
-        initial_learning_rate: float = 0.01,
-        weight_decay: Any = 5e-4,
-        max_iter: int = 200,
-        validation_fraction: float = 0.0,
-        patience: int | None = None,
-        symmetrize: bool = False,
-        first_product: str = "auto",
-        communication: str = "auto",
-        partitioner: Any = "connectivity",
-        n_ranks: int | None = None,
-        transport: str = "auto",
-        dtype: str = "float32",
-        warm_start: bool = False,
-        checkpoint_path: str | os.PathLike | None = None,
-        checkpoint_every: int = 1,
-        resume: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.layer = layer
-        self.layer_options = layer_options
-        self.activation = activation
-        self.dropout = dropout
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.initial_learning_rate = initial_learning_rate
-        self.weight_decay = weight_decay
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.symmetrize = symmetrize
-        self.first_product = first_product
-        self.communication = communication
-        self.partitioner = partitioner
-        self.n_ranks = n_ranks
-        self.transport = transport
-        self.dtype = dtype
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
-
-    # -- fit ---
-
-    @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        graph: Any = None,
-        validation_mask: Any = None,
-        plan: FitPlan | None = None,
-        client: Any = None,
-    ) -> Self:
-        """Train on the labelled vertices of a graph, full batch.
-
-        Parameters
-        ----------
-        X : container of shape (n, d), or None
-            Features: numpy, scipy.sparse, pydata/sparse, Dask, xarray, a DataFrame (whose index
-            names the vertices). None: the identity.
-        y : array-like of shape (n,) or (n, n_columns)
-            Labels; −1, NaN or None where a vertex is unlabelled. Of several columns each is a
-            class of its own (0 and 1), or a number.
-        graph : container, optional
-            scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
-            says whom vertex i reads; networkx; or an edge list, DataFrame (source, target, weight)
-            or int array of shape (m, 2). None: no edges, so that each vertex stands for itself, and
-            this is a plain network.
-        validation_mask : array of bool of shape (n,), or of positions, optional
-            Labelled vertices that are not trained on; their loss and score go into the history.
-        plan : GCNPlan, optional
-            Of these data, from `plan`: nothing is cut again.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or data; before anything is computed.
-        DivergenceError
-            When the loss became NaN or infinite; the last good weights are kept.
-        KeyboardInterrupt
-            After Ctrl-C, with the weights of a whole epoch kept.
-        """
-        return self._fit(
-            X, y, plan=plan, client=client, graph=graph, validation_mask=validation_mask
-        )
-
-    @with_callbacks
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        *,
-        graph: Any = None,
-        validation_mask: Any = None,
-        client: Any = None,
-    ) -> Self:
-        """Train one more epoch, from the weights so far (or from the beginning).
-
-        Parameters and errors are those of `fit`; `classes` names all classes, where y lacks some.
-        """
-        return self._fit(
-            X, y, client=client, one_step=True, graph=graph, validation_mask=validation_mask,
-            classes=classes,
-        )  # fmt: skip
-
-    # -- what the base asks ---
-
-    @abstractmethod
-    def _targets(self, y: Any, classes: Any) -> Targets:
-        """Labels, checked."""
-
-    @abstractmethod
-    def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
-        """What is minimised."""
-
-    def _check(self) -> None:
-        check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
-        widths = self._hidden
-        if any(not isinstance(each, int | np.integer) or each < 1 for each in widths):
-            raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (16,)")
-        if not isinstance(self.weight_decay, Real) and len(self.weight_decay) != len(widths) + 1:
-            raise InputError(
-                f"weight_decay has {len(self.weight_decay)} numbers; give one, or one for each of "
-                f"the {len(widths) + 1} layers"
-            )
-        if isinstance(self.optimizer, Optimizer) and np.any(self.weight_decay):
-            raise InputError("give weight_decay to the optimizer or to the model, not to both")
-        make_layers(self.layer, (1, *widths, 1), self.layer_options or {}, False)
-
-    @property
-    def _hidden(self) -> tuple[int, ...]:
-        return (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
-
-    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
-        if y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        targets = self._targets(y, data.get("classes"))
-        mask = data.get("validation_mask")
-        if self.patience is not None and mask is None and not self.validation_fraction:
-            raise InputError("patience needs validation_mask=… or validation_fraction above 0")
-        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
-        problem, order = self._read(
-            X, data.get("graph"), len(targets.values), names_of_labels(y), reset=not goes_on
-        )
-        if order is not None:
-            targets = replace(
-                targets, values=targets.values[order], labelled=targets.labelled[order]
-            )
-        held = None if mask is None else as_mask(mask, problem.n_vertices, "validation_mask")
-        training, validation = split_labelled(
-            targets, held, float(self.validation_fraction), random_state
-        )
-        return replace(problem, targets=targets, training=training, validation=validation)
-
-    def _read(
-        self,
-        X: Any,
-        graph: Any,
-        n_labels: int | None,
-        label_names: Any,
-        graph_names: Any = None,
-        *,
-        reset: bool = True,
-    ) -> tuple[GraphProblem, Any]:
-        """Graph and features as a problem without labels, and the order of labels (None: as is)."""
-        X, names = read_features(X)
-        n = n_labels if X is None else int(_num_samples(X))
-        if X is None and graph is None:
-            raise InputError("X=None needs a graph: give graph=…, or features")
-        if n_labels is not None and n != n_labels:
-            raise InputError(
-                f"X and y differ in length: {n} rows of features, {n_labels} labels; give one of "
-                "each for every vertex"
-            )
-        known = next((each for each in (graph_names, names, label_names) if each is not None), None)
-        read = read_graph(graph, n, known, bool(self.symmetrize))
-        if X is not None:
-            order = in_order(read.names, names, "features")
-            if order is not None:
-                X = X.iloc[order] if hasattr(X, "iloc") else X[order]
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
-            )
-        nobody = np.zeros(read.adjacency.shape[0], bool)
-        nothing = Targets(nobody, nobody, None, 1, "numbers")
-        problem = GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)
-        return problem, in_order(read.names, label_names, "labels")
-
-    def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
-        targets, options = problem.targets, self.layer_options or {}
-        kind = LAYERS[self.layer]
-        if keeps is None:
-            hops = int(options.get("hops", kind.hops))
-            keeps = problem.keeps_product(kind, hops, self.first_product)
-        widths = (problem.n_inputs, *self._hidden, targets.n_outputs)
-        return Network(
-            layers=make_layers(self.layer, widths, options, keeps),
-            activation=self.activation,
-            dropout=float(self.dropout),
-            loss=self._loss(targets, problem.training),
-            dtype=self.dtype,
-            seed=seed,
-            n_terms=int(problem.training.sum()) * targets.terms_a_vertex,
-            n_validation=int(problem.validation.sum()) * targets.terms_a_vertex,
-        )
-
-    def _make_plan(
-        self, problem: GraphProblem, n_ranks: int, *, transport: str, random_state: int, kept: Any
-    ) -> GCNPlan:
-        network = self._network(problem, random_state)
-        return plan_fit(
-            problem,
-            network,
-            n_ranks,
-            partitioner=self.partitioner,
-            random_state=random_state,
-            n_slots=len(self._optimizer(network).slots),
-            communication=self.communication,
-            transport=transport,
-        )
-
-    def _optimizer(self, network: Network) -> Optimizer:
-        if isinstance(self.optimizer, Optimizer):
-            return self.optimizer
-        return optimizer_of(self.optimizer, weight_decay=network.decays(self.weight_decay))
-
-    def _first_state(self, problem: GraphProblem, plan: GCNPlan) -> GCNState:
-        weights = plan.network.first_weights()
-        slots = self._optimizer(plan.network).first_slots(list(weights.values()))
-        return GCNState(weights, slots)
-
-    def _going_on(self, state: GCNState, problem: GraphProblem) -> GCNState:
-        network = self._network(problem, 0)
-        shapes = {name: weight.shape for name, weight in network.first_weights().items()}
-        known = {name: weight.shape for name, weight in state.weights.items()}
-        if shapes != known:
-            raise InputError(
-                f"the data and the parameters make a network of the weights {shapes}, the last fit "
-                f"has {known}; give data of as many features and classes"
-            )
-        return state
-
-    def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
-        rate = LearningRate(self.learning_rate, float(self.initial_learning_rate))
-        optimizer = self._optimizer(plan.network)
-        return GCNText(session, plan, problem, optimizer, rate, self.patience)
-
-    def _own_callbacks(self) -> list[EpochCallback]:
-        own = [each for each in super()._own_callbacks() if not isinstance(each, EarlyStopping)]
-        return own if self.patience is None else [*own, Patience(self.patience)]
-
-    def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
-        self.partition_ = plan.partition
-        self.n_outputs_ = problem.targets.n_outputs
-        self.keeps_product_ = plan.network.layers[0].keeps_product
-        self.graph_ = problem.adjacency if problem.adjacency.nnz else None
-        self.vertex_names_ = problem.names
-
-    # -- what a fitted model is good for ---
-
-    @property
-    def coefs_(self) -> dict[str, NDArray[Any]]:
-        """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
-        return self._fitted().weights
-
-    def set_coefs(self, coefs: Mapping[str, Any], *, classes: Any = None) -> Self:
-        """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
-
-        Parameters
-        ----------
-        coefs : dict of str to ndarray
-            As `coefs_` has them; of PyTorch Geometric and DGL see
-            `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
-        classes : array-like, optional
-            Names of the outputs; default: their numbers.
-
-        Raises
-        ------
-        InputError
-            For weights of another network than the parameters make.
-        """
-        self._check_parameters()
-        given = {name: np.array(weight, self.dtype) for name, weight in coefs.items()}
-        if "0.weight" not in given:
-            raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
-        n_inputs = len(given["0.weight"])
-        n_outputs = len(given.get(f"{len(self._hidden)}.bias", ()))
-        layers = make_layers(
-            self.layer, (n_inputs, *self._hidden, n_outputs), self.layer_options or {}, False
-        )
-        wanted = {
-            f"{place}.{name}": shape
-            for place, layer in enumerate(layers)
-            for name, shape in layer.shapes.items()
-        }
-        shapes = {name: weight.shape for name, weight in given.items()}
-        if shapes != wanted:
-            raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
-        self.state_ = GCNState({name: given[name] for name in wanted})
-        self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
-        self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.classes_ = np.arange(n_outputs) if classes is None else np.asarray(classes)
-        self.several_ = False
-        return self
-
-    def transform(self, X: Any = None, *, graph: Any = None) -> Any:
-        """Embeddings: the values behind the last hidden layer; outputs where there is none.
-
-        Parameters
-        ----------
-        X : container of shape (n, d), or None
-            Features, as in `fit`.
-        graph : container, optional
-            Another graph; default: that of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n, d), or DataFrame where vertices have names
-        """
-        values, names = self._outputs(X, graph, -2 if self._hidden else -1)
-        return values if names is None else pd.DataFrame(values, index=names)
-
-    def _outputs(self, X: Any, graph: Any, place: int = -1) -> tuple[NDArray[Any], Any]:
-        """Outputs of the network, or values before them, and the names of the vertices."""
-        state, n, names = self._fitted(), None, None
-        if graph is None and self.graph_ is not None:
-            graph, names = self.graph_, self.vertex_names_
-            n = graph.shape[0] if X is None else None
-        if X is None and hasattr(self, "n_features_in_"):
-            raise InputError("the model was fitted on features: give X")
-        problem, _ = self._read(X, graph, n, None, names, reset=False)
-        if problem.n_inputs != len(state.weights["0.weight"]):
-            raise InputError(
-                f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
-                f"vertices, the graph has {problem.n_inputs}: such a model knows no others"
-            )
-        targets = replace(problem.targets, n_outputs=self.n_outputs_)
-        problem = replace(problem, targets=targets)
-        network = self._network(problem, 0, self.keeps_product_)
-        return outputs_of(problem, network, state.weights, place), problem.names
-
-
-class Patience(EarlyStopping):
-    """Tells the loop that the text has stopped, as `Tolerance` does."""
-
-    def __init__(self, patience: int) -> None:
-        super().__init__(patience, monitor="validation_loss")
-
-    def next_look(self, epoch: int) -> None:
-        """It only listens."""
-
-
+@with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
 class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     """Classify the vertices of a graph by graph convolution, trained on `n_ranks` ranks.
 
@@ -469,75 +39,12 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
 
     Parameters
     ----------
-    hidden : int or tuple of int, default=(16,)
-        Widths of the hidden layers; (): one layer.
-    layer : {"gcn", "sage", "gin", "sgc", "appnp"}, default="gcn"
-        See `daskpart.models.graph_convolution.layers`.
-    layer_options : dict or None, default=None
-        Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}.
-    activation : {"relu", "tanh", "elu", "identity"}, default="relu"
-        Between layers.
-    dropout : float, default=0.5
-        Share of the entries of each layer's input that are put to 0 in training. Where the first
-        product is kept, those of the product are.
-    optimizer : {"adam", "sgd", "momentum", "adagrad"} or Optimizer, default="adam"
-    learning_rate : {"constant", "decay", "bold-driver"}, default="constant"
-        How the rate moves over epochs.
-    initial_learning_rate : float, default=0.01
-    weight_decay : float or tuple of float, default=5e-4
-        Times a matrix of weights is added to its gradient; a tuple has one number a layer.
-    max_iter : int, default=200
-        Epochs.
-    validation_fraction : float, default=0.0
-        Share of the labelled vertices that are held out; or give `validation_mask` to `fit`.
-    patience : int or None, default=None
-        Stop after so many epochs without a lower validation loss.
-    symmetrize : bool, default=False
-        Whether an edge counts both ways.
-    first_product : {"auto", "kept", "each"}, default="auto"
-        Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
-        each. "auto": kept, unless X is sparse and the product would be much fuller.
-    communication : {"auto", "expand", "broadcast"}, default="auto"
-        Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
-        same bits). "auto": what should be quicker; the plan's report has both forecasts.
-    partitioner : str, dict, Partition or int array of shape (n,), default="connectivity"
-        "connectivity": hypergraph of columns with self loops, exact in what travels; "metis" (the
-        graph), "random", "block"; or the arguments of `daskpart.partition`; or a
-        `daskpart.Partition` with one part a rank; or the part of each vertex. Imbalance 0.01.
-    n_ranks : int or None, default=None
-        None: as many as the workers have threads, or this process cores.
-    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send; see `daskpart.MatrixFactorization`.
-    dtype : {"float32", "float64"}, default="float32"
-    warm_start : bool, default=False
-        Begin at the weights of the last fit.
-    checkpoint_path : path or None, default=None
-    checkpoint_every : int, default=1
-    resume : bool, default=False
-        Begin at the newest checkpoint; gives the bits of an unbroken fit.
-    random_state : int, RandomState or None, default=0
-        Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
-    verbose : int, default=0
-        1: progress bar with loss.
+    {shared parameters}
 
     Attributes
     ----------
     classes_ : ndarray
-    coefs_ : dict of str to ndarray
-    state_ : GCNState
-    history_ : pandas.DataFrame
-        One row an epoch: loss, score, validation_loss, validation_score, seconds,
-        seconds_computing, seconds_communicating, volume (rows), messages, learning_rate. Loss and
-        score are those before the epoch's step, under dropout.
-    n_iter_ : int
-    plan_report_ : GCNPlanReport
-    comm_report_ : CommunicationReport
-        What an epoch sent, beside equation 11.
-    partition_ : Partition
-    graph_ : scipy CSR array or None
-        The adjacency that was trained on; None: no edges.
-    vertex_names_ : ndarray or None
-    n_features_in_ : int
+    {shared attributes}
 
     Examples
     --------
@@ -578,14 +85,14 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         """
         outputs, names = self._outputs(X, graph)
         if self.several_:
-            return _named((outputs > 0).astype(np.int64), names, self.classes_)
-        return _named(self.classes_[outputs.argmax(axis=1)], names)
+            return named((outputs > 0).astype(np.int64), names, self.classes_)
+        return named(self.classes_[outputs.argmax(axis=1)], names)
 
     def predict_proba(self, X: Any = None, *, graph: Any = None) -> Any:
         """The probability of each class for every vertex, of shape (n, n_classes)."""
         outputs, names = self._outputs(X, graph)
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
-        return _named(loss.predicted(outputs), names, self.classes_)
+        return named(loss.predicted(outputs), names, self.classes_)
 
     def score(self, X: Any, y: Any, *, mask: Any = None, graph: Any = None) -> float:
         """Accuracy on the labelled vertices; of several classes the share of right entries.
@@ -614,11 +121,20 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         self.several_ = problem.targets.kind == "several"
 
 
+@with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
 class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     """Predict numbers for the vertices of a graph by graph convolution.
 
-    Parameters, attributes and methods are those of `GCNClassifier`, with the squared error as loss
-    and R² as score; y holds one number a vertex or several, NaN where it is unknown.
+    As `GCNClassifier`, with the squared error as loss and R² as score; y holds one number a vertex
+    or several, NaN where it is unknown.
+
+    Parameters
+    ----------
+    {shared parameters}
+
+    Attributes
+    ----------
+    {shared attributes}
     """
 
     _measures: ClassVar[tuple[Measure, ...]] = (
@@ -642,7 +158,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         """
         outputs, names = self._outputs(X, graph)
         outputs = outputs[:, 0] if self.n_outputs_ == 1 else outputs
-        return _named(outputs, names)
+        return named(outputs, names)
 
     def score(self, X: Any, y: Any, *, mask: Any = None, graph: Any = None) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
@@ -652,11 +168,3 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
             chosen = chosen & as_mask(mask, len(chosen), "mask")
         outputs, _ = self._outputs(X, graph)
         return float(r2_score(targets.values[chosen], outputs[chosen]))
-
-
-def _named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:
-    if names is None:
-        return values
-    if values.ndim == 1:
-        return pd.Series(values, index=names)
-    return pd.DataFrame(values, index=names, columns=columns)

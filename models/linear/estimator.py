@@ -28,7 +28,7 @@ from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
 
 from .delayed_blocks import Penalty
-from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, by_sgd, with_shared_words
+from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, by_sgd, shared_words
 from .losses import LOSSES, Loss
 from .problem import Samples, encoded
 from .server import PARTITIONERS, ServerConnection, ServerText, server_plan
@@ -124,7 +124,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         self.coef_, self.intercept_ = self.state_.coefficients, self.state_.intercepts
 
 
-@with_shared_words
+@shared_words(learning_rate="optimal")
 class LogisticRegression(LinearClassifier):
     """Logistic regression over `n_ranks` ranks, with sparse gradients.
 
@@ -202,7 +202,7 @@ class LogisticRegression(LinearClassifier):
         solver: str = "lbfgs",
         max_iter: int = 100,
         tol: float = 1e-4,
-        batch_size: int = 32,
+        batch_size: int = 256,
         optimizer: str = "sgd",
         learning_rate: str = "optimal",
         eta0: float = 0.1,
@@ -299,7 +299,7 @@ class LogisticRegression(LinearClassifier):
         return LOSSES["multinomial" if joint else "log"]
 
 
-@with_shared_words
+@shared_words(learning_rate="optimal")
 class LinearSVC(LinearClassifier):
     """Linear support vector machine over `n_ranks` ranks, with sparse gradients.
 
@@ -346,7 +346,7 @@ class LinearSVC(LinearClassifier):
         solver: str = "lbfgs",
         max_iter: int = 100,
         tol: float = 1e-4,
-        batch_size: int = 32,
+        batch_size: int = 256,
         optimizer: str = "sgd",
         learning_rate: str = "optimal",
         eta0: float = 0.1,
@@ -374,7 +374,7 @@ class LinearSVC(LinearClassifier):
         return LOSSES[self.loss]
 
 
-@with_shared_words
+@shared_words(learning_rate="invscaling")
 class LinearRegression(RegressorMixin, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 
@@ -427,7 +427,7 @@ class LinearRegression(RegressorMixin, LinearModel):
         solver: str = "lbfgs",
         max_iter: int = 100,
         tol: float = 1e-4,
-        batch_size: int = 32,
+        batch_size: int = 256,
         optimizer: str = "sgd",
         learning_rate: str = "invscaling",
         eta0: float = 0.1,

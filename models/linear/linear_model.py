@@ -7,7 +7,7 @@ A model of the three says its loss, how strong its penalty is, and what its targ
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable
 from copy import copy
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import is_lazy
@@ -58,7 +59,7 @@ max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less (sgd).
-batch_size : int, default=32
+batch_size : int, default=256
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
     All but "sgd" change all weights in every step.
@@ -117,19 +118,19 @@ plan_report_, comm_report_ : PlanReport, CommunicationReport
 """
 
 
-def with_shared_words(kind: type) -> type:
-    """Fill in what the docstrings of all three say alike."""
-    rate = inspect.signature(kind).parameters["learning_rate"].default
-    words = (kind.__doc__ or "").replace("    {shared parameters}\n", _indented(_SHARED % rate))
-    kind.__doc__ = words.replace("    {shared attributes}\n", _indented(_SHARED_ATTRIBUTES))
-    return kind
+def shared_words(learning_rate: str) -> Callable[[Any], Any]:
+    """Decorate an estimator whose docstring leaves out what all say alike.
 
-
-def _indented(text: str) -> str:
-    return "".join(f"    {line}\n" for line in text.splitlines())
+    Parameters
+    ----------
+    learning_rate : str
+        Its default.
+    """
+    return with_shared_words(_SHARED % learning_rate, _SHARED_ATTRIBUTES)
 
 
 def by_sgd(model: Any) -> bool:
+    """Whether a model is fitted by SGD; an AttributeError tells why not."""
     if model.solver != "sgd":
         raise AttributeError("partial_fit goes with solver='sgd'")
     return True
@@ -430,6 +431,7 @@ class LinearModel(DistributedEstimator):
                 self.learning_rate, float(self.eta0), power=float(self.power_t), strength=strength,
                 steepest=loss.steepest,
             ),
+            curvature=loss.curvature,
             optimizer=optimizer_of(self.optimizer),
             aggregator=Aggregator(aggregation, compressor),
         )  # fmt: skip

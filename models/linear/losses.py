@@ -124,12 +124,15 @@ class Loss:
         Whether it has a gradient everywhere, so that L-BFGS may be used.
     steepest : callable
         ``steepest(w)``: size of the slope at a score of −w for a target of 1, for the first rate.
+    curvature : float
+        How fast the slope changes at most, by score; of "hinge", which has corners, as if 1.
     """
 
     name: str
     code: int
     smooth: bool = True
     steepest: Callable[[float], float] = _one_at_most
+    curvature: float = 1.0
 
     def mean(
         self,
@@ -145,11 +148,16 @@ class Loss:
 LOSSES = {
     loss.name: loss
     for loss in (
-        Loss("log", LOG),
+        Loss("log", LOG, curvature=0.25),
         Loss("hinge", HINGE, smooth=False),
-        Loss("squared_hinge", SQUARED_HINGE, steepest=lambda typical: 2 * (1 + typical)),
+        Loss(
+            "squared_hinge",
+            SQUARED_HINGE,
+            steepest=lambda typical: 2 * (1 + typical),
+            curvature=2.0,
+        ),
         Loss("squared", SQUARED, steepest=lambda typical: 1 + typical),
         Loss("huber", HUBER),
-        Loss("multinomial", MULTINOMIAL),
+        Loss("multinomial", MULTINOMIAL, curvature=0.5),
     )
 }

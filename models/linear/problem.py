@@ -132,7 +132,8 @@ def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
             f"y[{strange[0]}] is {found!r}, which is none of the classes "
             f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
         )
-    return 2.0 * places - 1.0 if len(classes) == 2 else places.astype(np.float64)
+    target: NDArray[np.float64] = places.astype(np.float64)
+    return 2.0 * target - 1.0 if len(classes) == 2 else target
 
 
 def weights_of(

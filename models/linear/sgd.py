@@ -57,6 +57,8 @@ class Sgd:
     optimizer : Optimizer
         Without weight decay.
     aggregator : Aggregator
+    curvature : float
+        How fast the slope of the loss changes at most, by score.
     """
 
     loss: int
@@ -74,6 +76,7 @@ class Sgd:
     schedule: Schedule
     optimizer: Optimizer
     aggregator: Aggregator
+    curvature: float
 
     @property
     def is_lazy(self) -> bool:
@@ -132,6 +135,24 @@ class SgdModel:
         """Bytes of all arrays."""
         held = (self.weights, self.summed, self.last, self.room, self.touched, self.order)
         return sum(array.nbytes for array in (*held, *self.slots.values()))
+
+
+def squared_length(comm: Communicator, rows: PerRank) -> float:
+    """Mean ‖x‖² of all samples with a 1 for the intercept, up to the next power of two; a text.
+
+    So it is the same however many ranks added it up.
+    """
+    total, count = comm.fold(comm.map(squares_of, rows), _added).result()
+    return float(2.0 ** np.ceil(np.log2(1.0 + total / count)))
+
+
+def squares_of(rows: RankRows) -> tuple[float, int]:
+    """Sum of squares of a rank's values, and its samples."""
+    return float(np.square(rows.data, dtype=np.float64).sum()), len(rows)
+
+
+def _added(pairs: list[tuple[float, int]]) -> tuple[float, int]:
+    return sum(squares for squares, _ in pairs), sum(count for _, count in pairs)
 
 
 def begin(

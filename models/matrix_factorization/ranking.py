@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+
+from daskpart._floor.blas import one_blas_thread
 
 from .kernels.top_n import LANES, in_order, take_tile
 
@@ -81,7 +81,12 @@ def in_threads(work: Callable[[int], Any], tasks: range, n_threads: int | None =
         for task in tasks:
             work(task)
         return
-    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
+    _some_at_once(work, tasks, n_threads)
+
+
+@one_blas_thread
+def _some_at_once(work: Callable[[int], Any], tasks: range, n_threads: int) -> None:
+    with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, tasks))
 
 
@@ -90,21 +95,6 @@ def n_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def one_blas_thread() -> Any:
-    """A context in which matrix products use the calling thread alone."""
-    controller = _blas()
-    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
-
-
-@cache
-def _blas() -> Any:
-    try:
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-    except ImportError:
-        return None
-    return ThreadpoolController()
 
 
 def _rank_rows(

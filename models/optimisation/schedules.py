@@ -11,7 +11,7 @@ follow the error are in `learning_rates`.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -45,6 +45,16 @@ class Schedule:
     strength: float = 0.0
     factor: float = 0.5
     every: int = 10
+
+    def bounded(self, largest: float) -> Schedule:
+        """The schedule whose "optimal" begins at `largest` at most; others are as they were asked.
+
+        Gradient descent falls up to the rate 1 / curvature. A step of many samples is as good as
+        exact, and above that rate it climbs.
+        """
+        if self.name != "optimal":
+            return self
+        return replace(self, initial=max(self.initial, 1.0 / (largest * self.strength)))
 
     def rates(self, first: int, n_steps: int, epoch: int) -> NDArray[np.float64]:
         """The rates of the steps `first` (from 1) to ``first + n_steps - 1``, all of one epoch."""
