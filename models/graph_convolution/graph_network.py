@@ -46,7 +46,8 @@ hidden : int or tuple of int, default=(16,)
 layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"}, default="gcn"
     See `daskpart.models.graph_convolution.layers`.
 layer_options : dict or None, default=None
-    Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}.
+    Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}, gat
+    {"heads", "output_heads", "slope", "attention_dropout"}.
 activation : {"relu", "tanh", "elu", "identity"}, default="relu"
     Between layers.
 dropout : float, default=0.5

@@ -161,9 +161,7 @@ def forward(
     for place, layer in enumerate(network.layers):
         before, total = done.boundaries[-1], None
         if layer.n_forward:
-            total = layer.aggregate(
-                comm, data, prepared, before, model, network=network, place=place
-            )
+            total = layer.aggregate(comm, data, prepared, before, model, place=place, **static)
         done.totals.append(total)
         given = () if total is None else (total,)
         after = comm.map(next_boundary, data, model, before, *given, place=place, **static)
@@ -192,7 +190,7 @@ def backward(
         layer, total, returned = network.layers[place], done.totals[place], None
         if layer.n_backward:
             returned = layer.aggregate_back(
-                comm, data, prepared, back, total, model, network=network, place=place
+                comm, data, prepared, back, total, model, network=network, epoch=epoch, place=place
             )
         given = [each for each in (total, returned) if each is not None]
         before, after = done.boundaries[place], done.boundaries[place + 1]

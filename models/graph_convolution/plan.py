@@ -119,7 +119,8 @@ class GCNPlan(FitPlan):
             for place, values in enumerate(network.values_a_vertex())
         }
         return {
-            "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * self.n_own) + 8 * self.n_own,
+            "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * (self.n_own + self.n_halo))
+            + 8 * self.n_own,
             "features": self.feature_bytes + dropped,
             "halo": itemsize * halos,
             "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),

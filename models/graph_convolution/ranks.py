@@ -32,12 +32,13 @@ class Halves:
     local, remote : (indptr, indices, data)
         Columns are positions in the own vertices, and in the halo. Joined, all entries are in
         `local`, and positions of the halo come behind those of the own vertices.
-    n_halo : int
+    halo : int64 ndarray
+        Vertices of other ranks that the columns name, by owner.
     """
 
     local: Csr
     remote: Csr
-    n_halo: int
+    halo: NDArray[np.int64]
 
     @property
     def n_own(self) -> int:
@@ -45,9 +46,14 @@ class Halves:
         return len(self.local[0]) - 1
 
     @property
+    def n_halo(self) -> int:
+        """Rows that the rank gets."""
+        return len(self.halo)
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of both halves."""
-        return sum(array.nbytes for array in (*self.local, *self.remote))
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in (*self.local, *self.remote, self.halo))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +96,7 @@ def halves_of(
     """
     if len(own) == matrix.shape[0]:
         nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
-        return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, 0)
+        return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, halo)
     rows = matrix[own]
     place = np.empty(matrix.shape[1], np.int32)
     place[own] = np.arange(len(own), dtype=np.int32)
@@ -98,11 +104,11 @@ def halves_of(
     if joined:
         place[halo] += np.int32(len(own))
         every = np.ones(rows.nnz, bool)
-        return Halves(_some(rows, every, place), _some(rows, ~every, place), len(halo))
+        return Halves(_some(rows, every, place), _some(rows, ~every, place), halo)
     is_own = np.zeros(matrix.shape[1], bool)
     is_own[own] = True
     inside = is_own[rows.indices]
-    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), len(halo))
+    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), halo)
 
 
 def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr:

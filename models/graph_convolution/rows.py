@@ -122,6 +122,30 @@ class Dropout:
         _drop_sparse(rows.indptr, rows.indices, rows.data, ids, self.key, bound, factor, data)
         return SparseRows(rows.indptr, rows.indices, data, rows.n_columns)
 
+    def of_entries(
+        self,
+        indptr: NDArray[Any],
+        indices: NDArray[np.int32],
+        values: NDArray[Any],
+        ids: NDArray[np.int64],
+    ) -> NDArray[Any]:
+        """Numbers of the entries of a graph with some dropped; themselves where the rate is 0.
+
+        Parameters
+        ----------
+        indptr, indices
+            Rows of the graph; columns as positions in `ids`.
+        values : ndarray of shape (nnz, n_heads)
+        ids : int64 ndarray
+            Global ids of the vertices of columns; those of rows come first.
+        """
+        if not self.rate:
+            return values
+        bound, scale = np.uint64(int(self.rate * 2.0**64)), values.dtype.type(1 / (1 - self.rate))
+        out = np.empty_like(values)
+        _drop_entries(indptr, indices, values, ids, self.key, bound, scale, out)
+        return out
+
 
 @kernel
 def _drop_dense(rows, ids, key, bound, scale, out):
@@ -139,3 +163,14 @@ def _drop_sparse(indptr, indices, data, ids, key, bound, scale, out):
         for k in range(indptr[i], indptr[i + 1]):
             stays = mixed_word(row + np.uint64(indices[k]) * GOLDEN) >= bound
             out[k] = data[k] * scale if stays else 0
+
+
+@kernel
+def _drop_entries(indptr, indices, values, ids, key, bound, scale, out):
+    for i in range(len(indptr) - 1):
+        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
+        for k in range(indptr[i], indptr[i + 1]):
+            entry = mixed_word(row + np.uint64(ids[indices[k]]) * GOLDEN)
+            for head in range(values.shape[1]):
+                stays = mixed_word(entry + np.uint64(head) * GOLDEN) >= bound
+                out[k, head] = values[k, head] * scale if stays else 0

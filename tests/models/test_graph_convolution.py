@@ -52,7 +52,10 @@ def labels(kind: str = "classes"):
 def model(layer: str = "gcn", loss: str = "classes", **options):
     kind = daskpart.GCNRegressor if loss == "numbers" else daskpart.GCNClassifier
     if layer == "gat":
-        options = {"hidden": (6,), "layer_options": {"heads": 2, "output_heads": 2}} | options
+        options = {
+            "hidden": (6,),
+            "layer_options": {"heads": 2, "output_heads": 2, "attention_dropout": 0.2},
+        } | options
     if layer == "appnp":
         options = {"layer_options": {"hops": 3}} | options
     chosen = {"hidden": (5,), "dtype": "float64", "n_ranks": 3, "transport": "local",

@@ -17,7 +17,11 @@ MPIEXEC = Path(sys.executable).parent / "mpiexec"
 COMMON = {"hidden": (16,), "max_iter": 3, "partitioner": "random", "validation_fraction": 0.2}
 CASES = [
     {"layer": "gcn", "first_product": "each", **COMMON},
-    {"layer": "gat", "layer_options": {"heads": 4, "output_heads": 2}, **COMMON},
+    {
+        "layer": "gat",
+        "layer_options": {"heads": 4, "output_heads": 2, "attention_dropout": 0.3},
+        **COMMON,
+    },
     {"layer": "appnp", "layer_options": {"hops": 3}, "patience": 2, **COMMON},
 ]
 

@@ -218,6 +218,7 @@ class Layer(ABC):
         model: Any,
         *,
         network: Any,
+        epoch: int | None,
         place: int,
     ) -> Any:
         """Handle of what Â makes of the messages of the boundary `before`; see `passes`."""
@@ -233,6 +234,7 @@ class Layer(ABC):
         model: Any,
         *,
         network: Any,
+        epoch: int | None,
         place: int,
     ) -> Any:
         """Handle of what Âᵀ makes of the messages of the gradient `back`."""

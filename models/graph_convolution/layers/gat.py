@@ -29,9 +29,11 @@ from daskpart.models.graph_convolution.kernels import (
     spmm_transposed,
 )
 from daskpart.models.graph_convolution.products import halo_rows, pack_message
-from daskpart.models.graph_convolution.rows import Rows, transposed_times
+from daskpart.models.graph_convolution.rows import Dropout, Rows, transposed_times
 
 from .base import Layer, Weights
+
+_OF_ATTENTION = 128  # masks of edges are drawn apart from those of rows
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,24 @@ class GAT(Layer):
         Of the last layer, each of `n_outputs` columns.
     slope : float
         Of the LeakyReLU of the scores, below 0.
+    attention_dropout : float
+        Share of the attention that is put to 0 in training, drawn by edge and head.
     """
 
     operator: ClassVar[str] = "pattern"
     can_keep: ClassVar[bool] = False
     returns_halo: ClassVar[bool] = True
-    options: ClassVar[tuple[str, ...]] = ("heads", "output_heads", "slope")
+    options: ClassVar[tuple[str, ...]] = ("heads", "output_heads", "slope", "attention_dropout")
     heads: int = 8
     output_heads: int = 1
     slope: float = 0.2
+    attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.attention_dropout < 1:
+            raise InputError(
+                f"attention_dropout is {self.attention_dropout!r}: give a share from 0, below 1"
+            )
         if not self.is_last and self.n_outputs % self.heads:
             raise InputError(
                 f"a hidden layer of width {self.n_outputs} cannot be shared by {self.heads} heads: "
@@ -130,22 +139,22 @@ class GAT(Layer):
 
     def aggregate(
         self, comm: Any, data: Any, prepared: Any, before: Any, model: Any, *, network: Any,
-        place: int,
+        epoch: int | None, place: int,
     ) -> Any:  # fmt: skip
         """Attention over the rows of all ranks; a text."""
         static = {"layer": self, "network": network, "place": place}
         pending = [comm.post(each, before, pack_message) for each in prepared.rounds]
         own = comm.map(own_scores, before, model, **static)
         (only,) = pending
-        return comm.collect(only, own, attend, data, before, model, **static)
+        return comm.collect(only, own, attend, data, before, model, epoch=epoch, **static)
 
     def aggregate_back(
         self, comm: Any, data: Any, prepared: Any, back: Any, total: Any, model: Any, *,
-        network: Any, place: int,
+        network: Any, epoch: int | None, place: int,
     ) -> Any:  # fmt: skip
         """The gradient of M, its rows of the halo returned to their owners; a text."""
         static = {"layer": self, "network": network, "place": place}
-        returned = comm.map(attend_back, data, back, total, model, **static)
+        returned = comm.map(attend_back, data, back, total, model, epoch=epoch, **static)
         (only,) = (comm.post(each, returned, pack_message) for each in prepared.rounds)
         return comm.collect(only, returned, add_returned, data)
 
@@ -203,7 +212,7 @@ def own_scores(before: Any, model: Any, *, layer: GAT, network: Any, place: int)
 @one_blas_thread
 def attend(
     own: Attention, inbox: Inbox, data: Any, before: Any, model: Any, *, layer: GAT, network: Any,
-    place: int,
+    epoch: int | None, place: int,
 ) -> Attention:  # fmt: skip
     """The attention of own vertices to those that they read, and the sum that it weighs."""
     halves, rows = data.graph.forward, before.message
@@ -218,26 +227,42 @@ def attend(
     indptr, indices, _ = halves.local
     entries = edge_softmax(indptr, indices, own.left, right, layer.slope)
     outputs = np.zeros((halves.n_own, rows.shape[1]), rows.dtype)
-    spmm(indptr, indices, entries, rows, outputs)
+    left_of = _dropped(entries, halves, data.graph.own, layer, network, epoch, place)
+    spmm(indptr, indices, left_of, rows, outputs)
     return Attention(rows, own.left, right, entries, outputs)
 
 
+def _dropped(
+    entries: NDArray[Any], halves: Any, own: NDArray[np.int64], layer: GAT, network: Any,
+    epoch: int | None, place: int,
+) -> NDArray[Any]:  # fmt: skip
+    """Numbers of edges with those of some put to 0: the same of an edge on any rank."""
+    rate = 0.0 if epoch is None else layer.attention_dropout
+    drop = Dropout(rate, network.seed, epoch or 0, _OF_ATTENTION + place)
+    indptr, indices, _ = halves.local
+    return drop.of_entries(indptr, indices, entries, np.concatenate([own, halves.halo]))
+
+
 def attend_back(
-    data: Any, back: Any, total: Attention, model: Any, *, layer: GAT, network: Any, place: int
-) -> AttentionBack:
+    data: Any, back: Any, total: Attention, model: Any, *, layer: GAT, network: Any,
+    epoch: int | None, place: int,
+) -> AttentionBack:  # fmt: skip
     """A rank's share of the gradients of M, for own vertices and those of the halo."""
     _, left, right, _ = network.of_layer(model.weights, place)
-    indptr, indices, _ = data.graph.forward.local
-    gradient, n_own = np.ascontiguousarray(back.message), data.graph.forward.n_own
+    halves, own = data.graph.forward, data.graph.own
+    (indptr, indices, _), n_own = halves.local, halves.n_own
+    gradient = np.ascontiguousarray(back.message)
     of_entries = np.empty_like(total.entries)
     sddmm(indptr, indices, gradient, total.rows, of_entries)
+    of_entries = _dropped(of_entries, halves, own, layer, network, epoch, place)
     into_left, into_right = np.zeros_like(total.left), np.zeros_like(total.right)
     edge_softmax_backward(
         indptr, indices, total.left, total.right, total.entries, of_entries, into_left, into_right,
         layer.slope,
     )  # fmt: skip
     rows = np.zeros_like(total.rows)
-    spmm_transposed(indptr, indices, total.entries, gradient, rows)
+    entries = _dropped(total.entries, halves, own, layer, network, epoch, place)
+    spmm_transposed(indptr, indices, entries, gradient, rows)
     heads = rows.reshape(len(rows), *left.shape)
     heads += into_right[:, :, None] * right
     heads[:n_own] += into_left[:, :, None] * left
