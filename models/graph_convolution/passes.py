@@ -156,7 +156,7 @@ def forward(
     epoch : int or None
         Decides what is dropped; None: nothing.
     """
-    static = {"network": network, "epoch": epoch}
+    static: dict[str, Any] = {"network": network, "epoch": epoch}
     done = Forward([comm.map(first_boundary, data, model, **static)], [])
     for place, layer in enumerate(network.layers):
         before, total = done.boundaries[-1], None
