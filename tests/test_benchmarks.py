@@ -102,6 +102,17 @@ def few_samples(name: str) -> Any:
     return (X, y), (X, y)
 
 
+def few_signs(name: str) -> Any:
+    """Stands for any samples of two classes."""
+    (X, y), _ = few_samples(name)
+    return X, 2.0 * y - 1
+
+
+def few_clicks(folder: Path) -> Any:
+    """Stands for any clicks to learn from and to judge by."""
+    return daskpart.datasets.train_test_split_ratings(small_metrics_matrix(), 0.2)
+
+
 def small_metrics_matrix() -> Any:
     users, items, ratings = few_ratings("")
     from scipy.sparse import coo_array
@@ -127,6 +138,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("partition_engine", "power_cycles"):
         engines = importlib.import_module(f"benchmarks.studies.{name}")
         monkeypatch.setattr(engines, "hypergraph_of", few_pins)
+    implicit = importlib.import_module("benchmarks.studies.implicit_als")
+    monkeypatch.setitem(implicit.DATA, "ml-1m", few_clicks)
+    server = importlib.import_module("benchmarks.studies.linear_server")
+    monkeypatch.setattr(server, "samples", few_signs)
     data = importlib.import_module("benchmarks.data")
     monkeypatch.setattr(data, "data_folder", Path)
     monkeypatch.setattr(data, "labelled_graph", few_labels)
@@ -181,7 +196,8 @@ def test_there_is_something_to_run(small: None) -> None:
         methods = [name for name, member in vars(suite).items() if callable(member)]
         assert [name for name in methods if re.match("(time|track|peakmem)[^_]", name)] == []
     having = {suite.__module__.split(".")[1] for suite, _, _ in runner.cases("")}
-    assert having == set(MODULES) - {"data", "graph_peers", "libmf_peer", "measuring", "serial_cp"}
+    peers = {"graph_peers", "implicit_peer", "libmf_peer"}
+    assert having == set(MODULES) - peers - {"data", "measuring", "serial_cp"}
 
 
 STUDIES = {
@@ -206,6 +222,8 @@ STUDIES = {
         "--ranks", "2", "--transport", "local", "--size", "1000", "--density", "0.1",
     ],
     "refine": ["--data", "few", "--parts", "8"],
+    "implicit_als": ["--data", "ml-1m", "--components", "4", "--iterations", "1", "--turns", "1"],
+    "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [

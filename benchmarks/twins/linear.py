@@ -42,9 +42,11 @@ def pieces(model: Any, X: Any, y: Any) -> list[Piece]:
     problem = model._problem(X, y, {}, 0)
     plan = model.plan(X, y, transport="local")
     state = model._first_state(problem, plan)
-    return [
-        Piece(rows, state, model._options(plan, problem)) for rows in problem.rows_of(plan.members)
-    ]
+    every = problem.rows_of(plan.members)
+    fit = steps.bounded_by(
+        [steps.squares_of(rows) for rows in every], sgd=model._options(plan, problem)
+    )
+    return [Piece(rows, state, fit) for rows in every]
 
 
 def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dict[str, Any]]:

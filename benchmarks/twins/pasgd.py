@@ -28,10 +28,11 @@ from daskpart.models.matrix_factorization.pasgd import (
 from daskpart.models.matrix_factorization.plan import MFPlan
 from daskpart.models.matrix_factorization.rank_data import (
     arrange_ratings,
-    count_ratings,
     final_rows,
+    in_unit,
     starting_model,
 )
+from daskpart.models.matrix_factorization.scaling import rank_ends, rank_sums, summary_of
 
 from .messages import Swap, allreduce, messages_of_ranks
 
@@ -48,6 +49,7 @@ class Piece:
     reduces: list[RankMessages]
     expands: list[RankMessages]
     n_ratings: int
+    unit: float
     rate: float
     regularization: float
 
@@ -59,17 +61,21 @@ def pieces(plan: MFPlan, rate: float, regularization: float, scale: float) -> li
         arrange_ratings(shard, schedule, n_components=layout.n_components, random_state=seed)
         for shard, schedule in zip(shards, plan.rank_schedules, strict=True)
     ]
-    total, count = np.sum([count_ratings(own) for own in ratings], axis=0)
+    sums = np.sum([rank_sums(own.values) for own in ratings], axis=0)
+    summary = summary_of(sums, np.max([rank_ends(own.values) for own in ratings], axis=0))
+    unit = summary.unit(centred=layout.biases)
+    ratings = [in_unit(own, unit=unit) for own in ratings]
     start: dict[str, Any] = {"center": 0.0, "scale": scale, "random_state": seed}
     plans = [*plan.reduces, *plan.expands]
     messages = messages_of_ranks(plans, [own.items for own in ratings])
     return [
         Piece(
-            starting_model(own, layout=layout, mean=float(total / count), **start),
+            starting_model(own, layout=layout, mean=summary.mean / unit, **start),
             own,
             halves[: plan.eta],
             halves[plan.eta :],
-            int(count),
+            summary.count,
+            unit,
             rate,
             regularization,
         )
@@ -100,7 +106,7 @@ def train(world: MPI.Comm, piece: Piece, n_epochs: int) -> tuple[list[float], di
         seconds.append(perf_counter() - begin)
         if infinite or not np.isfinite(rmse):
             raise FloatingPointError("factors became NaN or infinite")
-    part = final_rows(model, ratings, axis="rows")
+    part = final_rows(model, ratings, axis="rows", unit=piece.unit)
     users, items = ratings.users, ratings.items[ratings.home]
     return seconds, {
         "user_factors": (users, part["user_factors"]),

@@ -211,7 +211,7 @@ def factor_match_score(
     modes : sequence of int, optional
         Modes that are compared; default: all.
     weights : bool
-        Multiply each pair by 1 − |λ − λ'| / max(λ, λ').
+        Multiply each pair by ``1 − |λ − λ'| / max(λ, λ')``.
 
     Returns
     -------

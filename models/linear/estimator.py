@@ -91,6 +91,10 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is found, each with its weight."""
+        return float(super().score(X, y, sample_weight))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest score."""
         if is_lazy(X):
@@ -462,6 +466,10 @@ class LinearRegression(RegressorMixin, LinearModel):
             X, y, client=client, one_step=True, sample_weight=sample_weight,
             goes_on=hasattr(self, "state_"),
         )  # fmt: skip
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions, each sample with its weight."""
+        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Targets, of shape (n_samples,)."""

@@ -15,7 +15,7 @@ rank alone sends nothing: it adds its rows to the weights one by one.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -137,13 +137,9 @@ class SgdModel:
         return sum(array.nbytes for array in (*held, *self.slots.values()))
 
 
-def squared_length(comm: Communicator, rows: PerRank) -> float:
-    """Mean ‖x‖² of all samples with a 1 for the intercept, up to the next power of two; a text.
-
-    So it is the same however many ranks added it up.
-    """
-    total, count = comm.fold(comm.map(squares_of, rows), _added).result()
-    return float(2.0 ** np.ceil(np.log2(1.0 + total / count)))
+def bounded(comm: Communicator, rows: PerRank, *, sgd: Sgd) -> Sgd:
+    """The fit with a rate that begins where gradient descent falls; a text."""
+    return comm.fold(comm.map(squares_of, rows), bounded_by, sgd=sgd).result()
 
 
 def squares_of(rows: RankRows) -> tuple[float, int]:
@@ -151,8 +147,15 @@ def squares_of(rows: RankRows) -> tuple[float, int]:
     return float(np.square(rows.data, dtype=np.float64).sum()), len(rows)
 
 
-def _added(pairs: list[tuple[float, int]]) -> tuple[float, int]:
-    return sum(squares for squares, _ in pairs), sum(count for _, count in pairs)
+def bounded_by(squares: list[tuple[float, int]], *, sgd: Sgd) -> Sgd:
+    """The same from what `squares_of` gave on each rank.
+
+    The mean of ‖x‖², with a 1 for the intercept, is taken up to a power of two: so it is the same
+    however many ranks added it up.
+    """
+    mean = sum(total for total, _ in squares) / sum(count for _, count in squares)
+    steepness = sgd.curvature * float(2.0 ** np.ceil(np.log2(1.0 + mean)))
+    return replace(sgd, schedule=sgd.schedule.bounded(1.0 / steepness))
 
 
 def begin(

@@ -6,7 +6,6 @@ every model.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,7 @@ class LinearText(Text):
         self.session, self._fit, self._tolerance = comm, fit, tolerance
         self._rows = rows if isinstance(rows, PerRank) else comm.settle(comm.values(rows))
         if isinstance(fit, Sgd):
-            steepness = fit.curvature * comm.run(sgd.squared_length, self._rows)
-            self._fit = replace(fit, schedule=fit.schedule.bounded(1.0 / steepness))
+            self._fit = comm.run(sgd.bounded, self._rows, sgd=fit)
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
