@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from . import _sparse_fixes
 
 if TYPE_CHECKING:
-    from . import containers, data_models, datasets, parsa, plots
+    from . import containers, data_models, datasets, metrics, parsa, plots
     from .connectivity import Connectivity
     from .hypergraph import Hypergraph
-    from .models import metrics
     from .models.cp.diagnostics import cp_diagnostics
     from .models.cp.estimator import CPDecomposition
     from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
@@ -49,12 +48,12 @@ _HOME_OF = {
     "refine": ".partitioners",
     "shard": ".shards",
 }
-_ELSEWHERE = {"metrics": ".models.metrics"}
 _MODULES = (
     "collectives",
     "containers",
     "data_models",
     "datasets",
+    "metrics",
     "models",
     "owners",
     "parsa",
@@ -95,8 +94,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _MODULES or name in _ELSEWHERE:
-        return import_module(_ELSEWHERE.get(name, f".{name}"), __name__)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,7 @@
+"""How good a model's lists are: the face of `daskpart.models.metrics`."""
+
+from __future__ import annotations
+
+from daskpart.models.metrics import evaluate_ranking
+
+__all__ = ["evaluate_ranking"]
