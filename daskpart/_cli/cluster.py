@@ -144,7 +144,11 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
             silence_logs=logging.ERROR,
         )
     with cluster, Client(cluster) as client:
-        yield client
+        try:
+            yield client
+        finally:
+            if kind == "processes":
+                _hush(client.run)
 
 
 @contextlib.contextmanager
@@ -174,9 +178,14 @@ def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
 
 
 def _close(client: Any) -> None:
-    """End scheduler and workers; what their connections log while they close is no news."""
-    for on_all in (client.run, client.run_on_scheduler):
-        with contextlib.suppress(Exception):  # one that has gone has nothing to say
-            on_all(logging.disable)
+    """End scheduler and workers."""
+    _hush(client.run)
+    _hush(client.run_on_scheduler)
     logging.disable()
     client.shutdown()
+
+
+def _hush(on_all: Callable[..., Any]) -> None:
+    """Nothing is logged there from here on: what connections say while they close is no news."""
+    with contextlib.suppress(Exception):  # one that has gone has nothing to say
+        on_all(logging.disable)

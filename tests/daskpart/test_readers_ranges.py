@@ -204,7 +204,7 @@ def test_the_same_on_a_cluster(folder):
     path = write(folder / "cluster.libsvm", TEXT * 9)
     here = survey(path)
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as client:
         there = survey(path, client=client)
         pieces = there.pieces(2).compute()

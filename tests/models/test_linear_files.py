@@ -93,7 +93,7 @@ def test_the_same_bits_on_a_cluster(path):
 
     here = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(survey(path))
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as client:
         for transport in ("dask", "graph"):
             there = daskpart.LogisticRegression(**SGD | {"transport": transport}, n_ranks=2)

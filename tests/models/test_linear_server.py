@@ -168,7 +168,7 @@ def test_the_same_bits_on_a_cluster(samples):
     shared = SERVER | {"n_ranks": 2, "max_iter": 4}
     here = daskpart.LogisticRegression(**shared).fit(X, y)
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as client:
         there = daskpart.LogisticRegression(**shared | {"transport": "dask"})
         there.fit(X, y, client=client)

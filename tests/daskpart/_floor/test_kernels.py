@@ -61,7 +61,7 @@ os.environ["DASK_DISTRIBUTED__LOGGING__DISTRIBUTED"] = "error"
 import kernels
 if __name__ == "__main__":
     from distributed import Client, LocalCluster
-    with LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, processes=True, dashboard_address=":0") as cluster:
         with Client(cluster) as client:
             print([client.submit(kernels.used, dtype).result() for dtype in ("int64", "int32")])
 """
