@@ -14,13 +14,13 @@ the time they posted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
+from daskpart._floor.cores import n_cores
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
@@ -56,7 +56,7 @@ class LocalCommunicator(Communicator):
         super().__init__(n_ranks)
         if n_threads is not None and n_threads < 1:
             raise InputError(f"n_threads must be at least 1 (or None), got {n_threads}.")
-        cores = _available_cores()
+        cores = n_cores()
         self.sequential = sequential
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._counters = Counters(n_ranks)
@@ -218,9 +218,3 @@ def _overwritable(state: PerRank) -> Callable[[int], Any]:
     if state.borrowed:
         return lambda rank: duplicate(held[rank])
     return lambda rank: held[rank]
-
-
-def _available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -8,10 +8,10 @@ connect ──► the transport that was asked for
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
+from daskpart._floor.cores import n_cores
 from daskpart.collectives.transports import communicator_for
 from daskpart.errors import InputError, WorkerLostError
 
@@ -43,9 +43,7 @@ def default_ranks(transport: str, client: Any = None) -> int:
     found = client_for(transport, client)
     if found is not None:
         return max(1, sum(dict(found.nthreads()).values()))
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return n_cores()
 
 
 def expected_transport(transport: str, n_ranks: int, client: Any = None) -> str:

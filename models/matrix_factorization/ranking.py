@@ -10,7 +10,6 @@ Blocks of rows go to threads, as both the product and the kernel release the GIL
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import scipy.sparse
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.cores import n_cores
 
 from .kernels.top_n import LANES, in_order, take_tile
 
@@ -88,13 +88,6 @@ def in_threads(work: Callable[[int], Any], tasks: range, n_threads: int | None =
 def _some_at_once(work: Callable[[int], Any], tasks: range, n_threads: int) -> None:
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, tasks))
-
-
-def n_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _rank_rows(
