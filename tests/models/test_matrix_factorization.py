@@ -248,7 +248,7 @@ def test_interruption_in_the_middle_of_an_epoch(ratings, monkeypatch):
         return original(*arguments, **options)
 
     monkeypatch.setattr(pasgd, "apply_ratings", interrupt)
-    monkeypatch.setattr("daskpart.collectives.transports.local._available_cores", lambda: 1)
+    monkeypatch.setattr("daskpart.collectives.transports.local.n_cores", lambda: 1)
     broken = model(max_iter=5)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(ratings)
