@@ -20,6 +20,7 @@ from daskpart import data_models
 from daskpart.collectives import hypercube_allreduce_plan
 from daskpart.errors import BalanceWarning
 from daskpart.models.graph_convolution.communication import forecast, product_plan
+from daskpart.models.graph_convolution.problem import with_loops
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
@@ -38,7 +39,7 @@ def lines(name: str, n_parts: int) -> list[list]:
     """One line a cut, and one for a broadcast on the rows of RP."""
     graph = data.undirected(name)
     model = data_models.column_net_self_loops(graph)
-    pattern = _with_loops(graph)
+    pattern = with_loops(graph)
     cuts: dict[str, tuple[Any, str, str]] = {
         "HP": (model, "connectivity", "auto"),
         "GP": (data_models.graph(graph, self_loops=True), "cut-net", "metis"),
@@ -69,12 +70,6 @@ def lines(name: str, n_parts: int) -> list[list]:
                 1e3 * both, 1e3 * products, 1e3 * (both + products),
             ])  # fmt: skip
     return rows
-
-
-def _with_loops(graph: Any) -> Any:
-    from scipy.sparse import eye_array
-
-    return (graph + eye_array(graph.shape[0], format="csr")).tocsr()
 
 
 def draw(rows: list[list], path: Path) -> None:
