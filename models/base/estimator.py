@@ -433,7 +433,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
-            own.append(TrainingProgress())
+            own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:

@@ -117,7 +117,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
     verbose : int, default=0
-        1: progress bar with the fit.
+        1: the fit as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------

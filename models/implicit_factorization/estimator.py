@@ -88,7 +88,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
     verbose : int, default=0
-        1: progress bar with the loss.
+        1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------

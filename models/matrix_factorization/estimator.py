@@ -103,7 +103,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.
     verbose : int, default=0
-        1: progress bar with RMSE.
+        1: RMSE as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------
