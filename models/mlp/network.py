@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,13 @@ class Network:
 
     def sizes(self) -> list[int]:
         """Numbers in each layer, its bias among them."""
-        pairs = zip(self.widths, self.widths[1:], strict=False)
-        return [(above + 1) * below for above, below in pairs]
+        return [(above + 1) * below for above, below in pairwise(self.widths)]
 
     def first_weights(self, seed: int) -> dict[str, NDArray[Any]]:
         """Matrices uniform in ± √(6 / (rows + columns)) (Glorot and Bengio 2010), biases 0."""
         random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
         weights: dict[str, NDArray[Any]] = {}
-        for place, (above, below) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
+        for place, (above, below) in enumerate(pairwise(self.widths)):
             bound = np.sqrt(6 / (above + below))
             drawn = random.uniform(-bound, bound, (above, below))
             weights[f"{place}.weight"] = drawn.astype(self.dtype)

@@ -277,6 +277,7 @@ def move(
     return model
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def measures_of(model: RankModel, *, fit: Training) -> NDArray[np.float64]:
     """Sums of losses and hits, penalty, density of the sums, whether something is not finite."""
     matrices = [fit.network.pieces(own, place)[0] for place, own in enumerate(model.weights)]
