@@ -24,16 +24,16 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
+from daskpart.models.networks.activations import ACTIVATIONS
+from daskpart.models.networks.losses import Loss
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optimizer_of
 from daskpart.partitions import Partition
 
-from .activations import ACTIVATIONS
 from .communication import COMMUNICATIONS
 from .graph import in_order, names_of_labels, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
-from .losses import Loss
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled

@@ -24,19 +24,19 @@ from daskpart.collectives.counters import Counters
 from daskpart.errors import InputError
 from daskpart.models.base.session import expected_transport
 from daskpart.models.base.text import Step, Text
+from daskpart.models.samples.plan import SamplesPlan
+from daskpart.models.samples.problem import Samples
 from daskpart.partitions import Partition
 
 from . import delayed_blocks
 from .delayed_blocks import Penalty, solvers_of, update_rule
-from .plan import LinearPlan
-from .problem import Samples
 from .state import LinearState
 
 PARTITIONERS = ("parsa", "random")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ServerPlan(LinearPlan):
+class ServerPlan(SamplesPlan):
     """Rows on ranks, coordinates on their shards.
 
     Attributes

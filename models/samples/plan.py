@@ -1,4 +1,4 @@
-"""The plan of a linear model: which rank has which samples."""
+"""The plan of a model of samples: which rank has which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskpart.models.base.reports import PlanReport
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearPlan(FitPlan):
+class SamplesPlan(FitPlan):
     """Who has which samples, in which order.
 
     Attributes
