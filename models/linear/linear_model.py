@@ -19,6 +19,7 @@ from sklearn.base import is_classifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from daskpart.collectives import PerRank
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words
@@ -41,6 +42,7 @@ from .files import FileSamples, classes_of, file_samples
 from .lazy import answered, lazy_rows, whole_vector
 from .lbfgs import Lbfgs
 from .losses import Loss
+from .placement import PARTITIONERS, placed_rows, random_rows
 from .plan import LinearPlan
 from .problem import LazySamples, Samples, weights_of
 from .rows import members_of_ranks
@@ -74,6 +76,11 @@ average : bool, default=False
     least: it begins anew at epochs 2, 4, 8, and so on.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
+partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
+    How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
+    same features, so that a rank touches few of them and sends less; each rank then shuffles its
+    own, and has a share of each batch by its samples. "auto" is "parsa" with ``solver="server"``
+    and samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
     or "auto", which takes the quickest at each step and gives the bits of "dense".
@@ -150,6 +157,7 @@ class LinearModel(DistributedEstimator):
         "power_t": [AT_LEAST_0],
         "average": ["boolean"],
         "shuffle": ["boolean"],
+        "partitioner": [StrOptions(set(PARTITIONERS))],
         "aggregation": [StrOptions(set(NAMES))],
         "top_k": [COUNT, None],
         "top_k_bucket": [COUNT, None],
@@ -157,7 +165,7 @@ class LinearModel(DistributedEstimator):
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle")
+    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle", "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
@@ -181,6 +189,7 @@ class LinearModel(DistributedEstimator):
     power_t: float
     average: bool
     shuffle: bool
+    partitioner: str
     aggregation: str
     top_k: int | None
     top_k_bucket: int | None
@@ -353,22 +362,53 @@ class LinearModel(DistributedEstimator):
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> LinearPlan:
-        sgd = self.solver == "sgd"
-        batch = int(self.batch_size) if sgd else 1
-        shuffle = bool(self.shuffle) and sgd
-        if isinstance(problem, FileSamples):
-            members = problem.members(n_ranks, random_state if shuffle else None)
+        server = self.solver == "server"
+        n_ranks = min(n_ranks, problem.n_samples) if server else n_ranks
+        partitioner, placed = self._partitioner(problem), None
+        if partitioner != "random" and n_ranks > 1:
+            placed = placed_rows(problem, partitioner, n_ranks, random_state)
+            partition = placed.partition
+            members = [partition.members(rank) for rank in range(n_ranks)]
         else:
-            members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
-        size = (problem.n_features + 1) * problem.n_outputs
-        vectors = 2 + bool(self.average) + bool(self.l1_ratio) if sgd else 26
+            partition = None
+            members, partitioner = self._dealt_out(problem, n_ranks, random_state)
+        vectors = {"sgd": 2 + bool(self.average) + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
         return LinearPlan(
             n_ranks=n_ranks,
-            partitioner="shuffle" if shuffle else "cyclic",
+            partition=partition,
+            partitioner=partitioner,
             members=members,
-            weight_bytes=8 * size * vectors,
+            weight_bytes=8 * (problem.n_features + 1) * problem.n_outputs * vectors[self.solver],
             row_bytes=problem.bytes_of(members),
+            touched=None if placed is None else placed.touched,
+            shards=None if placed is None else placed.shards,
+            seconds=0.0 if placed is None else placed.seconds,
         )
+
+    def _partitioner(self, problem: Any) -> str:
+        if self.partitioner != "auto":
+            return self.partitioner
+        return "parsa" if self.solver == "server" and type(problem) is Samples else "random"
+
+    def _dealt_out(
+        self, problem: Any, n_ranks: int, random_state: int
+    ) -> tuple[list[NDArray[np.int64]], str]:
+        """The samples of each rank where they are not placed, and in a word how."""
+        shuffle = self._shuffles
+        if isinstance(problem, FileSamples):
+            members = problem.members(n_ranks, random_state if shuffle else None)
+            return members, "shuffle" if shuffle else "block"
+        if self.solver == "server":
+            partition = random_rows(problem.n_samples, n_ranks, random_state)
+            return [partition.members(rank) for rank in range(n_ranks)], "random"
+        batch = int(self.batch_size) if self.solver == "sgd" else 1
+        members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
+        return members, "shuffle" if shuffle else "cyclic"
+
+    @property
+    def _shuffles(self) -> bool:
+        """Whether samples go to ranks in a random order."""
+        return self.solver == "sgd" and bool(self.shuffle)
 
     def _first_state(self, problem: Any, plan: Any) -> LinearState:
         size = (problem.n_features + 1) * problem.n_outputs
@@ -392,12 +432,15 @@ class LinearModel(DistributedEstimator):
         return state
 
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
-        if isinstance(problem, FileSamples):
-            shuffled = bool(self.shuffle) and self.solver == "sgd"
-            rows = problem.rows_on(session, plan.random_state if shuffled else None)
-        else:
-            rows = problem.rows_of(plan.members)
+        rows = self._rows_on(session, plan, problem)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
+
+    def _rows_on(self, comm: Any, plan: Any, problem: Any) -> PerRank:
+        """Rows of each rank, brought there."""
+        if isinstance(problem, FileSamples):
+            seed = plan.random_state if self._shuffles else None
+            return problem.rows_on(comm, seed, plan.partition)
+        return comm.settle(comm.values(problem.rows_of(plan.members)))
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
         loss, strength = self._loss_of(problem.n_outputs), self._strength(problem)
