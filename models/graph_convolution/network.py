@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.models.networks.losses import Loss
+
 from .layers import Layer, Weights
-from .losses import Loss
 
 
 @dataclass(frozen=True)

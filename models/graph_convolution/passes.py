@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives import Communicator, PerRank
 from daskpart.collectives.messages import PreparedPlan
+from daskpart.models.networks.activations import ACTIVATIONS
 
-from .activations import ACTIVATIONS
 from .network import Network
 from .ranks import RankGraph
 from .rows import Dropout, Rows
