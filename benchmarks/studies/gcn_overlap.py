@@ -10,6 +10,7 @@ second and no longer in the first is hidden.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def measured(
 ) -> list[list]:
     """Lines of the table on one set of workers."""
     rows = []
-    with client.as_current():
+    with client.as_current() if client else nullcontext():
         for name in names:
             for cut in CUTS:
                 found = []
@@ -89,7 +90,8 @@ def measured(
                 computing = timeline.seconds("computing").mean() / n_epochs
                 rows.append([
                     name, transport, n_ranks, cut, model.plan_report_.volume,
-                    1e3 * float(computing), 1e3 * waited, 1e3 * left, 1 - left / waited,
+                    1e3 * float(computing), 1e3 * waited, 1e3 * left,
+                    1 - left / waited if waited else None,
                 ])  # fmt: skip
     return rows
 
@@ -114,7 +116,7 @@ def _blocked(timeline: Timeline) -> float:
 @click.option("--ranks", multiple=True, type=int, default=(2, 4), show_default=True)
 @click.option("--epochs", default=20, show_default=True)
 @click.option("--transport", "transports", multiple=True, default=("dask", "mpi"),
-              type=click.Choice(("dask", "mpi")), show_default=True)  # fmt: skip
+              type=click.Choice(("local", "dask", "mpi")), show_default=True)  # fmt: skip
 @out_option
 def main(
     names: tuple[str, ...], ranks: tuple[int, ...], epochs: int, transports: tuple[str, ...],
@@ -126,9 +128,13 @@ def main(
         if transport == "mpi" and not has_mpiexec():
             click.echo("no mpiexec in this environment: MPI is left out")
             continue
-        on_workers = in_mpi_job if transport == "mpi" else on_dask_workers
         for n_ranks in ranks:
-            rows += on_workers(measured, n_ranks, transport, n_ranks, list(names), epochs)
+            arguments = (transport, n_ranks, list(names), epochs)
+            if transport == "local":
+                rows += measured(None, *arguments)
+            else:
+                on_workers = in_mpi_job if transport == "mpi" else on_dask_workers
+                rows += on_workers(measured, n_ranks, *arguments)
             click.echo(rows[-len(CUTS) * len(names) :])
     body = (
         "Two layers, 128 dense features, hidden 64, float32, the first product in each epoch; a "
