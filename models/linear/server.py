@@ -47,6 +47,10 @@ class ServerPlan(LinearPlan):
 
     placement: NDArray[np.int32] | None = field(default=None, repr=False)
 
+    @property
+    def cut(self) -> None:
+        """Rows and coordinates are placed again, the same by the same seed."""
+
 
 def server_plan(problem: Samples, n_ranks: int, partitioner: str, random_state: int) -> ServerPlan:
     """Place rows and coordinates.
