@@ -27,7 +27,7 @@ def judged(wanted: NDArray[Any], found: NDArray[Any], classes: Sequence[Any]) ->
     return {
         "test_accuracy": float((found == wanted).mean()),
         "n_test": len(wanted),
-        "classes": [str(each) for each in seen],
+        "classes": [f"{each:g}" if isinstance(each, float) else str(each) for each in seen],
         "confusion": table.to_numpy().tolist(),
     }
 
