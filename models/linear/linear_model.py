@@ -88,7 +88,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes the shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: progress bar with the loss.
+    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 """
 _SHARED_ATTRIBUTES = """\
 n_features_in_, feature_names_in_ : int, ndarray of str

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import is_lazy
@@ -89,6 +90,7 @@ class SampleModel(DistributedEstimator):
     # -- fitting ---
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self,
         X: Any,
@@ -111,21 +113,7 @@ class SampleModel(DistributedEstimator):
             At least 0.
         eval_set : tuple (X, y), optional
             Samples to measure `validation_loss` on after each epoch.
-        plan : SamplesPlan, optional
-            Of these samples, from `plan`.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or samples, before anything is computed.
-        DivergenceError
-            When weights became NaN or infinite; those of the last good epoch are kept.
+        {words of fit}
         """
         return self._fit(
             X, y, plan=plan, client=client, sample_weight=sample_weight, eval_set=eval_set
