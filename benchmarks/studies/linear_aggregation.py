@@ -45,7 +45,6 @@ COLUMNS = (
 )  # fmt: skip
 TRAINED = ("data", "ranks", "aggregation", "MB an epoch, trained", "MB an epoch, simulated")
 LEAST = ("data", "ranks", "strategy", *COLUMNS[4:8])
-BATCH = 1000  # of a rank
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ class Data:
 
     name: str
     X: Any  # csr_matrix
+    batch_size: int  # of a rank
 
     @property
     def size(self) -> int:
@@ -62,7 +62,7 @@ class Data:
 
     def batch(self, random: np.random.Generator) -> np.ndarray:
         """Indices of the gradient of a batch."""
-        rows = random.choice(self.X.shape[0], BATCH, replace=self.X.shape[0] < BATCH)
+        rows = random.choice(self.X.shape[0], self.batch_size, replace=False)
         return self.touched(rows)
 
     def touched(self, rows: np.ndarray) -> np.ndarray:
@@ -70,13 +70,13 @@ class Data:
         return np.append(np.unique(self.X[rows].indices), self.size - 1).astype(np.int64)
 
 
-def bigrams() -> Data:
+def bigrams(batch_size: int) -> Data:
     """Reviews of films by their words and pairs of words."""
     (X, _), _ = data.samples("imdb-bigrams")
-    return Data("imdb-bigrams", X)
+    return Data("imdb-bigrams", X, batch_size)
 
 
-def power_law(n_features: int, n_samples: int = 25_000, length: int = 100) -> Data:
+def power_law(n_features: int, n_samples: int, batch_size: int, length: int = 100) -> Data:
     """Samples of 100 features each, drawn by a power law; frequent ones anywhere."""
     random = np.random.default_rng(0)
     drawn = (n_features * random.power(0.15, n_samples * length)).astype(np.int64)
@@ -86,7 +86,7 @@ def power_law(n_features: int, n_samples: int = 25_000, length: int = 100) -> Da
         (np.ones(len(columns), np.float32), columns, pointer), shape=(n_samples, n_features)
     )
     X.sum_duplicates()
-    return Data(f"power law, N = 10^{round(np.log10(n_features))}", X)
+    return Data(f"power law, N = 10^{round(np.log10(n_features))}", X, batch_size)
 
 
 def lines_of(held: Data, n_ranks: int) -> list[list]:
@@ -94,7 +94,7 @@ def lines_of(held: Data, n_ranks: int) -> list[list]:
     random = np.random.default_rng(n_ranks)
     vectors = [held.batch(random) for _ in range(n_ranks)]
     union = len(np.unique(np.concatenate(vectors)))
-    n_steps = -(-held.X.shape[0] // (BATCH * n_ranks))
+    n_steps = -(-held.X.shape[0] // (held.batch_size * n_ranks))
     densities = [100 * float(np.mean(list(map(len, vectors)))) / held.size, 100 * union / held.size]
     rows = []
     for network, (alpha, beta) in NETWORKS.items():
@@ -128,16 +128,17 @@ def sent(
 
 def trained(held: Data, n_ranks: int) -> list[list]:
     """What an epoch of the model sent, beside the simulation of the same batches."""
-    rows, n_samples = [], held.X.shape[0] // (BATCH * n_ranks) * BATCH * n_ranks
+    batch, rows = held.batch_size, []
+    n_samples = held.X.shape[0] // (batch * n_ranks) * batch * n_ranks
     X, y = held.X[:n_samples].astype(np.float32), np.arange(n_samples) % 2
-    members = members_of_ranks(n_samples, n_ranks, BATCH, 0, False)
+    members = members_of_ranks(n_samples, n_ranks, batch, 0, False)
     steps = [
-        [held.touched(own[begin : begin + BATCH]) for own in members]
-        for begin in range(0, n_samples // n_ranks, BATCH)
+        [held.touched(own[begin : begin + batch]) for own in members]
+        for begin in range(0, n_samples // n_ranks, batch)
     ]
     for aggregation in ("dense", "ssar-split-allgather", "ssar-recursive-doubling"):
         model = LogisticRegression(
-            solver="sgd", n_ranks=n_ranks, batch_size=BATCH, max_iter=1, tol=0, transport="local",
+            solver="sgd", n_ranks=n_ranks, batch_size=batch, max_iter=1, tol=0, transport="local",
             aggregation=aggregation, shuffle=False,
         ).fit(X, y)  # fmt: skip
         strategy = {"dense": DENSE}.get(aggregation, aggregation)
@@ -225,15 +226,21 @@ def draw(sets: Sequence[Data], lines: list[list], ranks: Sequence[int], path: Pa
 @click.option("--ranks", multiple=True, type=int, default=(4, 8, 32, 128), show_default=True)
 @click.option("--size", "sizes", multiple=True, type=int, default=(10**6, 10**7), show_default=True)
 @click.option("--samples", default=25_000, show_default=True, help="Of the made data.")
+@click.option("--batch", default=1000, show_default=True, help="Samples of a rank in a step.")
 @click.option("--train", multiple=True, type=int, default=(4, 8), show_default=True,
               help="Ranks on which the model is trained, too.")  # fmt: skip
 @out_option
 def main(
-    ranks: tuple[int, ...], sizes: tuple[int, ...], samples: int, train: tuple[int, ...], out: Path
+    ranks: tuple[int, ...],
+    sizes: tuple[int, ...],
+    samples: int,
+    batch: int,
+    train: tuple[int, ...],
+    out: Path,
 ) -> None:
     """Write the tables and the picture."""
     origin = Origin.here()
-    sets = [bigrams(), *(power_law(size, samples) for size in sizes)]
+    sets = [bigrams(batch), *(power_law(size, samples, batch) for size in sizes)]
     lines = []
     for held in sets:
         for n_ranks in ranks:
@@ -244,7 +251,7 @@ def main(
     shown = [line[:8] + line[9:] for line in lines if line[8] == next(iter(NETWORKS))]
     columns = COLUMNS[:8] + COLUMNS[9:]
     body = (
-        f"Batches of {BATCH:,} samples a rank, float32 gradients; where there are fewer samples "
+        f"Batches of {batch:,} samples a rank, float32 gradients; where there are fewer samples "
         "than a step of all ranks takes, each rank draws its own. Bytes are those of real indices, "
         "counted by the simulator; seconds those of the α–β model of a "
         f"{next(iter(NETWORKS))} network, messages only, times the steps of an epoch. An SVM sends "
