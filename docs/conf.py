@@ -77,6 +77,7 @@ _ALONE = (
     "design",
     "notebooks/first_look",
     "notebooks/tensor_components",
+    "notebooks/import_graph",
 )
 html_sidebars = {page: [] for page in _ALONE}
 

@@ -245,6 +245,8 @@ STUDIES = {
         "--ranks", "2", "--epochs", "2", "--samples", "60", "--hidden", "4",
         "--picture-epochs", "1", "--picture-ranks", "2",
     ],
+    "gcn_memory": ["--graph", "few", "--ranks", "2", "--model", "gcn 16"],
+    "gcn_overlap": ["--graph", "few", "--ranks", "2", "--epochs", "2", "--transport", "local"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",

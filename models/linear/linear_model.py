@@ -26,10 +26,13 @@ from daskpart.models.optimisation.aggregation import (
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
+from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.plan import SamplesPlan
+from daskpart.models.samples.problem import Samples
 
 from .lbfgs import Lbfgs
 from .losses import Loss
+from .placement import PARTITIONERS, placed_rows, random_rows
 from .sgd import Sgd
 from .state import LinearState
 from .text import LinearText
@@ -60,6 +63,11 @@ average : bool, default=False
     least: it begins anew at epochs 2, 4, 8, and so on.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
+partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
+    How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
+    same features, so that a rank touches few of them and sends less; each rank then shuffles its
+    own, and has a share of each batch by its samples. "auto" is "parsa" with ``solver="server"``
+    and samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
     or "auto", which takes the quickest at each step and gives the bits of "dense".
@@ -134,10 +142,11 @@ class LinearModel(SampleModel):
         "eta0": [POSITIVE],
         "power_t": [AT_LEAST_0],
         "average": ["boolean"],
+        "partitioner": [StrOptions(set(PARTITIONERS))],
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle")
+    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle", "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
@@ -153,6 +162,7 @@ class LinearModel(SampleModel):
     eta0: float
     power_t: float
     average: bool
+    partitioner: str
     overlap: bool
     state_: LinearState
 
@@ -186,19 +196,50 @@ class LinearModel(SampleModel):
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> SamplesPlan:
-        sgd = self.solver == "sgd"
-        batch = int(self.batch_size) if sgd else 1
-        shuffle = bool(self.shuffle) and sgd
-        members = self._members(problem, n_ranks, batch, random_state, shuffle)
-        size = (problem.n_features + 1) * problem.n_outputs
-        vectors = 2 + bool(self.average) + bool(self.l1_ratio) if sgd else 26
+        server = self.solver == "server"
+        n_ranks = min(n_ranks, problem.n_samples) if server else n_ranks
+        partitioner, placed = self._partitioner(problem), None
+        if partitioner != "random" and n_ranks > 1:
+            placed = placed_rows(problem, partitioner, n_ranks, random_state)
+            partition = placed.partition
+            members = [partition.members(rank) for rank in range(n_ranks)]
+        else:
+            partition = None
+            members, partitioner = self._dealt_out(problem, n_ranks, random_state)
+        vectors = {"sgd": 2 + bool(self.average) + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
         return SamplesPlan(
             n_ranks=n_ranks,
-            partitioner="shuffle" if shuffle else "cyclic",
+            partition=partition,
+            partitioner=partitioner,
             members=members,
-            weight_bytes=8 * size * vectors,
+            weight_bytes=8 * (problem.n_features + 1) * problem.n_outputs * vectors[self.solver],
             row_bytes=problem.bytes_of(members),
+            touched=None if placed is None else placed.touched,
+            shards=None if placed is None else placed.shards,
+            seconds=0.0 if placed is None else placed.seconds,
         )
+
+    def _partitioner(self, problem: Any) -> str:
+        if self.partitioner != "auto":
+            return self.partitioner
+        return "parsa" if self.solver == "server" and type(problem) is Samples else "random"
+
+    def _dealt_out(
+        self, problem: Any, n_ranks: int, random_state: int
+    ) -> tuple[list[NDArray[np.int64]], str]:
+        """The samples of each rank where they are not placed, and in a word how."""
+        if self.solver == "server" and not isinstance(problem, FileSamples):
+            partition = random_rows(problem.n_samples, n_ranks, random_state)
+            return [partition.members(rank) for rank in range(n_ranks)], "random"
+        batch = int(self.batch_size) if self.solver == "sgd" else 1
+        members = self._members(problem, n_ranks, batch, random_state, self._shuffles)
+        unshuffled = "block" if isinstance(problem, FileSamples) else "cyclic"
+        return members, "shuffle" if self._shuffles else unshuffled
+
+    @property
+    def _shuffles(self) -> bool:
+        """Whether samples go to ranks in a random order."""
+        return self.solver == "sgd" and bool(self.shuffle)
 
     def _first_state(self, problem: Any, plan: Any) -> LinearState:
         size = (problem.n_features + 1) * problem.n_outputs
@@ -222,7 +263,7 @@ class LinearModel(SampleModel):
         return state
 
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
-        rows = self._rows(session, plan, problem, bool(self.shuffle) and self.solver == "sgd")
+        rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:

@@ -5,8 +5,6 @@ What an epoch is stands in `sgd`; here is what the base asks of every model.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskpart.collectives import Communicator, PerRank
@@ -23,16 +21,14 @@ class MLPText(Text):
     Parameters
     ----------
     comm : Communicator
-    rows : sequence of RankRows, a Dask collection of them, or a PerRank
-        One a rank.
+    rows : PerRank of RankRows
     fit : Training
     tolerance : float
     """
 
-    def __init__(self, comm: Communicator, rows: Any, fit: Training, tolerance: float) -> None:
+    def __init__(self, comm: Communicator, rows: PerRank, fit: Training, tolerance: float) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
-        held = rows if isinstance(rows, PerRank) else comm.values(rows)
-        self._inputs = comm.settle(comm.map(sgd.inputs_of, held, fit=fit))
+        self._inputs = comm.settle(comm.map(sgd.inputs_of, rows, fit=fit))
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: MLPState) -> None:  # type: ignore[override]

@@ -75,7 +75,8 @@ class SoftmaxLoss(Loss):
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """P − one-hot(y)."""
-        gradient = np.exp(_log_softmax(outputs))
+        logs = _log_softmax(outputs)
+        gradient = np.exp(logs, out=logs)
         gradient[np.arange(len(targets)), targets] -= 1
         return gradient
 
@@ -130,5 +131,6 @@ class SquaredLoss(Loss):
 
 
 def _log_softmax(outputs: NDArray[Any]) -> NDArray[Any]:
-    shifted = outputs - outputs.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    logs = outputs - outputs.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    return logs

@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from daskpart.collectives import PerRank
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -210,11 +211,11 @@ class SampleModel(DistributedEstimator):
             return problem.members(n_ranks, random_state if shuffle else None)
         return members_of_ranks(problem.n_samples, n_ranks, batch_size, random_state, shuffle)
 
-    def _rows(self, session: Any, plan: Any, problem: Any, shuffle: bool) -> Any:
-        """Rows of each rank; of a file they are read there."""
+    def _rows(self, comm: Any, plan: Any, problem: Any, shuffle: bool) -> PerRank:
+        """Rows of each rank, brought there; of a file they are read there."""
         if isinstance(problem, FileSamples):
-            return problem.rows_on(session, plan.random_state if shuffle else None)
-        return problem.rows_of(plan.members)
+            return problem.rows_on(comm, plan.random_state if shuffle else None, plan.partition)
+        return comm.settle(comm.values(problem.rows_of(plan.members)))
 
     def _check_compressor(self) -> None:
         """Refuse parameters of TopK that contradict each other (InputError)."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 from daskpart.models.base.examples import Reading, examples_on_ranks, readings, shuffled_rows
+from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
@@ -63,10 +64,15 @@ class FileSamples(Samples):
         borders = [self.file.row_pointer[own.start] for own in self.file.ranges(n_ranks)]
         return np.split(np.arange(self.n_samples), borders[1:])
 
-    def rows_on(self, comm: Any, seed: int | None) -> Any:
-        """Rows of each rank, read there; a PerRank of RankRows."""
-        own = readings(self.file, comm.n_ranks)
+    def rows_on(self, comm: Any, seed: int | None, partition: Partition | None = None) -> Any:
+        """Rows of each rank, read there; a PerRank of RankRows.
+
+        A partition says the rank of each row; a rank then has them in the order of the file.
+        """
+        own = readings(self.file, comm.n_ranks, partition=partition)
         handed = comm.values(own)
+        if partition is not None:
+            seed = 0  # rows travel, by the keys of the readings
         options = {"n_rounds": len(own[0].rounds), "seed": seed}
         examples = comm.run(examples_on_ranks, handed, **options)
         how = {"classes": self.classes, "encode": self._encode}

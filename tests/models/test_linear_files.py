@@ -125,5 +125,5 @@ def test_bad_input(path, tmp_path):
     sgd = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(file)
     with pytest.raises(InputError, match=r"has 2 features, .* fitted with 30"):
         sgd.partial_fit(survey(tmp_path / "one.libsvm"), None)
-    with pytest.raises(InputError, match="samples in memory"):
-        daskpart.LogisticRegression(solver="server", transport="local").fit(file)
+    with pytest.raises(InputError, match="takes samples in memory: of a file give 'parsa'"):
+        daskpart.LogisticRegression(partitioner="connectivity", n_ranks=2).fit(file)
