@@ -11,6 +11,8 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.mark.mpi
 def test_mpi_ranks_give_the_bits_of_local(mpi_job):
-    said = mpi_job(HERE / "cp_mpi_job.py", HERE / "graph_convolution_mpi_job.py", n=4, threads=4)
+    jobs = ("cp_mpi_job.py", "graph_convolution_mpi_job.py", "mlp_mpi_job.py")
+    said = mpi_job(*(HERE / job for job in jobs), n=4, threads=4)
     assert "cp: same bits for 1 2 3 4 8 ranks over MPI" in said
     assert "graph convolution: same bits for 3 8 ranks over MPI" in said
+    assert "perceptron: same bits for 3 8 ranks over MPI" in said
