@@ -66,7 +66,12 @@ def read_edges(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.
     )
 
 
-def read_adjacency(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+def read_adjacency(
+    path: str,
+    *,
+    dtype: np.typing.DTypeLike = np.float32,
+    repeats: Literal["last", "sum"] = "last",
+) -> xarray.DataArray:
     """Read lines of a user and then the items that the user took (gowalla's format).
 
     Returns
@@ -86,4 +91,4 @@ def read_adjacency(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xar
         ratings.append(np.ones(len(items[-1]), rating_type))
     if not sum(map(len, users)):
         raise ReadError(f"{path}: there are no items in it")
-    return labelled_ratings(users, items, ratings, path)
+    return labelled_ratings(users, items, ratings, path, repeats)
