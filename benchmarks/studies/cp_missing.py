@@ -1,9 +1,9 @@
 """CP with missing entries: planted factors found again, beside tensorly's masked CP; which rank.
 
-    planted factors ─► cells, a share stored, noise ─┬─ missing="unknown"
-                                                     ├─ missing="zero"
-                                                     └─ tensorly, masked (another Python)
-    planted 5 components ─► cp_diagnostics, 2 … 8 ─► table and picture
+planted factors ─► cells, a share stored, noise ─┬─ missing="unknown"
+                                                 ├─ missing="zero"
+                                                 └─ tensorly, masked (another Python)
+planted 5 components ─► cp_diagnostics, 2 … 8 ─► table and picture
 """
 
 from __future__ import annotations
@@ -122,8 +122,14 @@ def diagnostics(n_components: int, most: int, seeds: int) -> Any:
 
 @click.command()
 @click.option("--peer", help="A Python that has tensorly; none: ours alone.")
-@click.option("--tensor", "names", multiple=True, type=click.Choice([*SHAPES]),
-              default=tuple(SHAPES), show_default=True)
+@click.option(
+    "--tensor",
+    "names",
+    multiple=True,
+    type=click.Choice([*SHAPES]),
+    default=tuple(SHAPES),
+    show_default=True,
+)
 @click.option("--components", default=5, show_default=True)
 @click.option("--iterations", default=500, show_default=True)
 @click.option("--most", default=8, show_default=True, help="Components of the diagnostics.")

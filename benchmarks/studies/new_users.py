@@ -1,8 +1,8 @@
 """New users without a full fit: RMSE on them and seconds, by `partial_fit` and by `transform`.
 
-    users ─┬─ known: their training ratings ─► fit ─► partial_fit ─┐
-           └─ new, a tenth: their training ratings ──────┘         ├─► RMSE on the ratings of new
-              all training ratings ─────────────────► fit ─────────┘   users that were held out
+users ─┬─ known: their training ratings ─► fit ─► partial_fit ─┐
+       └─ new, a tenth: their training ratings ──────┘         ├─► RMSE on the ratings of new
+          all training ratings ─────────────────► fit ─────────┘   users that were held out
 """
 
 from __future__ import annotations

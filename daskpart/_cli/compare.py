@@ -16,7 +16,7 @@ from .pictures import Album
 from .terminal import say, say_files
 
 WORDS = {
-    "connectivity": "Σ (λ − 1): rows that one expand sends; λ is the number of parts that share one",
+    "connectivity": "Σ (λ − 1): rows that an expand sends; λ: number of parts that share one",
     "power": "Σ λ^ρ over the shared rows",
     "max-connectivity": "the largest λ",
     "max-volume": "rows that the busiest rank sends and receives in an expand",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import click
@@ -30,15 +29,13 @@ class _Implicit(Model):
     Python's standard library uses each name.
 
     \b
-    One process:           daskpart fit implicit plays.tsv --ranks 4 --out run
-    Columns by name:       daskpart fit implicit orders.csv --user customer --item sku --out run
-    Worker processes:      daskpart fit implicit plays.tsv --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit implicit plays.tsv --ranks 4 --cluster mpi
+    Columns by name:       daskpart fit implicit orders.csv --user customer --item sku
 
     Events that are held out are ranked against the whole catalogue: NDCG, recall and more at 10.
     """
 
     estimator = "ImplicitFactorization"
+    example = "plays.tsv"
     argument = "EVENTS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
@@ -49,9 +46,7 @@ class _Implicit(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""
-        events = load_matrix(
-            source, given["format"], columns=columns_of(given), repeats="sum"
-        )
+        events = load_matrix(source, given["format"], columns=columns_of(given), repeats="sum")
         if events.values.min() <= 0:
             raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
         words, train, test = [in_words(events, source)], events, None
@@ -102,14 +97,8 @@ class _Implicit(Model):
         """The loss over time."""
         from daskpart import plots
 
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.fit_history, fit.model.history_),
-            partial(plots.fit_history, fit.model.history_, "seconds"),
-            alt="The loss falling over iterations and over seconds",
-            caption="The loss over iterations, and over the time spent in them.",
-        )
+        words = "The loss over iterations, and over the time spent in them."
+        album.draw_training(plots.fit_history, fit.model.history_, "The loss falling", words)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, a user and an item to ask for."""

@@ -72,7 +72,7 @@ def choose_columns(
         if n_columns > 3 + (plain[-1] in TIMES):
             raise ReadError(
                 f"{path}: which of {listed(list(names))} are user, item and, if any, rating? Say "
-                'columns=(user, item, rating)'
+                "columns=(user, item, rating)"
             )
         n_columns -= n_columns == 3 and plain[2] in TIMES
     if n_columns < 2:
