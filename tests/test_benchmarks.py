@@ -226,7 +226,8 @@ STUDIES = {
     "recommend_all": ["--users", "90", "--items", "60", "--components", "4", "-n", "3"],
     "new_users": ["--data", "few", "--components", "4", "--epochs", "2", "--turns", "1"],
     "cp_missing": [
-        "--tensor", "small", "--components", "2", "--iterations", "5", "--most", "3", "--seeds", "2",
+        "--tensor", "small", "--components", "2", "--iterations", "5", "--most", "3",
+        "--seeds", "2",
     ],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],

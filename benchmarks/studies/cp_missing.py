@@ -157,8 +157,8 @@ def main(
     body = (
         f"{components} planted components, nine cells out of ten missing, noise of {NOISE:.0%} of "
         f"the standard deviation; best of {N_STARTS} starts, at most {iterations} iterations each, "
-        "one rank. The match score with the planted factors is 1 where they are found; the error is "
-        "that on the cells that were not stored, of the values without noise.\n\n"
+        "one rank. The match score with the planted factors is 1 where they are found; the error "
+        "is that on the cells that were not stored, of the values without noise.\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
         f"How many components, of {components} planted in a tensor of 40 × 30 × 20: "
         f"`cp_diagnostics` names **{named}**.\n\n"

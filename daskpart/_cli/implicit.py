@@ -24,9 +24,9 @@ _N = 10
 class _Implicit(Model):
     """Factorize EVENTS: what people clicked, played, bought; what they did not counts as a weak no.
 
-    EVENTS is a file of user, item and perhaps count, where a line that comes again counts again (the
-    formats of `daskpart fit mf`); or python-source, the built-in data: how often each module of
-    Python's standard library uses each name.
+    EVENTS is a file of user, item and perhaps count, where a line that comes again counts again
+    (formats: those of `daskpart fit mf`); or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     \b
     Columns by name:       daskpart fit implicit orders.csv --user customer --item sku

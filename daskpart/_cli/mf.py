@@ -26,8 +26,8 @@ _FAR_ABOVE = 1.3
 class _MF(Model):
     """Factorize RATINGS: predict what is not in a sparse matrix from what is.
 
-    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; a table with
-    a header, whose columns --user, --item and --rating name; Parquet; Matrix Market; scipy or
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; a table
+    with a header, whose columns --user, --item and --rating name; Parquet; Matrix Market; scipy or
     pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data: how often each
     module of Python's standard library uses each name.
 

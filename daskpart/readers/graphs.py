@@ -8,6 +8,8 @@ Ids are names, not positions, so both give labelled matrices.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import xarray
 
