@@ -54,7 +54,7 @@ def pieces(plan: ImplicitPlan, matrix: Any, model: Any, state: Any) -> list[Piec
         Piece(
             parts[rank],
             events,
-            {side: messages[side][rank] for side in SIDES},
+            {side: messages[side][rank][0] for side in SIDES},
             {side: numberings[side].first_group(rank) for side in SIDES},
             model._solving(),
         )
