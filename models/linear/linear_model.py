@@ -60,8 +60,10 @@ solver : {"lbfgs", "sgd"}, default="lbfgs"
 max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
-    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less (sgd).
-batch_size : int, default=256
+    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less from an
+    epoch to the next (sgd, server); of averaged SGD that of the mean weights, from each end of a
+    mean to the next.
+batch_size : int, default=32
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
     All but "sgd" change all weights in every step.
@@ -71,9 +73,10 @@ eta0 : float, default=0.1
     First learning rate.
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
-average : bool, default=False
+average : bool or "auto", default="auto"
     Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
-    least: it begins anew at epochs 2, 4, 8, and so on.
+    least: it begins anew at epochs 2, 4, 8, and so on. "auto" does where it can be done, without an
+    L1 term and with ``optimizer="sgd"``.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
@@ -155,7 +158,7 @@ class LinearModel(DistributedEstimator):
         "learning_rate": [StrOptions(set(SCHEDULES))],
         "eta0": [POSITIVE],
         "power_t": [AT_LEAST_0],
-        "average": ["boolean"],
+        "average": ["boolean", StrOptions({"auto"})],
         "shuffle": ["boolean"],
         "partitioner": [StrOptions(set(PARTITIONERS))],
         "aggregation": [StrOptions(set(NAMES))],
@@ -187,7 +190,7 @@ class LinearModel(DistributedEstimator):
     learning_rate: str
     eta0: float
     power_t: float
-    average: bool
+    average: bool | str
     shuffle: bool
     partitioner: str
     aggregation: str
@@ -233,8 +236,8 @@ class LinearModel(DistributedEstimator):
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
-            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
-            labels are y.
+            Of a file (libsvm, CSV, parquet) that `daskpart.readers.survey` went through each rank
+            reads its own part; its labels are y.
         y : array of shape (n_samples,)
         sample_weight : array of shape (n_samples,), optional
             At least 0.
@@ -262,19 +265,20 @@ class LinearModel(DistributedEstimator):
 
     def _check(self) -> None:
         sgd = self.solver == "sgd"
+        average = self.average != "auto" and bool(self.average)
         if self.solver == "lbfgs":
             if not self._loss_of(1).smooth:
                 raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
                 raise InputError("l1_ratio above 0 needs solver='sgd'")
-        if sgd and self.optimizer != "sgd" and (self.l1_ratio or self.average):
+        if sgd and self.optimizer != "sgd" and (self.l1_ratio or average):
             raise InputError("l1_ratio and average go with optimizer='sgd' only")
-        if sgd and self.average and self.l1_ratio:
+        if sgd and average and self.l1_ratio:
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
         if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
             raise InputError("top_k_bucket and top_k_approximate need top_k")
-        if not sgd and (self.top_k is not None or self.overlap or self.average):
+        if not sgd and (self.top_k is not None or self.overlap or average):
             raise InputError("top_k, overlap and average need solver='sgd'")
         compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
 
@@ -316,6 +320,11 @@ class LinearModel(DistributedEstimator):
             raise InputError("class_weight needs samples in memory or in a Dask collection")
         if reset:
             self.n_features_in_ = file.n_features
+            names = file.feature_names
+            if names is not None:
+                self.feature_names_in_ = np.array(names, object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
         elif file.n_features != self.n_features_in_:
             raise InputError(
                 f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
@@ -372,7 +381,7 @@ class LinearModel(DistributedEstimator):
         else:
             partition = None
             members, partitioner = self._dealt_out(problem, n_ranks, random_state)
-        vectors = {"sgd": 2 + bool(self.average) + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
+        vectors = {"sgd": 2 + self._averages + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
         return LinearPlan(
             n_ranks=n_ranks,
             partition=partition,
@@ -404,6 +413,13 @@ class LinearModel(DistributedEstimator):
         batch = int(self.batch_size) if self.solver == "sgd" else 1
         members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
         return members, "shuffle" if shuffle else "cyclic"
+
+    @property
+    def _averages(self) -> bool:
+        """Whether the mean of the weights is what is learnt."""
+        if self.average == "auto":
+            return self.optimizer == "sgd" and not self.l1_ratio
+        return bool(self.average)
 
     @property
     def _shuffles(self) -> bool:
@@ -464,7 +480,7 @@ class LinearModel(DistributedEstimator):
             **shared,
             l1=l1,
             l2=l2,
-            average=bool(self.average),
+            average=self._averages,
             overlap=bool(self.overlap),
             shuffle=bool(self.shuffle),
             batch_size=int(self.batch_size),
