@@ -1,9 +1,12 @@
-"""What every test shares: the hypothesis profiles, Ctrl-C, and the folder of real data sets."""
+"""What every test shares: hypothesis profiles, Ctrl-C, MPI jobs, the folder of real data sets."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
@@ -25,3 +28,30 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder} (set DASKPART_DATA to where they are)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def mpi_job() -> Callable[..., str]:
+    """``mpi_job(*scripts, n=6, threads=2)``: what scripts print at the client of an MPI job.
+
+    Of the `n` processes one is the scheduler, one the client, the others are workers.
+    """
+    pytest.importorskip("dask_mpi")
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if not mpiexec.exists():
+        pytest.skip("no mpiexec beside this Python")
+    launcher = [sys.executable, str(Path(__file__).with_name("mpi_launcher.py"))]
+
+    def run(*scripts: Path, n: int = 6, threads: int = 2, **environment: str) -> str:
+        done = subprocess.run(
+            [str(mpiexec), "-n", str(n), *launcher, str(threads), *map(str, scripts)],
+            capture_output=True,
+            text=True,
+            timeout=250,
+            env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **environment},
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
+        return done.stdout
+
+    return run

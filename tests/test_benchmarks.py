@@ -237,6 +237,10 @@ STUDIES = {
     "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
     "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
+    "mlp_topk": [
+        "--ranks", "2", "--epochs", "2", "--samples", "60", "--hidden", "4",
+        "--picture-epochs", "1", "--picture-ranks", "2",
+    ],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",

@@ -23,7 +23,8 @@ import scipy.sparse
 from benchmarks import data
 from daskpart import LinearSVC, LogisticRegression
 from daskpart.collectives import communicator_for
-from daskpart.models.linear.files import FileSamples
+from daskpart.models.samples.files import FileSamples
+from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
@@ -184,7 +185,7 @@ def reading(megabytes: float = 100.0) -> list[list]:
                     begin = perf_counter()
                     file = survey(path, client=client)
                     middle = perf_counter()
-                    samples = FileSamples(file, np.array([-1.0, 1.0]))
+                    samples = FileSamples(file, encoded, 1, np.array([-1.0, 1.0]))
                     with communicator_for("dask", n_ranks, client) as comm:
                         ready = perf_counter()
                         comm.fold(comm.map(len, samples.rows_on(comm, 0)), sum).result()

@@ -48,6 +48,11 @@ _ENDINGS = {
     "failed": "Workers were lost: this is a whole {step} that was kept before.",
     "diverged": "It diverged: this is the last finite state.",
 }
+_STARTS = """\b
+One process:           daskpart fit {name} {example} --ranks 4 --out run
+Worker processes:      daskpart fit {name} {example} --ranks 4 --cluster processes --out run
+MPI, 4 workers:        mpiexec -n 6 daskpart fit {name} {example} --ranks 4 --cluster mpi --out run
+"""
 _WORTH_SAYING = 0.1  # seconds of compiling
 
 
@@ -116,6 +121,8 @@ class Model:
         Its name in `daskpart`.
     argument : str
         What the data are called in `--help`.
+    example : str
+        A file of such data.
     options : sequence of click.Option
         Of reading, beside those of the estimator; they come to `load`.
     template : str
@@ -124,6 +131,7 @@ class Model:
 
     estimator: str
     argument = "DATA"
+    example = "data"
     options: Sequence[click.Option] = ()
     template = "fit.html"
 
@@ -182,8 +190,10 @@ class FitCommand(click.Command):
         return super().get_params(ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The docstring of the model."""
-        self.help = inspect.getdoc(self.model)
+        """The docstring of the model, and how to start it."""
+        model = self.model
+        starts = _STARTS.format(name=self.name, example=model.example)
+        self.help = f"{inspect.getdoc(model)}\n\n{starts}"
         super().format_help_text(ctx, formatter)
 
 

@@ -24,16 +24,12 @@ class _GCN(Model):
     python-source, the built-in data: which module of Python's standard library imports which, with
     the names that they use as features and their packages as labels.
 
-    \b
-    One process:           daskpart fit gcn edges.txt --features X.mtx --labels y.txt --ranks 4
-    Worker processes:      daskpart fit gcn … --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit gcn … --ranks 4 --cluster mpi --out run
-
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
     """
 
     estimator = "GCNClassifier"
+    example = "edges.txt"
     argument = "GRAPH"
     options = (
         click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),

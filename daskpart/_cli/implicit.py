@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
@@ -26,15 +25,11 @@ class _Implicit(Model):
     EVENTS is a file of user, item, count (the formats of `daskpart fit mf`), or python-source, the
     built-in data: how often each module of Python's standard library uses each name.
 
-    \b
-    One process:           daskpart fit implicit plays.tsv --ranks 4 --out run
-    Worker processes:      daskpart fit implicit plays.tsv --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit implicit plays.tsv --ranks 4 --cluster mpi
-
     Events that are held out are ranked against the whole catalogue: NDCG, recall and more at 10.
     """
 
     estimator = "ImplicitFactorization"
+    example = "plays.tsv"
     argument = "EVENTS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
@@ -83,14 +78,8 @@ class _Implicit(Model):
         """The loss over time."""
         from daskpart import plots
 
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.fit_history, fit.model.history_),
-            partial(plots.fit_history, fit.model.history_, "seconds"),
-            alt="The loss falling over iterations and over seconds",
-            caption="The loss over iterations, and over the time spent in them.",
-        )
+        words = "The loss over iterations, and over the time spent in them."
+        album.draw_training(plots.fit_history, fit.model.history_, "The loss falling", words)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, a user and an item to ask for."""

@@ -18,9 +18,12 @@ from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.streams import opened
+from daskpart.readers.detection import FORMATS, detect
+from daskpart.readers.streams import location, opened
 
 BUILT_IN = "python-source"
+MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
+TENSORS = ("tns", "npz", "mtx", "parquet")
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
@@ -47,7 +50,7 @@ def load_matrix(
         from daskpart.datasets import load_python_source
 
         return as_matrix(load_python_source()["counts"])
-    data = _read(source, format)
+    data = _read(source, format, MATRICES)
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
         what = (
             "a hypergraph"
@@ -93,7 +96,7 @@ def load_tensor(
     InputError
         Absent or damaged files, another number of names, or fewer labels than indices.
     """
-    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format)
+    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format, TENSORS)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     tensor = _with_names(as_tensor(data, missing=missing), names)
@@ -109,14 +112,14 @@ def load_tensor(
     return replace(tensor, labels=known)
 
 
-def _read(source: str, format: str | None) -> Any:
-    """What the reader gives; its errors name the option of the command."""
+def _read(source: str, format: str | None, among: Sequence[str] = (*FORMATS,)) -> Any:
+    """What the reader gives; its errors name the option of the command, and formats `among`."""
     if not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
         )
     try:
-        return sparse_inside(read(source, format), source)
+        return sparse_inside(read(source, format or detect(location(source), among)), source)
     except ReadError as error:
         raise ReadError(
             str(error).replace("format= ", "--format ").replace("format=", "--format ")

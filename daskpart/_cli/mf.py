@@ -30,16 +30,12 @@ class _MF(Model):
     Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
     how often each module of Python's standard library uses each name.
 
-    \b
-    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
-    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
-
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
     many as ranks no rank ever works on a stale row.
     """
 
     estimator = "MatrixFactorization"
+    example = "u.data"
     argument = "RATINGS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
@@ -106,15 +102,12 @@ class _MF(Model):
         """Convergence and partition."""
         from daskpart import plots
 
-        history, test = fit.model.history_, fit.judgement.get("test_rmse")
-        album.draw(
-            "training",
-            (9.4, 3.6),
-            partial(plots.convergence, history, test_rmse=test),
-            partial(plots.convergence, history, "seconds"),
-            alt="RMSE falling over epochs and over seconds",
-            caption="Error over epochs, and over the time spent in them. The training error is "
-            "measured while an epoch runs.",
+        album.draw_training(
+            partial(plots.convergence, test_rmse=fit.judgement.get("test_rmse")),
+            fit.model.history_,
+            "RMSE falling",
+            "Error over epochs, and over the time spent in them. The training error is measured "
+            "while an epoch runs.",
         )
         draw_cut(album, _cut(fit))
 

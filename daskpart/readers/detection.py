@@ -10,6 +10,7 @@ weighted edges or a tensor, so without a telling name the error asks.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import PurePath
 
@@ -59,8 +60,8 @@ def suffix_format(path: str | PathLike[str]) -> str | None:
     return _CERTAIN_SUFFIXES.get(PurePath(plain_name(path)).suffix)
 
 
-def detect(path: str | PathLike[str]) -> str:
-    """The format of a file, a key of `FORMATS`.
+def detect(path: str | PathLike[str], among: Iterable[str] = FORMATS) -> str:
+    """The format of a file, a key of `FORMATS`; where it is not clear, those `among` are offered.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def detect(path: str | PathLike[str]) -> str:
     if found_in_lines is None:
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format; give format= one of "
-            f"{listed(list(FORMATS))} (help(daskpart.read) says what they are)"
+            f"{listed(list(among))} (help(daskpart.read) says what they are)"
         )
     return found_in_lines
 

@@ -53,7 +53,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     A subclass has the parameters below in its ``__init__``, those that mean something to it, and
     gives `_problem`, `_make_plan`, `_first_state` and `_text`. Its ``fit`` is a signature with a
-    docstring, decorated by `with_callbacks`, that calls `_fit`; so is its ``partial_fit``.
+    docstring, decorated by `with_callbacks` and `with_words_of_fit`, that calls `_fit`; so is its
+    ``partial_fit``.
 
     Parameters
     ----------
@@ -124,6 +125,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     resume: bool = False
     random_state: Any = 0
     verbose: int = 0
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Keep the arguments of ``__init__``, its ``locals()``, under their names."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     # -- what a model says ---
 
@@ -427,7 +433,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
-            own.append(TrainingProgress())
+            own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:

@@ -24,6 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -87,7 +88,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
     verbose : int, default=0
-        1: progress bar with the loss.
+        1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------
@@ -139,6 +140,18 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     _tolerance_column: ClassVar[str | None] = "loss_change"
     biases = False  # what `FactorModel` asks for
 
+    n_components: int
+    alpha: float
+    regularization: float
+    frequency_exponent: float
+    solver: str
+    cg_steps: int
+    nonnegative: bool
+    partitioner: Any
+    init_scale: float
+    user: str | None
+    item: str | None
+    rating: str | None
     state_: ImplicitState
 
     def __init__(
@@ -167,30 +180,10 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.regularization = regularization
-        self.frequency_exponent = frequency_exponent
-        self.solver = solver
-        self.cg_steps = cg_steps
-        self.nonnegative = nonnegative
-        self.n_ranks = n_ranks
-        self.partitioner = partitioner
-        self.init_scale = init_scale
-        self.max_iter = max_iter
-        self.tol = tol
-        self.user = user
-        self.item = item
-        self.rating = rating
-        self.transport = transport
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self, X: Any, y: Any = None, *, plan: FitPlan | None = None, client: Any = None
     ) -> Self:
@@ -199,25 +192,11 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         Parameters
         ----------
         X : container of shape (M, N)
-            Counts, or anything that says how sure an event is: what `MatrixFactorization.fit`
+            Counts above 0, or what else says how sure an event is: what `MatrixFactorization.fit`
             takes, or a (user, item) DataFrame with one line an event. Positions that come more than
             once are added up. A Dask array is computed here.
         y : ignored
-        plan : ImplicitPlan, optional
-            Of these events, from `plan`.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters, or counts that are not above 0.
-        DivergenceError
-            When the equations of a row were singular.
+        {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client)
 

@@ -44,8 +44,7 @@ from daskpart.collectives import (
     allreduce,
     proximal_step,
 )
-
-from .rows import RankRows
+from daskpart.models.samples.rows import RankRows
 
 _UNPENALISED = 2.0**40
 

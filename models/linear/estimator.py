@@ -21,17 +21,16 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
+from daskpart.models.samples.problem import encoded
 
 from .delayed_blocks import DelayedBlocks, Penalty
 from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, by_sgd, shared_words
 from .losses import LOSSES, Loss
-from .problem import encoded
 from .server import ServerConnection, ServerText
 
 
@@ -69,17 +68,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         classes : array, optional
             All classes; needed on the first call.
         """
-        if hasattr(self, "classes_"):
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise InputError(
-                    f"classes={np.unique(classes).tolist()} differ from those of the first call, "
-                    f"{self.classes_.tolist()}"
-                )
-            known = self.classes_
-        elif classes is None:
-            raise InputError("classes must be passed on the first call to partial_fit")
-        else:
-            known = np.unique(classes)
+        known = self._classes_of_partial_fit(classes)
         return self._fit(
             X, y, client=client, one_step=True, classes=known, sample_weight=sample_weight,
             goes_on=hasattr(self, "state_"),
@@ -115,11 +104,10 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         n_outputs = self._fitted().n_outputs
         return 0 if n_outputs == 1 else n_outputs
 
-    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
-        check_classification_targets(y)
-        classes = np.unique(y) if classes is None else np.asarray(classes)
-        target = encoded(y, classes)
-        return target, 1 if len(classes) == 2 else len(classes), classes
+    _encode = staticmethod(encoded)
+
+    def _n_outputs(self, classes: NDArray[Any]) -> int:
+        return 1 if len(classes) == 2 else len(classes)
 
     def _strength(self, problem: Any) -> float:
         return 1.0 / (self.C * problem.total_weight)
@@ -273,7 +261,7 @@ class LogisticRegression(LinearClassifier):
             delay=float(self.delay),
             penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
         )
-        rows_on = partial(self._rows_on, plan=plan, problem=problem)
+        rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
         return ServerText(session, plan, rows_on, fit, float(self.tol))
 
     def _loss_of(self, n_outputs: int) -> Loss:
@@ -456,9 +444,6 @@ class LinearRegression(RegressorMixin, LinearModel):
         if is_lazy(X):
             return self._lazily("predict", X, 0, np.float64)
         return self._scores(X).ravel()
-
-    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
-        return np.asarray(y, np.float64), 1, None
 
     def _strength(self, problem: Any) -> float:
         return float(self.alpha)

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from daskpart import parsa
 from daskpart.errors import InputError
+from daskpart.models.samples.files import FileSamples
+from daskpart.models.samples.problem import LazySamples, Samples
 from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
-
-from .files import FileSamples
-from .problem import LazySamples, Samples
 
 PARTITIONERS = ("auto", "random", "parsa", "connectivity")
 _FILE_LIMIT = "1 GiB"  # of the blocks in which Parsa looks at a file

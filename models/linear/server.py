@@ -22,10 +22,10 @@ from daskpart.collectives.counters import Counters
 from daskpart.errors import InputError
 from daskpart.models.base.session import expected_transport
 from daskpart.models.base.text import Step, Text
+from daskpart.models.samples.plan import SamplesPlan
 
 from . import delayed_blocks
 from .delayed_blocks import DelayedBlocks, set_up, update_rule
-from .plan import LinearPlan
 from .state import LinearState
 
 
@@ -110,7 +110,7 @@ class ServerText(Text):
     Parameters
     ----------
     session : ServerSession
-    plan : LinearPlan
+    plan : SamplesPlan
     rows_on : callable
         ``rows_on(comm)``: RankRows of each rank, a PerRank.
     fit : DelayedBlocks
@@ -120,7 +120,7 @@ class ServerText(Text):
     def __init__(
         self,
         session: ServerSession,
-        plan: LinearPlan,
+        plan: SamplesPlan,
         rows_on: Callable[[Communicator], PerRank],
         fit: DelayedBlocks,
         tolerance: float,

@@ -1,6 +1,6 @@
 """The transports as one fixture, and a small cluster of processes that the tests share.
 
-In the MPI job of `test_spmd_mpi.py` the same tests run over MPI alone, on the workers of that job.
+In the MPI job of `test_under_mpiexec.py` the same tests run over MPI alone, on its workers.
 """
 
 from __future__ import annotations

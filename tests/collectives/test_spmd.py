@@ -237,6 +237,8 @@ def test_transports_by_name(threaded_client):
     with communicator_for("auto", 2, threaded_client) as communicator:
         assert isinstance(communicator, DaskCommunicator)
     assert isinstance(communicator_for("auto", 2), LocalCommunicator)
+    with pytest.raises(InputError, match=r"needs a synchronous.*pip install 'daskpart\[mpi\]'"):
+        communicator_for("mpi", 4)
     with pytest.raises(InputError, match="needs a synchronous Dask client"):
         communicator_for("dask", 2)
     with pytest.raises(InputError, match=r"workers that are ranks of one MPI job.*'dask'"):

@@ -177,6 +177,11 @@ class Case:
     exceptions: dict[str, str] = field(default_factory=dict)
 
 
+SGD_WEIGHS = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+    "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+)
 SMALL = {"n_ranks": 3, "max_iter": 4, "transport": "local"}
 PLAIN_NETWORK = {
     "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
@@ -247,11 +252,7 @@ MODELS = {
             n_ranks=1,
             transport="local",
         ),
-        dict.fromkeys(
-            [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
-            "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
-            "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
-        ),
+        SGD_WEIGHS,
     ),
     "LinearRegression": Case(
         partial(
@@ -267,6 +268,41 @@ MODELS = {
         samples,
         lambda model: model.predict(samples()[0]),
         partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
+    "MLPClassifier": Case(
+        partial(
+            daskpart.MLPClassifier,
+            (8, 5),
+            batch_size=15,
+            tol=0,
+            eta0=0.01,
+            top_k=2,
+            top_k_bucket=10,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(
+            daskpart.MLPClassifier, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"
+        ),
+        SGD_WEIGHS,
+    ),
+    "MLPRegressor": Case(
+        partial(
+            daskpart.MLPRegressor,
+            6,
+            batch_size=15,
+            tol=0,
+            optimizer="momentum",
+            eta0=1e-3,
+            top_k=3,
+            top_k_approximate=True,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.MLPRegressor, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"),
+        SGD_WEIGHS,
     ),
     "GCNClassifier": Case(
         partial(OnEdges, 8, partitioner="random", **SMALL),

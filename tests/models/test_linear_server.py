@@ -16,7 +16,7 @@ from daskpart.collectives import ParameterServer
 from daskpart.errors import InputError
 from daskpart.models.linear import delayed_blocks
 from daskpart.models.linear.delayed_blocks import DelayedBlocks, Penalty, set_up, update_rule
-from daskpart.models.linear.rows import rank_rows
+from daskpart.models.samples.rows import rank_rows
 from daskpart.readers import survey
 
 C = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -201,6 +202,19 @@ def test_partial_fit_goes_on(ratings):
         stepwise.partial_fit(ratings)
     assert_same(whole, stepwise)
     assert stepwise.n_iter_ == 3
+
+
+def test_verbose_writes_lines_where_there_is_no_terminal(ratings, capfd, monkeypatch):
+    from daskpart.models import TrainingProgress
+
+    monkeypatch.setitem(TrainingProgress.__init__.__kwdefaults__, "delay", 0.0)
+    model(verbose=1, max_iter=2).fit(ratings)
+    assert "epoch 2/2  train RMSE" in capfd.readouterr().err
+
+
+def test_an_asynchronous_client_is_refused_in_words_of_a_fit(ratings):
+    with pytest.raises(InputError, match="a fit waits for its ranks: run it in a thread"):
+        model(transport="auto").fit(ratings, client=SimpleNamespace(asynchronous=True))
 
 
 def test_early_stopping(ratings):

@@ -1,4 +1,4 @@
-"""The plan of a linear model: which rank has which samples."""
+"""The plan of a model of samples: which rank has which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskpart.models.base.reports import PlanReport
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LinearPlanReport(PlanReport):
+class SamplesPlanReport(PlanReport):
     """Also how many features each rank touches, where rows were placed by them.
 
     Attributes
@@ -32,7 +32,7 @@ class LinearPlanReport(PlanReport):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearPlan(FitPlan):
+class SamplesPlan(FitPlan):
     """Who has which samples, in which order.
 
     Attributes
@@ -69,9 +69,9 @@ class LinearPlan(FitPlan):
         weights = np.full(self.n_ranks, self.weight_bytes, np.int64)
         return {"samples": self.row_bytes, "weights": weights}
 
-    def report(self) -> LinearPlanReport:
+    def report(self) -> SamplesPlanReport:
         """What is known of a step before it."""
-        return LinearPlanReport(
+        return SamplesPlanReport(
             touched=None if self.touched is None else self.touched.tolist(),
             n_ranks=self.n_ranks,
             unit=self.unit,
