@@ -72,6 +72,7 @@ def measure(megabytes: float, n_ranks: int, limit: float, epochs: int, folder: P
 
     path = folder / "examples.libsvm"
     write_file(path, 1e6 * megabytes)
+    warm_up(folder)  # so that workers find kernels compiled: the compiler takes memory, too
     spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
     with (
         config.set(spilling),
@@ -121,7 +122,7 @@ def main(megabytes: float, ranks: int, limit: float, epochs: int, out: Path) -> 
         "a rank. The nanny of a worker kills it at 95 % of the limit; none was. *Process before*: "
         "with all libraries and compiled kernels, before the file. *Rows of a rank*: its share as "
         "CSR, float32 and int32, with weights; it stays in memory during the fit, and nothing "
-        "else of the file does: text is read 16 MB a round and rank, and rows go to the ranks of "
+        "else of the file does: text is read 4 MB a round and rank, and rows go to the ranks of "
         "the global shuffle as they are read. So ranks together must hold the values at 8 bytes "
         f"each, not the text.\n\n{markdown_table(COLUMNS, [line])}"
     )

@@ -32,8 +32,8 @@ from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
-_ROUND_BYTES = 16 << 20
-_BUCKETS = 16  # of a rank
+_ROUND_BYTES = 4 << 20
+_BUCKETS = 64  # of a rank
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
