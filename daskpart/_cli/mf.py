@@ -17,8 +17,8 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_matrix
-from .options import SHARE, number
+from .inputs import columns_of, in_words, load_matrix
+from .options import SHARE, number, of_table
 
 _FAR_ABOVE = 1.3
 
@@ -26,9 +26,10 @@ _FAR_ABOVE = 1.3
 class _MF(Model):
     """Factorize RATINGS: predict what is not in a sparse matrix from what is.
 
-    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
-    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
-    how often each module of Python's standard library uses each name.
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; a table
+    with a header, whose columns --user, --item and --rating name; Parquet; Matrix Market; scipy or
+    pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
     many as ranks no rank ever works on a stale row.
@@ -39,13 +40,14 @@ class _MF(Model):
     argument = "RATINGS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )
     template = "mf.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""
-        ratings = load_matrix(source, given["format"])
+        ratings = load_matrix(source, given["format"], columns=columns_of(given))
         words, train, test = [in_words(ratings, source)], ratings, None
         if ratings.values.min() == ratings.values.max():
             words.append(

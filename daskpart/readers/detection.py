@@ -97,6 +97,9 @@ def _look_at(lines: list[str], name: str) -> str | None:
     if all(_LIBSVM_LINE.fullmatch(line) for line in numeric) and any(":" in x for x in numeric):
         return "libsvm"
     parts = [re.split(r"[\s,;]+", line.strip('"')) for line in numeric]
+    mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
+    if mark and PurePath(name).suffix in _TABLE_SUFFIXES:  # labels may hold spaces
+        parts = [line.split(mark) for line in numeric]
     widths = {len(part) for part in parts}
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):

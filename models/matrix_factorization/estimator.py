@@ -31,7 +31,7 @@ from daskpart.models.base.state import State
 from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
 from daskpart.partitions import Partition
 
-from .growing import continues, grown, joined
+from .growing import continues, grown, joined, new_rows_distance
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit
 from .problem import Ratings
@@ -124,6 +124,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     partition_ : Partition
     connectivity_ : Connectivity
     n_features_in_ : int
+    new_rows_distance_ : float
+        After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the
+        ridge solution of each from its ratings while the rows of the other side stay. 0: only the
+        rows that were known before could still move, as they would in a fit of all ratings.
 
     Examples
     --------
@@ -249,8 +253,9 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
 
         Parameters and errors are those of `fit`. Where X and the fit have labels, X may have other
         users and items: the new ones are solved from their ratings, as by `transform`, and stand
-        behind the known ones from then on; those that X lacks stay as they are. Without labels X
-        has the shape of the fit.
+        behind the known ones from then on; those that X lacks stay as they are. How far the new
+        rows are from their optimum then is in `new_rows_distance_`. Without labels X has the shape
+        of the fit.
         """
         onto = getattr(self, "state_", None)
         return self._fit(X, y, client=client, one_step=True, validation=validation, onto=onto)
@@ -277,7 +282,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         columns = self._columns()
         ratings = Ratings.of(X, columns)
         if data.get("onto") is not None and ratings.in_memory:
-            ratings = Ratings(joined(ratings.matrix, data["onto"]), seen_before=self.seen_)
+            before = data["onto"]
+            ratings = Ratings(joined(ratings.matrix, before), None, self.seen_, before.shape)
         return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
 
     def _make_plan(
@@ -348,3 +354,11 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         self.seen_ = None
         if problem.in_memory:
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
+        if problem.known not in (None, problem.shape):
+            self.new_rows_distance_ = new_rows_distance(
+                self.state_,
+                problem.matrix,
+                problem.known,
+                float(self.regularization),
+                bool(self.biases),
+            )
