@@ -211,10 +211,11 @@ class FactorModel(TransformerMixin):
         blank = _without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
+            first = index.take(users[blank]).tolist()[0]
             warnings.warn(
                 f"{int(blank.sum())} {state.user_name}(s) had nothing in the fit, the first "
-                f"{index.take(users[blank])[0]!r}: there is nothing to rank by, so they get no "
-                "list. recommend_new takes what they have now",
+                f"{first!r}: there is nothing to rank by, so they get no list. recommend_new takes "
+                "what they have now",
                 DaskpartWarning,
                 stacklevel=2,
             )
