@@ -100,20 +100,10 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     if name == "torch":
-        return _torch_modules()
+        return import_module(".models.graph_convolution.torch", __name__)
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _torch_modules() -> Any:
-    """What trains a user's modules of PyTorch, which need not be installed."""
-    try:
-        return import_module(".models.graph_convolution.torch", __name__)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError("daskpart.torch needs torch: pip install 'daskpart[torch]'") from error
 
 
 def __dir__() -> list[str]:

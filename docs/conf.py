@@ -79,6 +79,7 @@ _ALONE = (
     "notebooks/recommending",
     "notebooks/tensor_components",
     "notebooks/tensor_missing_entries",
+    "notebooks/import_graph",
 )
 html_sidebars = {page: [] for page in _ALONE}
 

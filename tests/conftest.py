@@ -1,4 +1,4 @@
-"""What every test shares: hypothesis profiles, Ctrl-C, MPI jobs, the folder of real data sets."""
+"""What every test shares: hypothesis profiles, clusters, MPI jobs, the real data sets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -55,3 +56,54 @@ def mpi_job() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Two worker processes of four threads, so that they hold eight ranks; nobody kills them."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    """A client of `cluster`, the default one while a test runs."""
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def quiet_client(cluster: Any) -> Iterator[Any]:
+    """A client of `cluster` that is not the default one, which tests mean when they have none."""
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def mortal_cluster() -> Iterator[Any]:
+    """Two worker processes of two threads to kill: a nanny starts each anew."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def own_client(mortal_cluster: Any) -> Iterator[Any]:
+    """A client of `mortal_cluster`, all of whose workers are there; not the default one."""
+    from distributed import Client
+
+    with Client(mortal_cluster, set_as_default=False) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected

@@ -243,10 +243,16 @@ STUDIES = {
     "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
     "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
+    "linear_aggregation": [
+        "--ranks", "2", "--ranks", "4", "--size", "3000", "--samples", "400", "--batch", "20",
+        "--train", "2",
+    ],
     "mlp_topk": [
         "--ranks", "2", "--epochs", "2", "--samples", "60", "--hidden", "4",
         "--picture-epochs", "1", "--picture-ranks", "2",
     ],
+    "gcn_memory": ["--graph", "few", "--ranks", "2", "--model", "gcn 16"],
+    "gcn_overlap": ["--graph", "few", "--ranks", "2", "--epochs", "2", "--transport", "local"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",

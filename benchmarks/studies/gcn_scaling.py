@@ -83,7 +83,8 @@ def draw(rows: list[list], path: Path) -> None:
     for across, ((first, last), what) in zip(panels, lines_of, strict=True):
         place = COLUMNS.index(what)
         for name, panel in zip(names, across, strict=True):
-            own = [row for row in rows if row[0] == name and first <= row[1] <= last]
+            all_parts = [row for row in rows if row[0] == name]
+            own = [row for row in all_parts if first <= row[1] <= last] or all_parts
             for way in WAYS:
                 line = [(row[1], row[place]) for row in own if row[2] == way]
                 panel.plot(*zip(*line, strict=True), "o-", label=way, markersize=4)

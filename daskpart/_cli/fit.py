@@ -39,6 +39,7 @@ MODELS = {  # the module of each has the rest, as MODEL
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
     "linear": "Linear regression of samples with targets.",
+    "mlp": "Multi-layer perceptron of labelled samples.",
     "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
@@ -207,6 +208,9 @@ def _run_options() -> list[click.Parameter]:
         click.Option(["--workers"], type=COUNT, metavar="N",
                      help="Workers of the cluster.  [default: as many as ranks]"),
         output("daskpart-output"),
+        click.Option(["--plan"], metavar="FILE.npz",
+                     help="Of an earlier run with the same data and options, so that nothing is "
+                     "cut; where it is not there, it is made and written."),
         choice("--model-format", ("npz", "zarr"), "npz", "npz, or a zarr folder beside it."),
         pictures(),
     ]  # fmt: skip
@@ -222,6 +226,7 @@ class _Job:
     parameters: dict[str, Any]
     cluster: str
     workers: int | None
+    plan: str | None
     out: Path
     model_format: str
     plots: bool
@@ -229,7 +234,7 @@ class _Job:
     @property
     def settings(self) -> dict[str, Any]:
         """For the page and metrics.json."""
-        run = {name: getattr(self, name) for name in ("cluster", "workers", "out", "plots")}
+        run = {name: getattr(self, name) for name in ("cluster", "workers", "plan", "out", "plots")}
         return {"data": self.source, **self.reading, **self.parameters, **run}
 
 
@@ -301,9 +306,16 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
     data = job.model.load(job.source, decided)
     for line in data.words:
         say(line)
-    say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, transport=transport, client=client, **data.more)
+    where = {"transport": transport, "client": client, **data.more}
+    if job.plan is not None and Path(job.plan).exists():
+        say(f"planning: as {job.plan} says, laying out the messages …")
+        plan = estimator.load_plan(job.plan, data.X, **where)
+    else:
+        say("planning: cutting the data, laying out the messages …")
+        plan = estimator.plan(data.X, **where)
+        if job.plan is not None:
+            plan.save(job.plan)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")

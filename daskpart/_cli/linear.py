@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ class LinearCommand(Model):
 
     argument = "SAMPLES"
     classifies = False
-    options = (
+    options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
         click.Option(["--names"], metavar="FILE", help="Names of the features, one a line."),

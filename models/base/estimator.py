@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -35,7 +36,7 @@ from .callbacks import (
     epoch_contexts,
 )
 from .checkpoints import CheckpointWriter
-from .plan import FitPlan, described
+from .plan import FitPlan, SavedPlan, described
 from .problem import Problem
 from .progress import Measure
 from .reports import CommunicationReport, PlanReport
@@ -220,6 +221,53 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         seed = self._seed(None)
         problem = self._problem(X, y, data, seed)
         return self._planned(problem, seed, transport, client, None)
+
+    def load_plan(
+        self,
+        path: str | os.PathLike,
+        X: Any,
+        y: Any = None,
+        *,
+        transport: str | None = None,
+        client: Any = None,
+        **data: Any,
+    ) -> Any:
+        """The plan of an earlier run, from the file that its ``save`` wrote: nothing is cut.
+
+        Parameters
+        ----------
+        path : path
+        X, y, **data
+            The data that it was made for, as for ``fit``.
+        transport : str, optional
+        client : distributed.Client, optional
+            As for `plan`.
+
+        Returns
+        -------
+        FitPlan
+            The same messages, so that a fit has the same bits.
+
+        Raises
+        ------
+        ReadError
+            When `path` is absent, damaged, or no plan.
+        InputError
+            When it was made for other data or other parameters.
+        """
+        self._check_parameters()
+        saved = SavedPlan.load(path)
+        problem = self._problem(X, y, data, saved.random_state)
+        self._check_plan(saved, problem)
+        planner = copy(self)
+        planner.n_ranks = saved.n_ranks
+        for name, value in saved.decisions.items():
+            setattr(planner, name, value)
+        if saved.cut_again is not None:
+            planner.partitioner = saved.cut_again
+        plan = planner._planned(problem, saved.random_state, transport, client, None)
+        same = ("settings", "partitioner", "seconds")
+        return replace(plan, **{name: getattr(saved, name) for name in same})
 
     @property
     def history_(self) -> pd.DataFrame:

@@ -286,7 +286,8 @@ def previous_gradient(
     of_weights = [*of_weights, *back.weights]
     if layer.is_first:
         return Gradient(None, None, of_weights, back.sums)
-    into = into.copy() if into is returned else into  # to be overwritten, and arguments are not
+    if into is returned:  # an argument, which is not to be overwritten
+        into = np.array(into)
     _dropout(network, epoch, place)(into, data.graph.own, out=into)
     ACTIVATIONS[network.activation].backward(before.value, into)
     earlier = network.of_layer(model.weights, place - 1)

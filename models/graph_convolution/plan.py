@@ -78,6 +78,11 @@ class GCNPlan(FitPlan):
     communication: str = "expand"
     forecasts: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def decided(self) -> dict[str, str]:
+        """Which rows travel."""
+        return {"communication": self.communication}
+
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of one product with Â, and with Âᵀ."""
         return dict(zip(LABELS, ([self.forward], [self.backward]), strict=True))

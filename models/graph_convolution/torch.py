@@ -10,10 +10,10 @@ equation 11 (Demirci et al., VLDB 2022) for one layer, so a cut by connectivity 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from daskpart.collectives import (
@@ -87,7 +87,7 @@ class HaloExchange:
         self.own, self.halo = graph.own, graph.forward.halo
         self.n_own = len(self.own)
 
-    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+    def __call__(self, rows: Any) -> Any:
         """Own rows, and behind them those of the halo.
 
         Parameters
@@ -101,9 +101,9 @@ class HaloExchange:
         """
         if len(rows) != self.n_own:
             raise InputError(f"{len(rows)} rows, but this rank has {self.n_own} vertices")
-        return _Exchange.apply(rows, self)
+        return _functions()[0].apply(rows, self)
 
-    def product(self, rows: torch.Tensor) -> torch.Tensor:
+    def product(self, rows: Any) -> Any:
         """This rank's rows of Â, times rows of own vertices and of the halo.
 
         Parameters
@@ -115,29 +115,30 @@ class HaloExchange:
         -------
         Tensor of shape (n_own, d)
         """
-        return _Product.apply(rows, self._halves)
+        return _functions()[1].apply(rows, self._halves)
 
     @property
-    def edge_index(self) -> torch.Tensor:
+    def edge_index(self) -> Any:
         """Whom own vertices read, and they, as PyTorch Geometric has it; int64, shape (2, m)."""
         indptr, indices, _ = self._halves.local
         readers = np.repeat(np.arange(self.n_own), np.diff(indptr))
-        return torch.from_numpy(np.stack([indices.astype(np.int64), readers]))
+        return _torch().from_numpy(np.stack([indices.astype(np.int64), readers]))
 
     @property
-    def edge_weight(self) -> torch.Tensor:
+    def edge_weight(self) -> Any:
         """Entries of Â in the order of `edge_index`, of shape (m,)."""
-        return torch.from_numpy(np.array(self._halves.local[2]))
+        return _torch().from_numpy(np.array(self._halves.local[2]))
 
     def total(self, value: float) -> float:
         """The sum of a number over all ranks: a loss, or hits."""
         return float(allreduce(self._comm, PerRank(self._comm, float(value))).result())
 
-    def sum_gradients(self, module: torch.nn.Module) -> None:
+    def sum_gradients(self, module: Any) -> None:
         """Add up the gradients of all ranks, in one message; the loss is a sum over vertices.
 
         Weights that are equal on all ranks stay so, whatever the optimiser.
         """
+        torch = _torch()
         weights = [weight for weight in module.parameters() if weight.requires_grad]
         own = [torch.zeros_like(each) if each.grad is None else each.grad for each in weights]
         flat = torch.cat([gradient.reshape(-1) for gradient in own]).numpy()
@@ -157,33 +158,48 @@ class HaloExchange:
         return reduce(self._comm, self._back, PerRank(self._comm, gradient)).content[: self.n_own]
 
 
-class _Exchange(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, exchange: HaloExchange) -> torch.Tensor:
-        ctx.exchange = exchange
-        return torch.from_numpy(exchange.rows_of_all(rows.detach().numpy()))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        # a copy: the owners add to it, and torch may use it elsewhere
-        return torch.from_numpy(ctx.exchange.gradient_of_own(gradient.numpy().copy())), None
+def _torch() -> Any:
+    """PyTorch, which need not be installed for anything else."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise ImportError("daskpart.torch needs torch: pip install 'daskpart[torch]'") from error
+    return torch
 
 
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, halves: Halves) -> torch.Tensor:
-        ctx.halves = halves
-        H = rows.detach().contiguous().numpy()
-        out = np.zeros((halves.n_own, H.shape[1]), H.dtype)
-        spmm(*halves.local, H, out)
-        return torch.from_numpy(out)
+@cache
+def _functions() -> tuple[Any, Any]:
+    """Exchange and product as autograd functions; made when PyTorch is first needed."""
+    torch = _torch()
 
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        G = gradient.contiguous().numpy()
-        into = np.zeros((ctx.halves.n_own + ctx.halves.n_halo, G.shape[1]), G.dtype)
-        spmm_transposed(*ctx.halves.local, G, into)
-        return torch.from_numpy(into), None
+    class Exchange(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, rows: Any, exchange: HaloExchange) -> Any:
+            ctx.exchange = exchange
+            return torch.from_numpy(exchange.rows_of_all(rows.detach().numpy()))
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
+            # a copy: the owners add to it, and torch may use it elsewhere
+            return torch.from_numpy(ctx.exchange.gradient_of_own(gradient.numpy().copy())), None
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, rows: Any, halves: Halves) -> Any:
+            ctx.halves = halves
+            H = rows.detach().contiguous().numpy()
+            out = np.zeros((halves.n_own, H.shape[1]), H.dtype)
+            spmm(*halves.local, H, out)
+            return torch.from_numpy(out)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
+            G = gradient.contiguous().numpy()
+            into = np.zeros((ctx.halves.n_own + ctx.halves.n_halo, G.shape[1]), G.dtype)
+            spmm_transposed(*ctx.halves.local, G, into)
+            return torch.from_numpy(into), None
+
+    return Exchange, Product
 
 
 def run_on_parts(
@@ -236,7 +252,10 @@ def run_on_parts(
     ------
     InputError
         For a graph that cannot be read, or arrays of another length.
+    ImportError
+        Where PyTorch is not installed.
     """
+    _torch()
     rows = [np.asarray(array) for array in arrays]
     n = len(rows[0]) if rows else None
     adjacency = read_graph(graph, n, None, symmetrize).adjacency
@@ -276,5 +295,5 @@ def _on_rank(
     return PerRank(comm, function(exchange, *map(_tensor, rows), **static))
 
 
-def _tensor(array: NDArray[Any]) -> torch.Tensor:
-    return torch.from_numpy(np.array(array))
+def _tensor(array: NDArray[Any]) -> Any:
+    return _torch().from_numpy(np.array(array))

@@ -38,6 +38,8 @@ activation : {"relu", "tanh", "elu", "identity"}, default="relu"
 alpha : float, default=1e-4
     Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out.
 optimizer : {"adam", "sgd", "momentum", "adagrad"}, default="adam"
+    With `top_k`, "sgd" and "momentum": the others divide by the size of what arrived, which TopK
+    makes rare and large.
 learning_rate : {"constant", "invscaling", "step"}, default="constant"
     eta0; eta0 / t^power_t, t counting steps; eta0 halved each 10 epochs.
 eta0 : float, default=0.001
@@ -80,7 +82,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes first weights, shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: progress bar with the loss.
+    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : list of ndarray of shape (n_inputs, n_outputs)
@@ -125,6 +127,13 @@ class Perceptron(SampleModel):
     )
     _state_class: ClassVar[type[State]] = MLPState
 
+    hidden: Any
+    activation: str
+    alpha: float
+    optimizer: str
+    learning_rate: str
+    eta0: float
+    power_t: float
     state_: MLPState
 
     def __init__(
@@ -155,30 +164,7 @@ class Perceptron(SampleModel):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.hidden = hidden
-        self.activation = activation
-        self.alpha = alpha
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.power_t = power_t
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.shuffle = shuffle
-        self.aggregation = aggregation
-        self.top_k = top_k
-        self.top_k_bucket = top_k_bucket
-        self.top_k_approximate = top_k_approximate
-        self.n_ranks = n_ranks
-        self.patience = patience
-        self.transport = transport
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     # -- what a model of the two says ---
 

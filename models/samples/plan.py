@@ -64,6 +64,10 @@ class SamplesPlan(FitPlan):
         """Samples of each rank."""
         return tuple(map(len, self.members))
 
+    @property
+    def cut(self) -> None:
+        """Nothing is kept: samples are placed again, the same by the same seed."""
+
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold."""
         weights = np.full(self.n_ranks, self.weight_bytes, np.int64)

@@ -111,23 +111,14 @@ def test_ctrl_c_keeps_whole_iterations(tensor, client):
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_does_not_change_the_result(tensor):
-    from distributed import Client, LocalCluster
-
+def test_a_killed_worker_does_not_change_the_result(tensor, own_client):
     options = {"max_iter": 5, "method": "p2p"}
     expected = model("local", **options).fit(tensor)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as own_cluster,
-        Client(own_cluster) as own_client,
-    ):  # fmt: skip
-        process = next(iter(own_client.run(os.getpid).values()))
-        survivor = model("auto", **options)
-        survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
-        with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
-            survivor.fit(tensor)
+    process = next(iter(own_client.run(os.getpid).values()))
+    survivor = model("auto", **options)
+    survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
+    with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
+        survivor.fit(tensor, client=own_client)
     assert_same(expected, survivor)
     # on the workers that are left as a graph; back on all of them once there are enough
     assert survivor.comm_report_.transport in ("graph", "dask")

@@ -118,6 +118,19 @@ def test_validation_rmse_is_the_score(ratings, triples):
     assert fitted.score(ratings) == pytest.approx(-expected, rel=1e-6)
 
 
+def test_a_partition_of_columns_goes_with_their_axis(triples):
+    """Also of a square matrix, where its length does not tell."""
+    square = as_matrix(triples).to_scipy()[:30, :30]
+    parts = daskpart.partition(square, 3, model="row-net", random_state=0)
+    fitted = model(axis="columns", n_ranks=3, partitioner=parts).fit(square)
+    np.testing.assert_array_equal(fitted.partition_.assignment, parts.assignment)
+    of_rows = daskpart.partition(square.T.tocsr(), 3, model="column-net", random_state=0)
+    same = model(axis="columns", n_ranks=3, partitioner=of_rows).fit(square)
+    np.testing.assert_array_equal(same.state_.item_factors, fitted.state_.item_factors)
+    with pytest.raises(InputError, match='give axis="columns"'):
+        model(n_ranks=3, partitioner=parts).fit(square)
+
+
 def test_columns_are_the_dual_of_rows(ratings, triples):
     by_columns = model(axis="columns").fit(ratings)
     by_rows = model(axis="rows").fit(triples.transposed().to_scipy())

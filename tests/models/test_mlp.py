@@ -220,7 +220,7 @@ def test_top_k_of_all_entries_is_plain_sgd_to_the_bit(n_ranks, more):
 def test_two_of_512_reach_the_accuracy_of_plain_sgd_on_digits():
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
-    options = {"n_ranks": 4, "batch_size": 16, "hidden": (64,), "eta0": 0.3, "max_iter": 25}
+    options = {"n_ranks": 4, "batch_size": 32, "hidden": (64,), "eta0": 0.5, "max_iter": 25}
     plain, sent = (
         classifier(**options, **more).fit(X[:1400], y[:1400]) for more in ({}, {"top_k": 2})
     )
