@@ -116,7 +116,8 @@ class _MF(Model):
             caption="Error over epochs, and over the time spent in them. The training error is "
             "measured while an epoch runs.",
         )
-        draw_cut(album, _cut(fit))
+        if (cut := _cut(fit)) is not None:
+            draw_cut(album, cut)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, the partition, a user and an item to ask for."""
@@ -132,7 +133,7 @@ class _MF(Model):
                 "stale_rows_an_epoch": report.staleness,
             },
             "cut": cut,
-            "cut_sentences": sentences(cut),
+            "cut_sentences": [] if cut is None else sentences(cut),
             "user": user,
             "item": item,
         }
@@ -160,8 +161,13 @@ def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
     return words
 
 
-def _cut(fit: Fit) -> Cut:
-    """The partition, with the owners of the fit, on the ratings that it learned from."""
+def _cut(fit: Fit) -> Cut | None:
+    """The partition, with the owners of the fit, on the ratings that it learned from.
+
+    None where single ratings were cut: there is no matrix of whole rows to draw then.
+    """
+    if fit.plan.axis == "nonzeros":
+        return None
     X, partition = fit.data.X, fit.plan.partition
     seen = as_matrix(fit.model.seen_)
     trained = replace(X, rows=seen.rows, columns=seen.columns, values=np.ones(seen.nnz, np.float32))
