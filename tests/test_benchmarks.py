@@ -223,6 +223,11 @@ STUDIES = {
     ],
     "refine": ["--data", "few", "--parts", "8"],
     "implicit_als": ["--data", "ml-1m", "--components", "4", "--iterations", "1", "--turns", "1"],
+    "bpr": ["--data", "ml-1m", "--components", "4", "--epochs", "1"],
+    "schedules": [
+        "--data", "few", "--ranks", "4", "--planned", "8", "--epochs", "2", "--components", "3",
+        "--turns", "1",
+    ],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
@@ -14,10 +13,14 @@ from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
 from .inputs import in_words, load_matrix
-from .mf import first_label
 from .options import SHARE, number
-
-_N = 10
+from .rankings import (
+    draw_losses,
+    first_label,
+    judged_ranking,
+    ranking_numbers,
+    ranking_sentences,
+)
 
 
 class _Implicit(Model):
@@ -58,47 +61,22 @@ class _Implicit(Model):
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Ranks of what was held out, and the loss."""
-        from daskpart.models.metrics import evaluate_ranking
-
-        loss = {"loss": float(fit.model.history_["loss"].iloc[-1])}
-        if fit.data.test is None:
-            return loss
-        found = evaluate_ranking(fit.model, fit.data.test.to_xarray(), _N).iloc[0]
-        return {**{str(name): float(value) for name, value in found.items()}, **loss, "n": _N}
+        return judged_ranking(fit, "loss")
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
-        judged = fit.judgement
-        lines = [f"loss {judged['loss']:.6g} an event"]
-        if "ndcg" in judged:
-            lines.append(
-                f"held-out events among the best {_N} of the whole catalogue: "
-                f"NDCG {judged['ndcg']:.4f}, recall {judged['recall']:.4f}, precision "
-                f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}; AUC "
-                f"{judged['auc']:.4f}; means over {judged['n_users']:,.0f} users"
-            )
-        return lines
+        return ranking_sentences(fit.judgement)
 
     def draw(self, fit: Fit, album: Any) -> None:
         """The loss over time."""
-        from daskpart import plots
-
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.fit_history, fit.model.history_),
-            partial(plots.fit_history, fit.model.history_, "seconds"),
-            alt="The loss falling over iterations and over seconds",
-            caption="The loss over iterations, and over the time spent in them.",
-        )
+        draw_losses(fit, album)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, a user and an item to ask for."""
         state, report = fit.model.state_, fit.plan.report()
-        judged = {f"NDCG_at_{_N}": fit.judgement["ndcg"]} if "ndcg" in fit.judgement else {}
         return {
             "numbers": {
-                **judged,
+                **ranking_numbers(fit.judgement),
                 "components": state.n_components,
                 "rows_moved_an_iteration": int(np.sum(report.volume)),
             },

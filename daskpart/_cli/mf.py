@@ -19,6 +19,13 @@ from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
 from .inputs import in_words, load_matrix
 from .options import SHARE, number
+from .rankings import (
+    draw_losses,
+    first_label,
+    judged_ranking,
+    ranking_numbers,
+    ranking_sentences,
+)
 
 _FAR_ABOVE = 1.3
 
@@ -36,7 +43,8 @@ class _MF(Model):
     MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
-    many as ranks no rank ever works on a stale row.
+    many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, and judges
+    by ranks.
     """
 
     estimator = "MatrixFactorization"
@@ -82,6 +90,8 @@ class _MF(Model):
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Errors on the held-out ratings, beside that of answering the mean every time."""
         test = fit.data.test
+        if fit.model.loss == "bpr":
+            return judged_ranking(fit, "train_loss")
         if test is None:
             return {}
         wanted = test.values.astype(np.float64)
@@ -99,14 +109,24 @@ class _MF(Model):
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
+        if fit.model.loss == "bpr":
+            return ranking_sentences(fit.judgement)
         names = fit.data.X.row_name, fit.data.X.column_name
         return judged(fit.judgement, names) if fit.judgement else []
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Convergence and partition."""
+        history, test = fit.model.history_, fit.judgement.get("test_rmse")
+        if fit.model.loss == "bpr":
+            draw_losses(fit, album)
+        else:
+            self._draw_errors(history, test, album)
+        if (cut := _cut(fit)) is not None:
+            draw_cut(album, cut)
+
+    def _draw_errors(self, history: Any, test: float | None, album: Any) -> None:
         from daskpart import plots
 
-        history, test = fit.model.history_, fit.judgement.get("test_rmse")
         album.draw(
             "training",
             (9.4, 3.6),
@@ -116,19 +136,21 @@ class _MF(Model):
             caption="Error over epochs, and over the time spent in them. The training error is "
             "measured while an epoch runs.",
         )
-        if (cut := _cut(fit)) is not None:
-            draw_cut(album, cut)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, the partition, a user and an item to ask for."""
         cut, state = _cut(fit), fit.model.state_
-        judged = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
+        if fit.model.loss == "bpr":
+            numbers = ranking_numbers(fit.judgement)
+        else:
+            error = float(fit.model.history_["train_rmse"].iloc[-1])
+            numbers = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
+            numbers["training_RMSE"] = error
         report = fit.plan.report()
         user, item = (first_label(labels) for labels in (state.user_labels, state.item_labels))
         return {
             "numbers": {
-                **judged,
-                "training_RMSE": float(fit.model.history_["train_rmse"].iloc[-1]),
+                **numbers,
                 "rows_moved_an_epoch": report.volume,
                 "stale_rows_an_epoch": report.staleness,
             },
@@ -181,11 +203,6 @@ def _cut(fit: Fit) -> Cut | None:
 
 def _root_mean_square(error: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(error))))
-
-
-def first_label(labels: Any) -> str:
-    """The first of some labels as code."""
-    return "0" if labels is None or not len(labels) else repr(labels.tolist()[0])
 
 
 MODEL = _MF()
