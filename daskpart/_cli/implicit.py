@@ -12,8 +12,8 @@ from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_matrix
-from .options import SHARE, number
+from .inputs import columns_of, in_words, load_matrix
+from .options import SHARE, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -26,28 +26,29 @@ from .rankings import (
 class _Implicit(Model):
     """Factorize EVENTS: what people clicked, played, bought; what they did not counts as a weak no.
 
-    EVENTS is a file of user, item, count (the formats of `daskpart fit mf`), or python-source, the
-    built-in data: how often each module of Python's standard library uses each name.
+    EVENTS is a file of user, item and perhaps count, where a line that comes again counts again
+    (formats: those of `daskpart fit mf`); or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     \b
-    One process:           daskpart fit implicit plays.tsv --ranks 4 --out run
-    Worker processes:      daskpart fit implicit plays.tsv --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit implicit plays.tsv --ranks 4 --cluster mpi
+    Columns by name:       daskpart fit implicit orders.csv --user customer --item sku
 
     Events that are held out are ranked against the whole catalogue: NDCG, recall and more at 10.
     """
 
     estimator = "ImplicitFactorization"
+    example = "plays.tsv"
     argument = "EVENTS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        *of_table(),
         number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
     )
     template = "implicit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""
-        events = load_matrix(source, given["format"])
+        events = load_matrix(source, given["format"], columns=columns_of(given), repeats="sum")
         if events.values.min() <= 0:
             raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
         words, train, test = [in_words(events, source)], events, None
@@ -65,7 +66,9 @@ class _Implicit(Model):
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
-        return ranking_sentences(fit.judgement)
+        return ranking_sentences(
+            fit.judgement, "fewer --components, a larger --regularization or another --alpha"
+        )
 
     def draw(self, fit: Fit, album: Any) -> None:
         """The loss over time."""

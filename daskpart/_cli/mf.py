@@ -17,8 +17,8 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_matrix
-from .options import SHARE, number
+from .inputs import columns_of, in_words, load_matrix
+from .options import SHARE, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -33,14 +33,10 @@ _FAR_ABOVE = 1.3
 class _MF(Model):
     """Factorize RATINGS: predict what is not in a sparse matrix from what is.
 
-    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
-    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
-    how often each module of Python's standard library uses each name.
-
-    \b
-    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
-    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; a table
+    with a header, whose columns --user, --item and --rating name; Parquet; Matrix Market; scipy or
+    pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
     many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, and judges
@@ -48,16 +44,18 @@ class _MF(Model):
     """
 
     estimator = "MatrixFactorization"
+    example = "u.data"
     argument = "RATINGS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )
     template = "mf.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""
-        ratings = load_matrix(source, given["format"])
+        ratings = load_matrix(source, given["format"], columns=columns_of(given))
         words, train, test = [in_words(ratings, source)], ratings, None
         if ratings.values.min() == ratings.values.max():
             words.append(
@@ -110,31 +108,30 @@ class _MF(Model):
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
         if fit.model.loss == "bpr":
-            return ranking_sentences(fit.judgement)
+            return ranking_sentences(
+                fit.judgement, "fewer --components, a larger --regularization or more --max-iter"
+            )
         names = fit.data.X.row_name, fit.data.X.column_name
         return judged(fit.judgement, names) if fit.judgement else []
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Convergence and partition."""
-        history, test = fit.model.history_, fit.judgement.get("test_rmse")
         if fit.model.loss == "bpr":
             draw_losses(fit, album)
         else:
-            self._draw_errors(history, test, album)
+            self._draw_errors(fit, album)
         if (cut := _cut(fit)) is not None:
             draw_cut(album, cut)
 
-    def _draw_errors(self, history: Any, test: float | None, album: Any) -> None:
+    def _draw_errors(self, fit: Fit, album: Any) -> None:
         from daskpart import plots
 
-        album.draw(
-            "training",
-            (9.4, 3.6),
-            partial(plots.convergence, history, test_rmse=test),
-            partial(plots.convergence, history, "seconds"),
-            alt="RMSE falling over epochs and over seconds",
-            caption="Error over epochs, and over the time spent in them. The training error is "
-            "measured while an epoch runs.",
+        album.draw_training(
+            partial(plots.convergence, test_rmse=fit.judgement.get("test_rmse")),
+            fit.model.history_,
+            "RMSE falling",
+            "Error over epochs, and over the time spent in them. The training error is measured "
+            "while an epoch runs.",
         )
 
     def page(self, fit: Fit) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class Ratings(Problem):
         Ratings that training does not see.
     seen_before : csr_array of bool or None
         Pattern of earlier ratings that a fit goes on from.
+    known : (int, int) or None
+        Users and items of that fit.
     weights : LabelledMatrix or None
         What each rating counts, in the pattern of `matrix`; None: all count 1.
     """
@@ -47,6 +49,7 @@ class Ratings(Problem):
     matrix: Any
     validation: Validation | None = None
     seen_before: Any = None
+    known: tuple[int, int] | None = None
     weights: LabelledMatrix | None = None
 
     @classmethod
