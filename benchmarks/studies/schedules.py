@@ -8,18 +8,21 @@ plan; for more ranks there is the plan alone. Seconds are those of `fit` with ra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 import daskpart
+from daskpart.models.matrix_factorization.copies import hypergraph_of_nonzeros
 from daskpart.models.matrix_factorization.pasgd import RowLayout
 from daskpart.models.matrix_factorization.plan import MFPlan, plan_fit
+from daskpart.partitions import Partition
 from daskpart.plots.canvas import RANK_COLOURS, quiet_frame
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
-from .problem import METHODS, problem, simulate
+from .problem import make_partition, problem, simulate
 
 COLUMNS = ("n_ranks", "schedule", "cut", "eta", "epoch", "test_rmse", "bytes", "seconds")
 PLANNED = (
@@ -53,6 +56,15 @@ CASES = (
 )
 
 
+@cache
+def cut(name: str, method: str, n_ranks: int) -> Partition:
+    """A cut of the users, or of single ratings."""
+    if method == "Parsa":
+        grains = hypergraph_of_nonzeros(problem(name).train)
+        return daskpart.partition(grains, n_ranks, method="parsa")
+    return make_partition(problem(name).hypergraph, n_ranks, method)
+
+
 def plan_of(name: str, case: Case, n_ranks: int, n_components: int) -> MFPlan:
     """What a fit of the training part would do."""
     return plan_fit(
@@ -60,7 +72,7 @@ def plan_of(name: str, case: Case, n_ranks: int, n_components: int) -> MFPlan:
         n_ranks,
         schedule=case.schedule,
         eta=min(case.eta or n_ranks, n_ranks),
-        partitioner={"method": "parsa"} if case.cut == "Parsa" else METHODS[case.cut],
+        partitioner=cut(name, case.cut, n_ranks),
         axis="rows",
         averaging="mean",
         layout=RowLayout(n_components, biases=True, gradients=True),
