@@ -35,6 +35,7 @@ class SgdKernel:
         self.factors = [np.zeros((n, width), np.float32) for n in (n_users, n_items)]
         for factor in self.factors:
             factor[:, :n_components] = generator.uniform(-0.1, 0.1, (len(factor), n_components))
+        self.no_weights = np.zeros(0, np.float32)
         self.vectors = [np.ones(n, np.float32) for n in (n_users, n_items) * 2]
         self.time_pass(data, n_components, rate)  # compiles
 
@@ -42,7 +43,7 @@ class SgdKernel:
         """One pass."""
         self.kernel(
             *self.triples, 0, self.triples[0].size, self.n_components, *self.factors, *self.vectors,
-            np.float32(3.5), np.float32(0.01), np.float32(0.05), True,
+            np.float32(3.5), np.float32(0.01), np.float32(0.05), True, self.no_weights, False,
         )  # fmt: skip
 
     def track_ratio_to_libmf(self, data: str, n_components: int, rate: str) -> float:

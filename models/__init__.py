@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .implicit_factorization.plan import ImplicitPlan, ImplicitPlanReport
     from .implicit_factorization.state import ImplicitState
     from .matrix_factorization.estimator import MatrixFactorization
-    from .matrix_factorization.plan import MFPlan, MFPlanReport
+    from .matrix_factorization.plan import MFPlan
+    from .matrix_factorization.plan_report import MFPlanReport
     from .matrix_factorization.state import MFState
 
 _HOME_OF = {
@@ -51,7 +52,7 @@ _HOME_OF = {
     "ImplicitPlanReport": ".implicit_factorization.plan",
     "ImplicitState": ".implicit_factorization.state",
     "MFPlan": ".matrix_factorization.plan",
-    "MFPlanReport": ".matrix_factorization.plan",
+    "MFPlanReport": ".matrix_factorization.plan_report",
     "MFState": ".matrix_factorization.state",
     "MatrixFactorization": ".matrix_factorization.estimator",
     "PlanReport": ".base.reports",

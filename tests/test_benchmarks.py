@@ -223,6 +223,11 @@ STUDIES = {
     ],
     "refine": ["--data", "few", "--parts", "8"],
     "implicit_als": ["--data", "ml-1m", "--components", "4", "--iterations", "1", "--turns", "1"],
+    "bpr": ["--data", "ml-1m", "--components", "4", "--epochs", "1"],
+    "schedules": [
+        "--data", "few", "--ranks", "4", "--planned", "8", "--epochs", "2", "--components", "3",
+        "--turns", "1",
+    ],
     "recommend_all": ["--users", "90", "--items", "60", "--components", "4", "-n", "3"],
     "new_users": ["--data", "few", "--components", "4", "--epochs", "2", "--turns", "1"],
     "cp_missing": [

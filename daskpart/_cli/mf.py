@@ -19,6 +19,13 @@ from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
 from .inputs import columns_of, in_words, load_matrix
 from .options import SHARE, number, of_table
+from .rankings import (
+    draw_losses,
+    first_label,
+    judged_ranking,
+    ranking_numbers,
+    ranking_sentences,
+)
 
 _FAR_ABOVE = 1.3
 
@@ -32,7 +39,8 @@ class _MF(Model):
     module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
-    many as ranks no rank ever works on a stale row.
+    many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, and judges
+    by ranks.
     """
 
     estimator = "MatrixFactorization"
@@ -80,6 +88,8 @@ class _MF(Model):
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Errors on the held-out ratings, beside that of answering the mean every time."""
         test = fit.data.test
+        if fit.model.loss == "bpr":
+            return judged_ranking(fit, "train_loss")
         if test is None:
             return {}
         wanted = test.values.astype(np.float64)
@@ -97,11 +107,23 @@ class _MF(Model):
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
+        if fit.model.loss == "bpr":
+            return ranking_sentences(
+                fit.judgement, "fewer --components, a larger --regularization or more --max-iter"
+            )
         names = fit.data.X.row_name, fit.data.X.column_name
         return judged(fit.judgement, names) if fit.judgement else []
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Convergence and partition."""
+        if fit.model.loss == "bpr":
+            draw_losses(fit, album)
+        else:
+            self._draw_errors(fit, album)
+        if (cut := _cut(fit)) is not None:
+            draw_cut(album, cut)
+
+    def _draw_errors(self, fit: Fit, album: Any) -> None:
         from daskpart import plots
 
         album.draw_training(
@@ -111,23 +133,26 @@ class _MF(Model):
             "Error over epochs, and over the time spent in them. The training error is measured "
             "while an epoch runs.",
         )
-        draw_cut(album, _cut(fit))
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, the partition, a user and an item to ask for."""
         cut, state = _cut(fit), fit.model.state_
-        judged = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
+        if fit.model.loss == "bpr":
+            numbers = ranking_numbers(fit.judgement)
+        else:
+            error = float(fit.model.history_["train_rmse"].iloc[-1])
+            numbers = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
+            numbers["training_RMSE"] = error
         report = fit.plan.report()
         user, item = (first_label(labels) for labels in (state.user_labels, state.item_labels))
         return {
             "numbers": {
-                **judged,
-                "training_RMSE": float(fit.model.history_["train_rmse"].iloc[-1]),
+                **numbers,
                 "rows_moved_an_epoch": report.volume,
                 "stale_rows_an_epoch": report.staleness,
             },
             "cut": cut,
-            "cut_sentences": sentences(cut),
+            "cut_sentences": [] if cut is None else sentences(cut),
             "user": user,
             "item": item,
         }
@@ -155,8 +180,13 @@ def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
     return words
 
 
-def _cut(fit: Fit) -> Cut:
-    """The partition, with the owners of the fit, on the ratings that it learned from."""
+def _cut(fit: Fit) -> Cut | None:
+    """The partition, with the owners of the fit, on the ratings that it learned from.
+
+    None where single ratings were cut: there is no matrix of whole rows to draw then.
+    """
+    if fit.plan.axis == "nonzeros":
+        return None
     X, partition = fit.data.X, fit.plan.partition
     seen = as_matrix(fit.model.seen_)
     trained = replace(X, rows=seen.rows, columns=seen.columns, values=np.ones(seen.nnz, np.float32))
@@ -170,11 +200,6 @@ def _cut(fit: Fit) -> Cut:
 
 def _root_mean_square(error: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(error))))
-
-
-def first_label(labels: Any) -> str:
-    """The first of some labels as code."""
-    return "0" if labels is None or not len(labels) else repr(labels.tolist()[0])
 
 
 MODEL = _MF()

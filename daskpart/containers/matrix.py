@@ -15,7 +15,7 @@ same triples in the same order, so nothing downstream depends on where the data 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -178,14 +178,29 @@ def as_matrix(
     """
     if isinstance(data, LabelledMatrix):
         return data
+    return from_triples(*stored_triples(data, columns, repeats == "sum"), repeats=repeats)
+
+
+def stored_triples(data: Any, columns: Columns, may_count: bool) -> tuple[Any, ...]:
+    """What a container stores, in its own order: the arguments of `from_triples`.
+
+    Parameters
+    ----------
+    data, columns
+        As for `as_matrix`.
+    may_count : bool
+        Whether a DataFrame without ratings counts 1 a line.
+    """
+    if isinstance(data, LabelledMatrix):
+        return tuple(getattr(data, each.name) for each in fields(data))
     if is_a(data, "xarray", "DataArray"):
-        return from_triples(*xarray_triples(data), repeats=repeats)
+        return xarray_triples(data)
     frame = as_frame(data)
     if frame is not None:
-        return from_triples(*frame_triples(frame, columns, repeats == "sum"), repeats=repeats)
+        return frame_triples(frame, columns, may_count)
     if is_a(data, "dask.array", "Array"):
-        return from_triples(*dask_triples(data), repeats=repeats)
-    return from_triples(*sparse_triples(data), repeats=repeats)
+        return dask_triples(data)
+    return sparse_triples(data)
 
 
 _RECORD = ("user", "item", "rating", "timestamp")

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, Inbox, PerRank, PreparedPlan, allreduce, expand
 
-from .kernels.solving import gram_of, solve_by_gradients, solve_exactly, squares_of_rows
+from .kernels.solving import (
+    gram_of,
+    solve_by_blocks,
+    solve_by_gradients,
+    solve_exactly,
+    squares_of_rows,
+)
 
 SIDES = ("user", "item")
 
@@ -33,9 +39,11 @@ class Solve:
 
     Attributes
     ----------
-    solver : {"cg", "cholesky"}
+    solver : {"cg", "cholesky", "subspace"}
     n_steps : int
         Of conjugate gradients.
+    block_size : int
+        Coordinates that "subspace" solves at a time.
     regularization, exponent : float
         λ of a row is regularization · events^exponent.
     nonnegative : bool
@@ -43,6 +51,7 @@ class Solve:
 
     solver: str
     n_steps: int
+    block_size: int
     regularization: float
     exponent: float
     nonnegative: bool
@@ -59,6 +68,8 @@ class Solve:
         ridge = (self.regularization, self.exponent)
         if self.solver == "cg":
             return solve_by_gradients(*fixed, gram.astype(np.float32), *ridge, self.n_steps, rows)
+        if self.solver == "subspace":
+            return solve_by_blocks(*fixed, gram.astype(np.float32), *ridge, self.block_size, rows)
         return solve_exactly(*fixed, gram, *ridge, 4 if self.nonnegative else 0, rows)
 
 

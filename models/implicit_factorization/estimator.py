@@ -9,7 +9,8 @@ What an iteration is stands in `als`; what a fitted model is good for in
 Sources: Hu, Koren, Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (ICDM 2008);
 Takács, Pilászy, Tikk, "Applications of the Conjugate Gradient Method for Implicit Feedback" (RecSys
 2011); Rendle, Krichene, Zhang, Koren, "Revisiting the Performance of iALS" (RecSys 2022) for the
-regularization by frequency.
+regularization by frequency; the same, "iALS++: Speeding up Matrix Factorization with Subspace
+Optimization" (2021) for the subspace solver.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -31,7 +32,7 @@ from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
-from daskpart.models.matrix_factorization.problem import Ratings
+from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
 from daskpart.partitions import Partition
@@ -59,9 +60,12 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     frequency_exponent : float, default=0.0
         ν; the λ of a row is regularization · (its events)^ν. 0: the same for all; 1: as much as in
         a sum over events.
-    solver : {"cg", "cholesky"}, default="cg"
-        How a row is solved: `cg_steps` of conjugate gradients from the row as it was, or exactly.
+    solver : {"cg", "cholesky", "subspace"}, default="cg"
+        How a row is solved: `cg_steps` of conjugate gradients from the row as it was; exactly; or
+        exactly in one block of `block_size` components after the other, from the row as it was
+        (iALS++), for more than some 100 components.
     cg_steps : int, default=3
+    block_size : int, default=64
     nonnegative : bool, default=False
         Keep factors at 0 or above, by coordinate descent; needs solver="cholesky".
     n_ranks : int or None, default=None
@@ -124,8 +128,9 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         "alpha": [Interval(Real, 0, np.inf, closed="neither")],
         "regularization": [Interval(Real, 0, np.inf, closed="left")],
         "frequency_exponent": [Interval(Real, 0, np.inf, closed="left")],
-        "solver": [StrOptions({"cg", "cholesky"})],
+        "solver": [StrOptions({"cg", "cholesky", "subspace"})],
         "cg_steps": [COUNT],
+        "block_size": [COUNT],
         "nonnegative": ["boolean"],
         "partitioner": [str, dict, Partition, "array-like"],
         "init_scale": [Interval(Real, 0, np.inf, closed="neither")],
@@ -137,7 +142,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("alpha", "regularization", "frequency_exponent", "solver", "cg_steps", "nonnegative"),
-        "init_scale",
+        *("block_size", "init_scale"),
     )
     _measures: ClassVar[tuple[Measure, ...]] = (Measure("loss", "loss", step="iteration"),)
     _takes_dense: ClassVar[bool] = False
@@ -168,6 +173,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         frequency_exponent: float = 0.0,
         solver: str = "cg",
         cg_steps: int = 3,
+        block_size: int = 64,
         nonnegative: bool = False,
         n_ranks: int | None = None,
         partitioner: Any = "power",
@@ -289,10 +295,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
             Between 0 and 1. What a user had in the fit is left out of its ranking, unless it is in
             X too.
         """
-        from daskpart.models.metrics import evaluate_ranking
-
-        table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
-        return float(table["ndcg"].iloc[0])
+        return self._ndcg(X, unknown)
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
@@ -301,13 +304,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
 
     def _events(self, X: Any) -> LabelledMatrix:
         columns: Columns = (self.user, self.item, self.rating)
-        matrix = as_matrix(X, columns, repeats="sum")
-        if matrix.values.min() <= 0:
-            raise InputError(
-                f"the counts go down to {matrix.values.min():g}: an event has a count above 0. "
-                "Leave the others out, as by X.eliminate_zeros() or a mask"
-            )
-        return matrix
+        return as_events(X, columns)
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         return Ratings(self._events(X))
@@ -340,6 +337,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         return Solve(
             self.solver,
             int(self.cg_steps),
+            int(self.block_size),
             float(self.regularization),
             float(self.frequency_exponent),
             bool(self.nonnegative),
@@ -384,6 +382,6 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         events = Events(pointer, columns.astype(np.int32), weights)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
         solve = self._solving()
-        exact = Solve("cholesky", 0, solve.regularization, solve.exponent, solve.nonnegative)
+        exact = Solve("cholesky", 0, 0, solve.regularization, solve.exponent, solve.nonnegative)
         exact(events, other, gram, rows)
         return rows

@@ -33,7 +33,7 @@ from daskpart.partitions import Partition
 
 from .growing import continues, grown, joined, new_rows_distance
 from .pasgd import RowLayout
-from .plan import PARTITIONERS, MFPlan, plan_fit
+from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
 from .problem import Ratings
 from .recommending import FactorModel, seen_pattern
 from .state import MFState
@@ -46,7 +46,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     Rows are split over ranks by a partitioner. Item rows that several ranks touch are averaged
     and passed on `eta` times an epoch (η-PASGD); with ``eta = n_ranks`` no update is ever stale.
     Minimises Σ (r_ij − r̂_ij)² + γ (‖w_i‖² + ‖h_j‖² + b_i² + b_j²) over the stored entries; an
-    explicit zero is a rating of zero, an absent entry is unknown.
+    explicit zero is a rating of zero, an absent entry is unknown. Under ``loss="bpr"`` entries are
+    events instead (clicks, plays), and what a user has is scored above what it has not.
 
     Parameters
     ----------
@@ -56,7 +57,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         K, number of parts. May exceed the workers. None: as many as the workers have threads, or
         this process cores.
     eta : int or None, default=None
-        η, synchronisations an epoch; None: as many as ranks, which is free of staleness.
+        η, synchronisations an epoch; None: as many as ranks, which is free of staleness (1 under
+        "gasgd").
     partitioner : str, dict, Partition or int array of shape (M,), default="power"
         "power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random",
         "block"; "auto", which weighs the seconds that a cut saves over the fit against those of
@@ -65,6 +67,18 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         `daskpart.Partition` with one part a rank; or the part of each row.
     axis : {"rows", "columns", "auto"}, default="rows"
         What is split; "auto" plans both and takes the one that moves fewer rows.
+    schedule : {"pasgd", "dsgd", "gasgd"}, default="pasgd"
+        "pasgd": η-PASGD, as above. Two more to compare it with: "dsgd", in which blocks of items
+        rotate over the ranks in K strata whatever `eta` is, nothing stale; and "gasgd",
+        in which single ratings are cut and rows of both factors are averaged `eta` times (1 by
+        default; `partitioner` then cuts stored entries). See `strata` and `copies`.
+    loss : {"squared", "bpr"}, default="squared"
+        "bpr": −ln σ(r̂_ij − r̂_in) + γ/2 (…) over events (i, j) and an item n that user i has not,
+        drawn anew in each epoch from the items that the rank holds in that sub-epoch, and weighed
+        by their share of all items: see `negatives`. Needs the users cut (``axis="rows"``, no
+        "gasgd"). There are no user biases then, and no mean.
+    nonnegative : bool, default=False
+        Keep factors at 0 or above, by projection after each update; biases may have any sign.
     averaging : {"mean", "ratings"}, default="mean"
         Whether copies of a row weigh alike, or by the ratings that each rank applied.
     learning_rate : {"adagrad", "constant", "decay", "bold-driver"}, default="adagrad"
@@ -87,7 +101,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     validation_fraction : float, default=0.0
         Share of the ratings held out to measure `validation_rmse`.
     patience : int or None, default=None
-        Stop after so many epochs without a better validation RMSE.
+        Stop after so many epochs without a better validation RMSE; not with "bpr".
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
         How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
         Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
@@ -113,7 +127,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     state_ : MFState
         All of these, unlabelled, and what a further epoch needs.
     history_ : pandas.DataFrame
-        One row an epoch: train_rmse (each error before its own update), validation_rmse, seconds,
+        One row an epoch: train_rmse (each error before its own update; train_loss, a mean over
+        events, with "bpr"), validation_rmse, seconds,
         seconds_computing, seconds_communicating (means over ranks), staleness, volume (rows),
         messages, learning_rate.
     n_iter_ : int
@@ -144,6 +159,9 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         "eta": [COUNT, None],
         "partitioner": [str, dict, Partition, "array-like"],
         "axis": [StrOptions({"rows", "columns", "auto"})],
+        "schedule": [StrOptions({"pasgd", "dsgd", "gasgd"})],
+        "loss": [StrOptions({"squared", "bpr"})],
+        "nonnegative": ["boolean"],
         "averaging": [StrOptions({"mean", "ratings"})],
         "learning_rate": [StrOptions(set(DEFAULT_RATES))],
         "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither"), None],
@@ -157,14 +175,16 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
-        *("n_components", "eta", "partitioner", "axis", "averaging", "learning_rate", "biases"),
+        *("n_components", "eta", "partitioner", "axis", "schedule", "averaging"),
+        *("learning_rate", "biases"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
-        *("initial_learning_rate", "regularization", "init_scale"),
+        *("loss", "nonnegative", "initial_learning_rate", "regularization", "init_scale"),
     )
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("train_rmse", "train", "RMSE"),
+        Measure("train_loss", "train", "loss"),
         Measure("validation_rmse", "validation", "RMSE"),
     )
     _takes_dense: ClassVar[bool] = False
@@ -195,6 +215,9 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         eta: int | None = None,
         partitioner: Any = "power",
         axis: str = "rows",
+        schedule: str = "pasgd",
+        loss: str = "squared",
+        nonnegative: bool = False,
         averaging: str = "mean",
         learning_rate: str = "adagrad",
         initial_learning_rate: float | None = None,
@@ -225,6 +248,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         validation: Any = None,
         plan: FitPlan | None = None,
         client: Any = None,
@@ -239,31 +263,77 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
             (user, item, rating) DataFrame (pandas or Dask), which may have a fourth column of
             timestamps, or a list of such records. Values of any scale: see `scaling`.
         y : ignored
+        sample_weight : array of shape (nnz,), or container of the pattern of X, optional
+            What each rating counts, 0 or more; one is given for each stored entry (each line of a
+            table) in the order of X. The gradient of a rating is multiplied by its weight, that of
+            its penalty too: two ratings in one step, where repeating it would make two. Weight 0
+            is a rating that is not there. RMSE of training and μ are weighted as well. A step grows
+            with its weight, so scale weights to about 1.
         validation : container, optional
             Ratings to measure `validation_rmse` on, with users and items of X.
         {words of fit}
         """
-        return self._fit(X, y, plan=plan, client=client, validation=validation)
+        return self._fit(
+            X, y, plan=plan, client=client, validation=validation, sample_weight=sample_weight
+        )
 
     @with_callbacks
     def partial_fit(
-        self, X: Any, y: Any = None, *, validation: Any = None, client: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation: Any = None,
+        client: Any = None,
     ) -> Self:
         """Train one more epoch on X, from the factors so far (or from the beginning).
 
         Parameters and errors are those of `fit`. Where X and the fit have labels, X may have other
-        users and items: the new ones are solved from their ratings, as by `transform`, and stand
-        behind the known ones from then on; those that X lacks stay as they are. How far the new
-        rows are from their optimum then is in `new_rows_distance_`. Without labels X has the shape
-        of the fit.
+        users and items: the new ones are solved from their ratings, as by `transform` (with "bpr"
+        they begin as in `fit`), and stand behind the known ones from then on; those that X lacks
+        stay as they are. How far the new rows are from their optimum then is in
+        `new_rows_distance_`. Without labels X has the shape of the fit.
         """
         onto = getattr(self, "state_", None)
-        return self._fit(X, y, client=client, one_step=True, validation=validation, onto=onto)
+        data = {"sample_weight": sample_weight, "validation": validation, "onto": onto}
+        return self._fit(X, y, client=client, one_step=True, **data)
+
+    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
+        """Minus the RMSE over the stored entries of X, or with "bpr" the NDCG: higher is better.
+
+        Parameters
+        ----------
+        X : container
+            Any container of ratings that `fit` takes.
+        y : ignored
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            Users and items that the model does not know: an error; predicted as by `predict` (not
+            with "bpr"); or left out.
+
+        Returns
+        -------
+        score : float
+            −RMSE, at most 0; with "bpr" the mean NDCG at 10 over the whole catalogue, less what a
+            user had in the fit and has not in X.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know, or when none is left.
+        """
+        if self.loss == "bpr":
+            return self._ndcg(X, unknown)
+        return super().score(X, y, unknown=unknown)
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
         if isinstance(self.partitioner, Partition) and self.axis == "auto":
             raise InputError('axis="auto" cannot choose for a given partition; say rows or columns')
+        if self.schedule == "gasgd" and self.axis != "rows":
+            raise InputError('schedule="gasgd" cuts single ratings: leave axis out')
+        if self.loss == "bpr":
+            self._check_bpr()
         if not isinstance(self.clip, bool | np.bool_):
             try:
                 low, high = map(float, self.clip)
@@ -275,32 +345,55 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
                     "(low, high)"
                 )
 
+    def _check_bpr(self) -> None:
+        if self.schedule == "gasgd" or self.axis != "rows":
+            raise InputError(
+                'loss="bpr" needs all events of a user on one rank, to know what is unseen: leave '
+                'axis out, and take schedule "pasgd" or "dsgd"'
+            )
+        if self.clip is not False:
+            raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
+        if self.validation_fraction or self.patience is not None:
+            raise InputError(
+                'loss="bpr" has no validation_rmse: leave validation_fraction and patience out, '
+                "hold events out by daskpart.datasets.train_test_split_ratings and judge by score "
+                "or daskpart.metrics"
+            )
+
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         validation = data.get("validation")
         if self.patience is not None and validation is None and not self.validation_fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
-        columns = self._columns()
-        ratings = Ratings.of(X, columns)
-        if data.get("onto") is not None and ratings.in_memory:
-            before = data["onto"]
-            ratings = Ratings(joined(ratings.matrix, before), None, self.seen_, before.shape)
+        if self.loss == "bpr" and validation is not None:
+            raise InputError('loss="bpr" has no validation_rmse: leave validation out')
+        columns, weights = self._columns(), data.get("sample_weight")
+        ratings = Ratings.of(X, columns, events=self.loss == "bpr", sample_weight=weights)
+        before = data.get("onto")
+        if before is not None and ratings.in_memory:
+            weights = None if ratings.weights is None else joined(ratings.weights, before)
+            matrix = joined(ratings.matrix, before)
+            ratings = Ratings(matrix, None, self.seen_, before.shape, weights)
         return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> MFPlan:
-        eta = n_ranks if self.eta is None else int(self.eta)
-        if eta > n_ranks:
+        eta = self.eta
+        if eta is None:
+            eta = 1 if self.schedule == "gasgd" else n_ranks
+        if eta > n_ranks and self.schedule == "pasgd":
             warnings.warn(
                 f"eta={eta} is more than n_ranks={n_ranks}; {n_ranks} is used, which already "
                 "leaves no staleness",
                 DaskpartWarning,
                 stacklevel=4,
             )
+            eta = n_ranks
         return plan_fit(
             problem.matrix,
             n_ranks,
-            eta=min(eta, n_ranks),
+            schedule=self.schedule,
+            eta=int(eta),
             partitioner=self.partitioner,
             axis=self.axis,
             averaging=self.averaging,
@@ -308,6 +401,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
             random_state=random_state,
             steps=int(self.max_iter),
             transport=transport,
+            rating_bytes=12 + 4 * (problem.weights is not None) + 4 * (self.loss == "bpr"),
         )
 
     def _rate(self) -> LearningRate:
@@ -325,8 +419,15 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
                 biases=bool(self.biases),
                 init_scale=float(self.init_scale),
                 random_state=self._seed(state),
+                nonnegative=bool(self.nonnegative),
+                fold_in=self.loss != "bpr",
             )
         problem.check_same(state)
+        if self.nonnegative:
+            factors = ("user_factors", "item_factors")
+            state = replace(
+                state, **{each: np.maximum(getattr(state, each), 0) for each in factors}
+            )
         chosen = ("learning_rate", "initial_learning_rate")
         if any(state.settings.get(name) != getattr(self, name) for name in chosen):
             return replace(state, learning_rate_state={})  # the rate that is new now begins anew
@@ -335,8 +436,17 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
         return MFText(
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
-            state.unit if state.epoch else None,
+            state.unit if state.epoch else None, loss=self.loss,
+            nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
         )  # fmt: skip
+
+    def _new_rows(self, X_new: Any) -> Any:
+        if self.loss == "bpr":
+            raise InputError(
+                'loss="bpr" has no closed form for new users: add them by partial_fit, with '
+                "labels, or take ImplicitFactorization"
+            )
+        return super()._new_rows(X_new)
 
     def _evaluation(self, problem: Ratings) -> Any:
         validation = problem.validation
@@ -354,11 +464,12 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         self.seen_ = None
         if problem.in_memory:
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
-        if problem.known not in (None, problem.shape):
+        if problem.known not in (None, problem.shape) and self.loss != "bpr":
             self.new_rows_distance_ = new_rows_distance(
                 self.state_,
                 problem.matrix,
                 problem.known,
                 float(self.regularization),
                 bool(self.biases),
+                bool(self.nonnegative),
             )

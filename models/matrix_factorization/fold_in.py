@@ -13,6 +13,7 @@ from .kernels.scoring import normal_equations
 from .scaling import split_unit
 from .state import MFState
 
+_SWEEPS = 200  # of coordinate descent, at most
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
 
 
@@ -23,6 +24,7 @@ def solve_rows(
     factors: MFState,
     regularization: float,
     biases: bool,
+    nonnegative: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Factor rows and biases that minimise eq. 1 for new rows, items held fixed.
 
@@ -38,6 +40,8 @@ def solve_rows(
         γ of the fit; where it is 0, the solution of least norm is taken.
     biases : bool
         Whether rows have a bias.
+    nonnegative : bool
+        Whether factors are at least 0; the bias may have any sign.
 
     Returns
     -------
@@ -62,7 +66,10 @@ def solve_rows(
             pointers, columns, residuals, items, biases, float(regularization),
             left, right,
         )  # fmt: skip
-        solution[begin : begin + n_block, :n_unknowns] = _solve(left, right, regularization)
+        solved = _solve(left, right, regularization)
+        if nonnegative:
+            solved = _descended(left, right, solved, n_components)
+        solution[begin : begin + n_block, :n_unknowns] = solved
     solution[:, :n_components] *= of_users
     solution[:, n_components] *= factors.unit
     rows = solution.astype(np.float32)
@@ -73,3 +80,21 @@ def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.nda
     if regularization > 0:
         return np.linalg.solve(left, right[..., None])[..., 0]
     return (np.linalg.pinv(left, hermitian=True) @ right[..., None])[..., 0]
+
+
+def _descended(
+    left: np.ndarray, right: np.ndarray, start: np.ndarray, n_components: int
+) -> np.ndarray:
+    """Minima with the first components at 0 or above, by coordinate descent from `start`."""
+    found = start.copy()
+    found[:, :n_components] = np.maximum(found[:, :n_components], 0)
+    diagonal = np.maximum(np.einsum("bff->bf", left), np.finfo(np.float64).tiny)
+    for _ in range(_SWEEPS):
+        before = found.copy()
+        for f in range(found.shape[1]):
+            slope = right[:, f] - np.einsum("bg,bg->b", left[:, f], found)
+            moved = found[:, f] + slope / diagonal[:, f]
+            found[:, f] = np.maximum(moved, 0) if f < n_components else moved
+        if np.abs(found - before).max(initial=0) <= 1e-7 * np.abs(found).max(initial=1):
+            break
+    return found

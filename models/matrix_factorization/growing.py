@@ -69,14 +69,20 @@ def grown(
     biases: bool,
     init_scale: float,
     random_state: int,
+    nonnegative: bool = False,
+    fold_in: bool = True,
 ) -> MFState:
-    """A state with rows for all users and items of `matrix`, which continues it."""
+    """A state with rows for all users and items of `matrix`, which continues it.
+
+    Without `fold_in` new rows are as at the start of a fit: BPR has no closed form for them.
+    """
     (n_users, n_items), shape = state.shape, matrix.shape
     scale = init_scale * np.sqrt(state.unit)
     new: dict[str, Any] = {}
     for side, old, n in (("user", n_users, shape[0]), ("item", n_items, shape[1])):
         rows = np.zeros((n, state.n_components), np.float32)
         fill_starting_rows(rows, random_state, 0.0, scale)
+        rows = np.abs(rows) if nonnegative else rows
         rows[:old] = getattr(state, f"{side}_factors")
         new[f"{side}_factors"] = rows
         for name, start in (("bias", 0.0), ("gradient", 1.0)):
@@ -84,10 +90,12 @@ def grown(
             filled[:old] = getattr(state, f"{side}_{name}")
             new[f"{side}_{name}"] = filled
     state = replace(state, **new, user_labels=matrix.row_labels, item_labels=matrix.column_labels)
+    if not fold_in:
+        return state
     of_users, of_items = split_unit(state.unit)
-    _fold_in(state, matrix, n_users, n_items, regularization, biases)
-    turned = _turned(state)
-    _fold_in(turned, matrix.transposed(), n_items, shape[0], regularization, biases)
+    _fold_in(state, matrix, n_users, n_items, regularization, biases, nonnegative)
+    turned, others = _turned(state), matrix.transposed()
+    _fold_in(turned, others, n_items, shape[0], regularization, biases, nonnegative)
     state.item_factors[n_items:] = turned.user_factors[n_items:] * np.float32(of_items / of_users)
     state.item_bias[n_items:] = turned.user_bias[n_items:]
     return state
@@ -99,6 +107,7 @@ def new_rows_distance(
     known: tuple[int, int],
     regularization: float,
     biases: bool,
+    nonnegative: bool = False,
 ) -> float:
     """‖Z − Z*‖ / ‖Z*‖ over the rows, biases among them, of users and items that are new.
 
@@ -113,7 +122,7 @@ def new_rows_distance(
     known : (int, int)
         Users and items that stand before the new ones.
     regularization : float
-    biases : bool
+    biases, nonnegative : bool
     """
     apart = whole = 0.0
     for side, ratings, n_known in (
@@ -121,7 +130,7 @@ def new_rows_distance(
         (_turned(state), matrix.transposed(), known[1]),
     ):
         best = replace(side, user_factors=side.user_factors.copy(), user_bias=side.user_bias.copy())
-        _fold_in(best, ratings, n_known, ratings.shape[1], regularization, biases)
+        _fold_in(best, ratings, n_known, ratings.shape[1], regularization, biases, nonnegative)
         for name in ("user_factors", "user_bias"):
             wanted = getattr(best, name)[n_known:].astype(np.float64)
             apart += float(np.square(wanted - getattr(side, name)[n_known:]).sum())
@@ -149,6 +158,7 @@ def _fold_in(
     n_others: int,
     regularization: float,
     biases: bool,
+    nonnegative: bool,
 ) -> None:
     """Solve the users behind `n_known` from their ratings of the first `n_others`, in place."""
     chosen = (matrix.rows >= n_known) & (matrix.columns < n_others)
@@ -156,8 +166,9 @@ def _fold_in(
     counts = np.bincount(rows, minlength=matrix.shape[0] - n_known)
     pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     found, bias = solve_rows(
-        pointer, matrix.columns[chosen], matrix.values[chosen], state, regularization, biases
-    )
+        pointer, matrix.columns[chosen], matrix.values[chosen], state, regularization, biases,
+        nonnegative,
+    )  # fmt: skip
     rated = np.flatnonzero(counts)
     state.user_factors[n_known + rated] = found[rated]
     state.user_bias[n_known + rated] = bias[rated]

@@ -5,6 +5,9 @@
         reduce   copies of the rows that several ranks worked on ──► their owner: it averages them
         expand   owner ──► the ranks that work on the row next
 
+That is how η-PASGD runs, and so do the two that it is compared with: which ratings are in a cell,
+and which rows travel then, is the schedule's business (`schedule`, `strata`, `copies`).
+
 The text below is written against a `Communicator` over per-rank values, so it runs as it stands on
 every transport. Between messages there are only functions of their arguments: `apply_ratings`
 trains, `pack` and `place` carry rows, `average` combines copies in rank order, so that all
@@ -17,7 +20,7 @@ Collaborative Filtering", §3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +34,7 @@ from daskpart.collectives import (
     expand,
 )
 
+from .kernels.bpr import bpr
 from .kernels.sgd import (
     add_weighted,
     pack_rows,
@@ -39,6 +43,7 @@ from .kernels.sgd import (
     sgd_fixed_rate,
     unpack_rows,
 )
+from .negatives import Negatives
 
 LABELS = ("reduce", "expand")
 
@@ -68,8 +73,9 @@ class RankModel:
     user_bias, item_bias, user_gradient, item_gradient : ndarray of float32, one a row
     mean : float32
         μ, subtracted from every rating.
-    squared_error : float
-        Sum over the epoch's ratings so far, each taken before its own update.
+    loss : float
+        Squared errors, or under BPR −ln σ(x), over the epoch's ratings so far, each taken before
+        its own update.
     stale_rows : int
         Copies, other than the owner's, that were merged in this epoch.
     """
@@ -82,7 +88,7 @@ class RankModel:
     user_gradient: np.ndarray
     item_gradient: np.ndarray
     mean: np.float32
-    squared_error: float = 0.0
+    loss: float = 0.0
     stale_rows: int = 0
 
     @property
@@ -133,6 +139,13 @@ class RankRatings:
     home : ndarray of int32
         Local positions of the items whose final rows this rank holds between epochs, in rising
         order of item.
+    first_item : int
+        Where rows of both sides are shared (`copies`): `items` counts users first, and items from
+        here on; `rows` are positions there, too, and `users` is empty. Else 0.
+    weights : ndarray of float32, shape (n_ratings,) or (0,)
+        What each rating counts; none: all count 1.
+    negatives : Negatives or None
+        Under BPR, where unseen items come from.
     """
 
     rank: int
@@ -144,15 +157,20 @@ class RankRatings:
     cell_pointer: np.ndarray
     averages: tuple[Average | None, ...]
     home: np.ndarray
+    first_item: int = 0
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    negatives: Negatives | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = [self.users, self.items, self.rows, self.columns, self.values, self.cell_pointer]
+        arrays += [self.weights]
         for average in self.averages:
             if average is not None:
                 arrays += [average.rows, *average.weights]
-        return sum(array.nbytes for array in (*arrays, self.home))
+        drawn_from = 0 if self.negatives is None else self.negatives.nbytes
+        return drawn_from + sum(array.nbytes for array in (*arrays, self.home))
 
 
 def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> RankModel:
@@ -171,16 +189,55 @@ def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> R
 
 
 def apply_ratings(
-    model: RankModel, ratings: RankRatings, *, sub_epoch: int, rate: float, regularization: float
+    model: RankModel,
+    ratings: RankRatings,
+    *,
+    sub_epoch: int,
+    rate: float,
+    regularization: float,
+    nonnegative: bool = False,
+    epoch: int = 1,
 ) -> RankModel:
-    """SGD over the ratings of one cell, in place."""
+    """SGD over the ratings of one cell, in place; `epoch` numbers the draws of BPR."""
+    if ratings.negatives is not None:
+        return _apply_triples(
+            model, ratings, ratings.negatives, sub_epoch, epoch, rate, regularization, nonnegative
+        )
     start, stop = ratings.cell_pointer[sub_epoch : sub_epoch + 2]
     train = sgd_adagrad if model.layout.gradients else sgd_fixed_rate
-    model.squared_error += train(
+    user, user_bias, user_gradient = model.user, model.user_bias, model.user_gradient
+    if ratings.first_item:
+        user, user_bias, user_gradient = model.item, model.item_bias, model.item_gradient
+    model.loss += train(
         ratings.rows, ratings.columns, ratings.values, start, stop,
-        model.layout.n_components, model.user, model.item, model.user_bias, model.item_bias,
-        model.user_gradient, model.item_gradient, model.mean, np.float32(rate),
-        np.float32(regularization), model.layout.biases,
+        model.layout.n_components, user, model.item, user_bias, model.item_bias,
+        user_gradient, model.item_gradient, model.mean, np.float32(rate),
+        np.float32(regularization), model.layout.biases, ratings.weights, nonnegative,
+    )  # fmt: skip
+    return model
+
+
+def _apply_triples(
+    model: RankModel,
+    ratings: RankRatings,
+    negatives: Negatives,
+    sub_epoch: int,
+    epoch: int,
+    rate: float,
+    regularization: float,
+    nonnegative: bool,
+) -> RankModel:
+    """The same for triples of a user, an item seen and one that is drawn now."""
+    cell = slice(*ratings.cell_pointer[sub_epoch : sub_epoch + 2])
+    unseen = negatives.draw(ratings, sub_epoch, epoch)
+    weights = np.full(unseen.size, negatives.weights[sub_epoch])
+    if ratings.weights.size:
+        weights *= ratings.weights[cell]
+    layout = model.layout
+    model.loss += bpr(
+        ratings.rows[cell], ratings.columns[cell], unseen, weights, model.user, model.item,
+        model.item_bias, model.user_gradient, model.item_gradient, layout.n_components,
+        np.float32(rate), np.float32(regularization), layout.biases, layout.gradients, nonnegative,
     )  # fmt: skip
     return model
 
@@ -237,7 +294,7 @@ def compile_kernels(model: RankModel, ratings: RankRatings) -> None:
 
 def start_epoch(model: RankModel) -> RankModel:
     """Set the counters of the epoch to zero, in place."""
-    model.squared_error = 0.0
+    model.loss = 0.0
     model.stale_rows = 0
     return model
 
@@ -248,15 +305,15 @@ class EpochTotals:
 
     Attributes
     ----------
-    squared_error : float
-        Over all ratings, each error taken before its own update.
+    loss : float
+        Over all ratings, as in `RankModel`.
     stale_rows : int
         Measured staleness in rows, to be held against eq. 9.
     finite : bool
         False as soon as one factor is NaN or infinite.
     """
 
-    squared_error: float
+    loss: float
     stale_rows: int
     finite: bool
 
@@ -264,7 +321,7 @@ class EpochTotals:
 def count_epoch(model: RankModel) -> np.ndarray:
     """What a rank adds to `EpochTotals`, float64 of shape (3,)."""
     infinite = sum(not np.isfinite(getattr(model, name)).all() for name in _ARRAYS)
-    return np.array([model.squared_error, model.stale_rows, infinite], np.float64)
+    return np.array([model.loss, model.stale_rows, infinite], np.float64)
 
 
 @dataclass(frozen=True)
@@ -282,6 +339,8 @@ def run_epoch(
     schedule: PreparedSchedule,
     rate: float,
     regularization: float,
+    nonnegative: bool = False,
+    epoch: int = 1,
 ) -> tuple[PerRank, EpochTotals]:
     """One epoch of Alg. 2 over per-rank values.
 
@@ -293,6 +352,10 @@ def run_epoch(
     ratings : per-rank value of RankRatings
     schedule : PreparedSchedule
     rate, regularization : float
+    nonnegative : bool
+        Whether factors below 0 become 0.
+    epoch : int
+        Its number, for the draws of BPR.
 
     Returns
     -------
@@ -303,8 +366,9 @@ def run_epoch(
     model = comm.update(start_epoch, model)
     for t, (to_owners, to_next) in enumerate(zip(schedule.reduces, schedule.expands, strict=True)):
         model = comm.update(
-            apply_ratings, model, ratings, sub_epoch=t, rate=rate, regularization=regularization
-        )
+            apply_ratings, model, ratings, sub_epoch=t, rate=rate, regularization=regularization,
+            nonnegative=nonnegative, epoch=epoch,
+        )  # fmt: skip
         if to_owners is not None:
             for messages in to_owners.rounds:
                 pending = comm.post(messages, model, pack)
@@ -313,5 +377,5 @@ def run_epoch(
             model = expand(comm, to_next, model, pack, place)
     totals = allreduce(comm, comm.map(count_epoch, model))
     model, totals = comm.settle(model, totals)
-    squared_error, stale_rows, infinite = totals.result()
-    return model, EpochTotals(float(squared_error), int(stale_rows), infinite == 0)
+    loss, stale_rows, infinite = totals.result()
+    return model, EpochTotals(float(loss), int(stale_rows), infinite == 0)

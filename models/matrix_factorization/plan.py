@@ -1,7 +1,7 @@
 """What a fit will do, before it does it: partition, shards, sub-epochs, messages.
 
     X ─► Partition ─► Shards (with their Connectivity) ─► SubEpochSchedule ─► reduce and expand
-    Plans
+    Plans                                                 η-PASGD, DSGD, GASGD
                                                                               └─► MFPlanReport
 
 Everything here is made once a fit, on the client, from the pattern of the ratings alone.
@@ -23,19 +23,23 @@ from numpy.typing import NDArray
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
 from daskpart.connectivity import Connectivity
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import weighed_cut
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
-from daskpart.models.base.reports import Expected, PlanReport, bytes_words
+from daskpart.models.base.reports import Expected
 from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 from daskpart.shards import Shards, shard
 
+from .copies import copies_schedule, hypergraph_of_nonzeros, shards_of_nonzeros
 from .kernels.sgd import padded_width
 from .pasgd import LABELS, RowLayout
-from .rank_data import RankSchedule, rank_schedules
+from .plan_report import WORD_BYTES, MFPlanReport
+from .rank_data import RankSchedule, held_items, own_and_state, rank_schedules
 from .schedule import SubEpochSchedule, make_schedule
+from .strata import strata_schedule
 
 # what a name of a partitioner stands for: arguments of `daskpart.partition`
 PARTITIONERS: dict[str, dict[str, Any]] = {
@@ -47,7 +51,6 @@ PARTITIONERS: dict[str, dict[str, Any]] = {
     "random": {"method": "random"},
     "block": {"method": "block"},
 }
-_WORD_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,22 +59,29 @@ class MFPlan(FitPlan):
 
     Attributes
     ----------
+    kind : {"pasgd", "dsgd", "gasgd"}
+        Which schedule.
     eta : int
-        η, synchronisations an epoch.
-    axis : {"rows", "columns"}
-        What is split over ranks. Under "columns" the shards hold the transposed ratings.
+        Sub-epochs, which end in synchronisations: η, and K under "dsgd".
+    axis : {"rows", "columns", "nonzeros"}
+        What is split over ranks. Under "columns" the shards hold the transposed ratings, under
+        "nonzeros" rows of both sides: see `copies`.
     averaging : {"mean", "ratings"}
     layout : RowLayout
         What travels of a row.
+    rating_bytes : int
+        That a rank holds of each rating.
     shards : Shards
     schedule : SubEpochSchedule
     reduces, expands : sequence of Plan, one a sub-epoch
     """
 
+    kind: str
     eta: int
     axis: str
     averaging: str
     layout: RowLayout
+    rating_bytes: int
     shards: Shards = field(repr=False)
     schedule: SubEpochSchedule = field(repr=False)
     reduces: Sequence[Plan] = field(repr=False)
@@ -85,7 +95,36 @@ class MFPlan(FitPlan):
     @cached_property
     def rank_schedules(self) -> list[RankSchedule]:
         """Each rank's part of the schedule."""
-        return rank_schedules(self.schedule, self.reduces, self.connectivity, self.averaging)
+        return rank_schedules(self.schedule, self.reduces, self.averaging)
+
+    @cached_property
+    def rows_held(self) -> dict[str, list[NDArray[Any]]]:
+        """For each side of the ratings the ids that every rank holds, in its local order."""
+        ranks = range(self.n_ranks)
+        items = [
+            held_items(self.shards.items_of(rank), self.rank_schedules[rank].items)
+            for rank in ranks
+        ]
+        if self.axis == "nonzeros":
+            return self._both_sides(items)
+        (_, split), (_, shared) = own_and_state(self.axis)
+        return {split: [self.shards.rows_of(rank) for rank in ranks], shared: items}
+
+    @cached_property
+    def rows_answered(self) -> dict[str, list[NDArray[Any]]]:
+        """The same for the ids that every rank answers for between epochs."""
+        home = [schedule.home for schedule in self.rank_schedules]
+        if self.axis == "nonzeros":
+            return self._both_sides(home)
+        (_, shared) = own_and_state(self.axis)[1]
+        return {**self.rows_held, shared: home}
+
+    def _both_sides(self, ids: list[NDArray[Any]]) -> dict[str, list[NDArray[Any]]]:
+        n_users = self.shards.shape[0]
+        return {
+            "user": [each[each < n_users] for each in ids],
+            "item": [each[each >= n_users] - n_users for each in ids],
+        }
 
     @property
     def decided(self) -> dict[str, str]:
@@ -108,35 +147,32 @@ class MFPlan(FitPlan):
         return sums
 
     def expected(self) -> Expected:
-        """What an epoch will send: eq. 8 in rows, eq. 9 in stale ones."""
+        """What an epoch will send; under "pasgd" eq. 8 in rows, eq. 9 in stale ones."""
         messages, rows, _ = self._sent
         return Expected(
             rows=rows,
             messages=messages,
-            nbytes=int(rows.sum()) * self.layout.words * _WORD_BYTES,
+            nbytes=int(rows.sum()) * self.layout.words * WORD_BYTES,
             row_labels=LABELS,
             message_labels=LABELS,
-            counted={"staleness": self.connectivity.pasgd_staleness(self.eta)},
+            counted={"staleness": self.schedule.staleness},
         )
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: ratings, rows of both factors, positions of messages."""
-        connectivity = self.connectivity
-        n_items = np.bincount(connectivity.parts, minlength=self.n_ranks)
-        assert self.partition is not None
-        n_users = np.bincount(self.partition.assignment, minlength=self.n_ranks)
-        ids = 8 * (n_users + n_items) + 8 * (self.eta + 1)
-        row_bytes = _WORD_BYTES * (padded_width(self.layout.n_components) + 2)
+        n_rows = np.sum([[len(ids) for ids in side] for side in self.rows_held.values()], axis=0)
+        ids = 8 * n_rows + 8 * (self.eta + 1)
+        row_bytes = WORD_BYTES * (padded_width(self.layout.n_components) + 2)
         _, sent, received = self._sent
         return {
-            "ratings": 12 * self.shards.nnz_per_part + ids,
-            "factors": row_bytes * (n_users + n_items),
+            "ratings": self.rating_bytes * self.schedule.cell_nonzeros.sum(axis=1) + ids,
+            "factors": row_bytes * n_rows,
             "messages": 8 * (sent + received),
         }
 
     def report(self) -> MFPlanReport:
         """What one epoch costs."""
-        messages = self._sent[0]
+        messages, rows, _ = self._sent
         assert self.partition is not None
         return MFPlanReport(
             n_ranks=self.n_ranks,
@@ -147,13 +183,14 @@ class MFPlan(FitPlan):
             eta=self.eta,
             axis=self.axis,
             lambda_histogram=self.connectivity.histogram(),
-            volume=self.connectivity.pasgd_volume(self.eta),
-            staleness=self.connectivity.pasgd_staleness(self.eta),
+            volume=int(rows.sum()),
+            staleness=self.schedule.staleness,
             messages=int(messages.sum()),
             messages_max_rank=int(messages.max(initial=0)),
             imbalance=self.partition.imbalance,
             cell_imbalance=self.schedule.cell_imbalance,
             row_words=self.layout.words,
+            schedule=self.kind,
         )
 
 
@@ -161,6 +198,7 @@ def plan_fit(
     matrix: Any,
     n_ranks: int,
     *,
+    schedule: str = "pasgd",
     eta: int,
     partitioner: Any,
     axis: str,
@@ -169,6 +207,7 @@ def plan_fit(
     random_state: int,
     steps: int = 1,
     transport: str = "local",
+    rating_bytes: int = 12,
 ) -> MFPlan:
     """Partition the ratings and lay out every message of an epoch.
 
@@ -177,11 +216,13 @@ def plan_fit(
     matrix : LabelledMatrix or lazy Dask collection
         Ratings; under ``axis="auto"`` both directions are planned, and the one that moves fewer
         rows is taken.
-    n_ranks, eta, partitioner, axis, averaging, random_state
+    n_ranks, schedule, eta, partitioner, axis, averaging, random_state
         As for `MatrixFactorization`, checked.
     layout : RowLayout
     steps, transport : int, str
         How often an epoch is run, and over what: for ``partitioner="auto"``, see `cutting`.
+    rating_bytes : int
+        Of `MFPlan`.
 
     Raises
     ------
@@ -190,29 +231,83 @@ def plan_fit(
     """
     axes = ("rows", "columns") if axis == "auto" else (axis,)
     weigh = partial(
-        weighed_partition, eta=eta, row_bytes=_WORD_BYTES * layout.words, steps=steps,
+        weighed_partition, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps,
         transport=transport,
     )  # fmt: skip
-    split = [_split(matrix, each, n_ranks, partitioner, random_state, weigh) for each in axes]
-    volumes = [shards.connectivity.pasgd_volume(eta) for shards, _ in split]
+    if schedule == "gasgd":
+        laid_out = [_nonzeros_laid_out(matrix, n_ranks, eta, partitioner, random_state, weigh)]
+        axes = ("nonzeros",)
+    else:
+        laid_out = []
+        for each in axes:
+            shards, seconds = _split(matrix, each, n_ranks, partitioner, random_state, weigh)
+            sharing = shards.connectivity
+            laid_out.append(
+                _laid_out(
+                    shards,
+                    strata_schedule(sharing)
+                    if schedule == "dsgd"
+                    else make_schedule(sharing, eta, random_state),
+                    seconds,
+                )
+            )
+    volumes = [
+        sum(plan.total_rows for plan in (*each["reduces"], *each["expands"])) for each in laid_out
+    ]
     best = int(np.argmin(volumes))
-    shards, seconds = split[best]
-    schedule = make_schedule(shards.connectivity, eta, random_state)
+    parts = laid_out[best]["shards"].partition
     return MFPlan(
         n_ranks=n_ranks,
         random_state=random_state,
-        partition=shards.partition,
-        partitioner=shards.partition.info.get("weighed", partitioner_name(partitioner)),
-        seconds=seconds,
-        eta=eta,
+        partition=parts,
+        partitioner=parts.info.get("weighed", partitioner_name(partitioner)),
+        kind=schedule,
+        eta=laid_out[best]["schedule"].n_sub_epochs,
         axis=axes[best],
         averaging=averaging,
         layout=layout,
-        shards=shards,
-        schedule=schedule,
-        reduces=[schedule.reduce_plan(t) for t in range(eta)],
-        expands=[schedule.expand_plan(t) for t in range(eta)],
+        rating_bytes=rating_bytes,
+        **laid_out[best],
     )
+
+
+def _laid_out(shards: Shards, schedule: SubEpochSchedule, seconds: float) -> dict[str, Any]:
+    """Fields of a plan: the messages of every sub-epoch."""
+    every = range(schedule.n_sub_epochs)
+    return {
+        "shards": shards,
+        "schedule": schedule,
+        "reduces": [schedule.reduce_plan(t) for t in every],
+        "expands": [schedule.expand_plan(t) for t in every],
+        "seconds": seconds,
+    }
+
+
+def rank_weights(plan: MFPlan, weights: LabelledMatrix | None) -> list[np.ndarray] | None:
+    """The weights of each rank's ratings, in the order of its shard."""
+    if weights is None:
+        return None
+    if plan.axis == "nonzeros":
+        cut = shards_of_nonzeros(weights, plan.shards.partition, plan.random_state)
+    else:
+        data = weights if plan.axis == "rows" else weights.transposed()
+        cut = shard(data, plan.shards.partition, random_state=plan.random_state)
+    return [each.values for each in cut.compute()]
+
+
+def _nonzeros_laid_out(
+    matrix: Any, n_ranks: int, eta: int, partitioner: Any, random_state: int, weigh: Callable
+) -> dict[str, Any]:
+    """The same for single ratings that are dealt to ranks."""
+    if not isinstance(matrix, LabelledMatrix):
+        raise InputError('schedule="gasgd" cuts single ratings, which it needs in memory')
+    grains = hypergraph_of_nonzeros(matrix)
+    begin = working_clock()
+    parts = _partitioned(grains, "nonzeros", n_ranks, partitioner, random_state, weigh)
+    seconds = working_clock() - begin
+    _refuse_empty(parts, "nonzeros")
+    shards = shards_of_nonzeros(matrix, parts, random_state)
+    return _laid_out(shards, copies_schedule(shards.connectivity, eta), seconds)
 
 
 def _split(
@@ -223,6 +318,11 @@ def _split(
     begin = working_clock()
     parts = _partitioned(data, axis, n_ranks, partitioner, random_state, weigh)
     seconds = working_clock() - begin
+    _refuse_empty(parts, axis)
+    return shard(data, parts, random_state=random_state), seconds
+
+
+def _refuse_empty(parts: Partition, axis: str) -> None:
     empty = np.flatnonzero(np.bincount(parts.assignment, minlength=parts.n_parts) == 0)
     if empty.size:
         named = ", ".join(map(str, empty[:5]))
@@ -230,7 +330,6 @@ def _split(
             f"{empty.size} of {parts.n_parts} ranks have no {axis} (rank {named}"
             f"{', …' if empty.size > 5 else ''}); take fewer ranks or another partition"
         )
-    return shard(data, parts, random_state=random_state), seconds
 
 
 def transposed(matrix: Any) -> Any:
@@ -241,18 +340,19 @@ def transposed(matrix: Any) -> Any:
 def _partitioned(
     data: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> Partition:
+    n_vertices = data.n_vertices if isinstance(data, Hypergraph) else data.shape[0]
     if isinstance(partitioner, Partition):
-        partitioner.check_fits(data.shape[0], "the matrix", axis)
+        partitioner.check_fits(n_vertices, "the matrix", axis)
         return _of_rows(partitioner, axis)
     if not isinstance(partitioner, str | Mapping):
-        assignment = given_assignment(partitioner, data.shape[0], n_ranks, axis)
+        assignment = given_assignment(partitioner, n_vertices, n_ranks, axis)
         weights = np.ones(assignment.size, np.int64)
         if hasattr(data, "rows"):
             weights = np.bincount(data.rows, minlength=assignment.size)
         return Partition(assignment, n_ranks, weights, {})
-    if data.shape[0] < n_ranks:
+    if n_vertices < n_ranks:
         raise InputError(
-            f"{n_ranks} ranks need as many rows to share out; there are {data.shape[0]}"
+            f"{n_ranks} ranks need as many {axis} to share out; there are {n_vertices}"
         )
     if isinstance(partitioner, str) and partitioner == "auto":
         return weigh(data, n_ranks, random_state)
@@ -291,7 +391,7 @@ def weighed_partition(
         "multilevel": PARTITIONERS["power"],
     }
 
-    pattern = Hypergraph.column_net(data)
+    pattern = data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
 
     def cut(name: str) -> tuple[Partition, float]:
         parts = make_partition(pattern, n_ranks, random_state=random_state, **options[name])
@@ -300,123 +400,3 @@ def weighed_partition(
 
     parts, reason = weighed_cut(cut, pattern.n_pins, n_ranks, steps, transport)
     return replace(parts, info={**parts.info, "weighed": f"auto, {reason}"})
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class MFPlanReport(PlanReport):
-    """What one epoch of η-PASGD costs on a partition; known before any training.
-
-    Attributes
-    ----------
-    eta : int
-        η, synchronisations an epoch.
-    axis : str
-        What is split over ranks: "rows" (users; item rows travel) or "columns" (the dual).
-    lambda_histogram : ndarray of int64
-        ``lambda_histogram[λ]``: items that λ ranks share; index 0: items without ratings.
-    volume : int
-        Rows sent an epoch, eq. 8.
-    staleness : int
-        Rows updated from a stale copy an epoch, eq. 9.
-    messages, messages_max_rank : int
-        Messages sent an epoch: by all ranks, and by the busiest one.
-    imbalance : float
-        Ratings of the heaviest rank over the mean, less 1.
-    cell_imbalance : float
-        The same for (rank, sub-epoch) cells: what waiting at the sub-epochs' ends costs.
-    row_words : int
-        Words a row takes on the wire.
-    """
-
-    eta: int
-    axis: str
-    lambda_histogram: np.ndarray
-    volume: int
-    staleness: int
-    messages: int
-    messages_max_rank: int
-    imbalance: float
-    cell_imbalance: float
-    row_words: int
-
-    _derived = ("lambda_max", "connectivity_minus_one", "sum_of_squares", "bytes_per_epoch")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.lambda_histogram = np.asarray(self.lambda_histogram, np.int64)
-
-    @property
-    def lambda_max(self) -> int:
-        """λ_max: ranks that share the most shared item; η beyond it changes nothing."""
-        used = np.flatnonzero(self.lambda_histogram)
-        return int(used[-1]) if used.size else 0
-
-    @property
-    def connectivity_minus_one(self) -> int:
-        """Σ (λ − 1) over the items in use, eq. 5."""
-        counts = self.lambda_histogram
-        return int((counts[1:] * np.arange(counts.size - 1)).sum())
-
-    @property
-    def sum_of_squares(self) -> int:
-        """Σ λ² over the items with λ > 1: the power of connectivity with ρ = 2, eq. 11."""
-        counts = self.lambda_histogram[2:]
-        return int((counts * np.arange(2, counts.size + 2) ** 2).sum())
-
-    @property
-    def bytes_per_epoch(self) -> int:
-        """Payload of all messages of an epoch."""
-        return int(self.volume) * int(self.row_words) * _WORD_BYTES
-
-    @property
-    def how(self) -> str:
-        """In some words how the ratings are split and rows are sent."""
-        return f"{self.axis} by {self.partitioner!r}, η = {self.eta},"
-
-    def title(self) -> str:
-        """One line that says what this is about."""
-        times = "once" if self.eta == 1 else f"{self.eta} times"
-        return (
-            f"Plan: {self.axis} over {self.n_ranks} ranks by {self.partitioner!r}, "
-            f"synchronised {times} an epoch"
-        )
-
-    def rows(self) -> dict[str, str]:
-        """Name → value in plain words, in the order shown."""
-        mover = "items" if self.axis == "rows" else "users"
-        local = int(self.lambda_histogram[1:2].sum())
-        return {
-            "volume": f"{self.volume:,} rows an epoch = {bytes_words(self.bytes_per_epoch)} "
-            f"({self.row_words} words a row)",
-            "staleness": _staleness_words(self.staleness, self.eta, self.lambda_max),
-            "messages": f"{self.messages:,} an epoch, at most {self.messages_max_rank:,} by a rank",
-            f"shared {mover}": f"{self._shared():,}; {local:,} stay on one rank",
-            "connectivity λ": self._histogram_words(),
-            "λ_max": f"{self.lambda_max}",
-            "Σ (λ − 1)": f"{self.connectivity_minus_one:,}",
-            "Σ λ² of shared": f"{self.sum_of_squares:,}",
-            "imbalance": f"heaviest rank {self.imbalance:.1%} above the mean, "
-            f"(rank, sub-epoch) cells {self.cell_imbalance:.1%}",
-            **super().rows(),
-        }
-
-    def _shared(self) -> int:
-        return int(self.lambda_histogram[2:].sum())
-
-    def _histogram_words(self) -> str:
-        """Bins 1, 2, 3–4, 5–8, … so that 512 ranks fit on a line."""
-        words, low, high = [], 1, 1
-        while low < self.lambda_histogram.size:
-            count = int(self.lambda_histogram[low : high + 1].sum())
-            last = min(high, self.lambda_histogram.size - 1)
-            name = f"{low}" if low == last else f"{low}–{last}"
-            if count:
-                words.append(f"{name}: {count:,}")
-            low, high = high + 1, 2 * high
-        return " | ".join(words) or "no ratings"
-
-
-def _staleness_words(staleness: float, eta: int, lambda_max: int) -> str:
-    if not staleness:
-        return "0: every update sees the newest row"
-    return f"{staleness:,} rows an epoch come from a stale copy (0 from η = {lambda_max} on)"

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+import pandas as pd
 
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, is_dask_frame
-from daskpart.errors import InputError
+from daskpart.containers.matrix import (
+    Columns,
+    LabelledMatrix,
+    as_matrix,
+    from_triples,
+    is_dask_frame,
+    stored_triples,
+)
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
 from .pairs import entry_positions
@@ -33,18 +42,47 @@ class Ratings(Problem):
         Pattern of earlier ratings that a fit goes on from.
     known : (int, int) or None
         Users and items of that fit.
+    weights : LabelledMatrix or None
+        What each rating counts, in the pattern of `matrix`; None: all count 1.
     """
 
     matrix: Any
     validation: Validation | None = None
     seen_before: Any = None
     known: tuple[int, int] | None = None
+    weights: LabelledMatrix | None = None
 
     @classmethod
-    def of(cls, X: Any, columns: Columns = (None, None, None)) -> Ratings:
-        """From any container of ratings; lazy arrays stay as they are."""
-        stays = is_lazy(X) and not is_dask_frame(X)
-        return cls(X if stays else as_matrix(X, columns))
+    def of(
+        cls,
+        X: Any,
+        columns: Columns = (None, None, None),
+        *,
+        events: bool = False,
+        sample_weight: Any = None,
+    ) -> Ratings:
+        """From any container of ratings, or of events; lazy arrays stay as they are.
+
+        Raises
+        ------
+        InputError
+            For events that count 0 or less, and weights that do not fit.
+        """
+        lazy = is_lazy(X) and not is_dask_frame(X)
+        if lazy and sample_weight is not None:
+            raise InputError("sample_weight needs ratings in memory")
+        if lazy:
+            return cls(X)
+        matrix = as_events(X, columns) if events else as_matrix(X, columns)
+        if sample_weight is None:
+            return cls(matrix)
+        weights = _weights_of(X, sample_weight, matrix, columns, "sum" if events else "last")
+        counted = weights.values > 0
+        if not counted.any():
+            raise InputError("sample_weight is 0 everywhere: nothing is left to learn from")
+        if counted.all():
+            return cls(matrix, weights=weights)
+        return cls(_chosen(matrix, counted), weights=_chosen(weights, counted))
 
     @property
     def in_memory(self) -> bool:
@@ -98,7 +136,8 @@ class Ratings(Problem):
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""
-        return {"data": self.fingerprint(), "shape": [*self.shape]}
+        weights = {} if self.weights is None else {"weights": Ratings(self.weights).fingerprint()}
+        return {"data": self.fingerprint(), "shape": [*self.shape], **weights}
 
     def blank(self, n_components: int, kind: type[Blank] = MFState) -> Blank:  # type: ignore[assignment]
         """A state of zeros with the shape, labels and names of these ratings."""
@@ -136,7 +175,59 @@ class Ratings(Problem):
         if not fraction:
             return self
         training, outside = hold_out(self.matrix, fraction, random_state)
-        return replace(self, matrix=training, validation=Validation(outside, self.blank(1)))
+        weights = self.weights
+        if weights is not None:  # of the same pattern, so the same entries are held out
+            weights, _ = hold_out(weights, fraction, random_state)
+        validation = Validation(outside, self.blank(1))
+        return replace(self, matrix=training, validation=validation, weights=weights)
+
+
+def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:
+    """Counts of events from any container; positions that come more than once are added up.
+
+    Raises
+    ------
+    InputError
+        For counts that are not above 0.
+    """
+    matrix = as_matrix(X, columns, repeats="sum")
+    if matrix.values.min() <= 0:
+        raise InputError(
+            f"the counts go down to {matrix.values.min():g}: an event has a count above 0. "
+            "Leave the others out, as by X.eliminate_zeros() or a mask"
+        )
+    return matrix
+
+
+def _weights_of(
+    X: Any,
+    given: Any,
+    matrix: LabelledMatrix,
+    columns: Columns,
+    repeats: Literal["last", "sum"],
+) -> LabelledMatrix:
+    """Weights in the pattern of the ratings: a container of that pattern, or one an entry of X."""
+    if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:
+        rows, items, values, *more = stored_triples(X, columns, repeats == "sum")
+        if len(given) != len(values):
+            raise InputError(
+                f"sample_weight has length {len(given)} for {len(values)} stored ratings: give one "
+                "a rating, in the order in which X has them, or a container of their pattern"
+            )
+        with warnings.catch_warnings():  # of ratings that come twice it was said already
+            warnings.simplefilter("ignore", DaskpartWarning)
+            weights = from_triples(rows, items, np.asarray(given), *more, repeats=repeats)
+    else:
+        weights = as_matrix(given, columns)
+    alike = all(
+        np.array_equal(getattr(weights, name), getattr(matrix, name))
+        for name in ("rows", "columns")
+    )
+    if not alike or weights.shape != matrix.shape:
+        raise InputError("sample_weight stores other entries than X: give a weight for each rating")
+    if weights.values.min() < 0:
+        raise InputError(f"sample_weight goes down to {weights.values.min():g}: give 0 or more")
+    return weights
 
 
 class Validation:

@@ -21,6 +21,7 @@ from daskpart.collectives import Plan
 from daskpart.models.base.state import Part
 
 from .kernels.sgd import counting_sort, padded_width
+from .negatives import negatives_of, triple_weights
 from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
 from .scaling import split_unit
 from .schedule import SubEpochSchedule
@@ -39,26 +40,29 @@ class RankSchedule:
     ----------
     rank, n_sub_epochs : int
     items : ndarray of int32
-        The items that the rank touches, rising.
-    sub_epoch : ndarray of int32
-        When the rank works on each of them.
+        The items that the rank holds at some time, rising.
+    sub_epoch : ndarray of int32 or None
+        When the rank works on each of them; None: always, on a share of its ratings.
     averages : tuple, one entry a sub-epoch
         The items that the rank averages, rising, and the weights as in `pasgd.Average`; None where
         there are none.
     home : ndarray of int32
         Items whose final rows the rank holds between epochs, rising.
+    triple_weights : ndarray of float64, shape (n_sub_epochs,)
+        For BPR: see `negatives`.
     """
 
     rank: int
     n_sub_epochs: int
     items: np.ndarray
-    sub_epoch: np.ndarray
+    sub_epoch: np.ndarray | None
     averages: tuple[ItemWeights | None, ...]
     home: np.ndarray
+    triple_weights: np.ndarray
 
 
 def rank_schedules(
-    schedule: SubEpochSchedule, reduces: Sequence[Plan], connectivity: Any, averaging: str
+    schedule: SubEpochSchedule, reduces: Sequence[Plan], averaging: str
 ) -> list[RankSchedule]:
     """Cut a schedule into the ranks' parts.
 
@@ -67,13 +71,11 @@ def rank_schedules(
     schedule : SubEpochSchedule
     reduces : sequence of Plan
         Its reduce plan for each sub-epoch.
-    connectivity : Connectivity
-        The one the schedule was made from.
     averaging : {"mean", "ratings"}
         Whether copies weigh alike, or by the ratings that each rank applied to them.
     """
-    n_ranks = schedule.n_ranks
-    shares = _Shares(schedule, connectivity, averaging)
+    n_ranks, connectivity = schedule.n_ranks, schedule.incidence
+    shares = _Shares(schedule, averaging)
     averages: list[list[ItemWeights | None]] = [[] for _ in range(n_ranks)]
     for plan in reduces:
         (messages,) = plan.rounds
@@ -85,6 +87,7 @@ def rank_schedules(
     )
     by_rank = np.argsort(connectivity.parts, kind="stable")
     bounds = np.searchsorted(connectivity.parts[by_rank], np.arange(n_ranks + 1))
+    weights = triple_weights(schedule)
     schedules = []
     for rank in range(n_ranks):
         pairs = by_rank[bounds[rank] : bounds[rank + 1]]
@@ -94,9 +97,10 @@ def rank_schedules(
                 rank,
                 schedule.n_sub_epochs,
                 item_of_pair[pairs],
-                schedule.sub_epoch[pairs],
+                None if schedule.sub_epoch is None else schedule.sub_epoch[pairs],
                 tuple(averages[rank]),
                 home,
+                weights[rank],
             )
         )
     return schedules
@@ -105,7 +109,7 @@ def rank_schedules(
 class _Shares:
     """The weight of each rank's copy in the average of its group."""
 
-    def __init__(self, schedule: SubEpochSchedule, connectivity: Any, averaging: str) -> None:
+    def __init__(self, schedule: SubEpochSchedule, averaging: str) -> None:
         self._n_ranks = schedule.n_ranks
         size = schedule.group_size
         item = np.repeat(schedule.group_item.astype(np.int64), size)
@@ -115,11 +119,12 @@ class _Shares:
         if averaging == "mean":
             self._share = np.repeat(1.0 / size, size).astype(np.float32)
         else:
-            # pairs of the connectivity stand in order of (item, rank), which is the order of the
-            # sorted keys
-            count = np.empty(key.size)
-            count[self._order] = connectivity.counts
+            # pairs of the incidence stand in order of (item, rank), which is the order of the
+            # sorted keys; each is in one group, or in one of every sub-epoch
+            counts, count = schedule.incidence.counts, np.empty(key.size)
+            count[self._order] = np.repeat(counts, key.size // max(1, counts.size))
             total = np.add.reduceat(count, schedule.group_pointer[:-1]) if size.size else count
+            total = np.maximum(total, 1.0)  # of rows that only pass through there are no ratings
             self._share = (count / np.repeat(total, size)).astype(np.float32)
 
     def of(self, messages: Any) -> ItemWeights:
@@ -138,7 +143,14 @@ class _Shares:
 
 
 def arrange_ratings(
-    shard: Any, schedule: RankSchedule, *, n_components: int, random_state: int
+    shard: Any,
+    schedule: RankSchedule,
+    *,
+    n_components: int,
+    random_state: int,
+    first_item: int = 0,
+    weights: np.ndarray | None = None,
+    triples: bool = False,
 ) -> RankRatings:
     """Put a shard's ratings into the order in which SGD takes them.
 
@@ -151,20 +163,32 @@ def arrange_ratings(
     random_state : int
         Each rank shuffles by a stream of its own, so the order depends on nothing but seed, rank
         and data.
+    first_item : int
+        Of `RankRatings`.
+    weights : ndarray of shape (nnz,), optional
+        Of the shard's ratings.
+    triples : bool
+        Whether they are seen items, for BPR.
     """
-    position_of = _Positions(shard.items)
-    sub_epoch = np.empty(shard.items.size, np.int64)
-    sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
+    items = held_items(shard.items, schedule.items)
+    position_of = _Positions(items)
     generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
     row_bytes = 4 * padded_width(n_components)
-    user_block, n_user_blocks = _blocks(shard.rows.size, USER_BLOCK_BYTES // row_bytes)
-    item_block, n_item_blocks = _blocks(shard.items.size, ITEM_BLOCK_BYTES // row_bytes)
+    n_users = items.size if first_item else shard.rows.size
+    user_block, n_user_blocks = _blocks(n_users, USER_BLOCK_BYTES // row_bytes)
+    item_block, n_item_blocks = _blocks(items.size, ITEM_BLOCK_BYTES // row_bytes)
     rows, columns = shard.row_index, shard.column_index
-    key = (sub_epoch[columns] * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[
-        columns
-    ]
-    n_blocks = n_user_blocks * n_item_blocks
     shuffled = generator.permutation(rows.size)
+    cell = np.empty(rows.size, np.int64)
+    if schedule.sub_epoch is None:
+        ends = np.arange(schedule.n_sub_epochs + 1) * rows.size // schedule.n_sub_epochs
+        cell[shuffled] = np.repeat(np.arange(schedule.n_sub_epochs), np.diff(ends))
+    else:
+        sub_epoch = np.empty(items.size, np.int64)
+        sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
+        cell = sub_epoch[columns]
+    key = (cell * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[columns]
+    n_blocks = n_user_blocks * n_item_blocks
     order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
     averages = tuple(
         None if part is None else Average(position_of(part[0]), part[1])
@@ -173,14 +197,26 @@ def arrange_ratings(
     return RankRatings(
         rank=shard.rank,
         users=shard.rows,
-        items=shard.items,
+        items=items,
         rows=rows[order].astype(np.int32, copy=False),
         columns=columns[order].astype(np.int32, copy=False),
         values=_as_float32(shard.values[order]),
         cell_pointer=pointer[::n_blocks],
         averages=averages,
         home=position_of(schedule.home),
+        first_item=first_item,
+        weights=np.zeros(0, np.float32) if weights is None else _as_float32(weights[order]),
+        negatives=negatives_of(shard, position_of(schedule.items), schedule, random_state)
+        if triples
+        else None,
     )
+
+
+def held_items(touched: np.ndarray, scheduled: np.ndarray) -> np.ndarray:
+    """Items of a rank in its local order: those of its ratings, then those that pass through."""
+    if touched.size == scheduled.size:
+        return touched
+    return np.concatenate((touched, np.setdiff1d(scheduled, touched)))
 
 
 def _as_float32(values: np.ndarray) -> np.ndarray:
@@ -235,6 +271,7 @@ def starting_model(
     center: float,
     scale: float,
     random_state: int,
+    nonnegative: bool = False,
 ) -> RankModel:
     """First factors of a rank: each row is drawn from the seed and its own global id.
 
@@ -245,14 +282,19 @@ def starting_model(
     ----------
     center, scale : float
         Components are uniform in center ± scale.
+    nonnegative : bool
+        Whether those below 0 have their sign changed.
     """
     model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
-    user_seed, item_seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
-    _starting_rows(ratings.users, layout.n_components, center, scale, user_seed, model.user)
-    _starting_rows(ratings.items, layout.n_components, center, scale, item_seed, model.item)
-    rated = np.zeros(ratings.users.size, bool)
-    rated[ratings.rows] = True
-    model.user[~rated] = 0
+    seeds = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    for (own, held, ids, _), seed in zip(sides(ratings), seeds, strict=True):
+        rows = np.zeros((ids.size, model.item.shape[1]), np.float32)
+        _starting_rows(ids, layout.n_components, center, scale, seed, rows)
+        getattr(model, own)[held] = np.abs(rows) if nonnegative else rows
+    if not ratings.first_item:
+        rated = np.zeros(ratings.users.size, bool)
+        rated[ratings.rows] = True
+        model.user[~rated] = 0
     return model
 
 
@@ -265,24 +307,37 @@ def resumed_model(
     """
     model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
     units = factor_units(unit)
-    for own, name in own_and_state(axis):
-        getattr(model, own)[:, : layout.n_components] = part[f"{name}_factors"] / units[name]
-        getattr(model, f"{own}_bias")[:] = part[f"{name}_bias"] / np.float32(unit)
-        getattr(model, f"{own}_gradient")[:] = part[f"{name}_gradient"]
+    for (own, held, _, _), (_, name) in zip(sides(ratings), own_and_state(axis), strict=True):
+        getattr(model, own)[held, : layout.n_components] = part[f"{name}_factors"] / units[name]
+        getattr(model, f"{own}_bias")[held] = part[f"{name}_bias"] / np.float32(unit)
+        getattr(model, f"{own}_gradient")[held] = part[f"{name}_gradient"]
     return model
 
 
 def final_rows(model: RankModel, ratings: RankRatings, *, axis: str, unit: float) -> Part:
     """The rows that this rank answers for between epochs: its users and its home items."""
     part = {}
-    answered = {"user": slice(None), "item": ratings.home}
     units = factor_units(unit)
-    for own, name in own_and_state(axis):
-        rows, n_components = answered[own], model.layout.n_components
-        part[f"{name}_factors"] = getattr(model, own)[rows, :n_components] * units[name]
+    for (own, _, _, rows), (_, name) in zip(sides(ratings), own_and_state(axis), strict=True):
+        factors = getattr(model, own)[rows, : model.layout.n_components]
+        part[f"{name}_factors"] = factors * units[name]
         part[f"{name}_bias"] = getattr(model, f"{own}_bias")[rows] * np.float32(unit)
         part[f"{name}_gradient"] = getattr(model, f"{own}_gradient")[rows].copy()
     return part
+
+
+def sides(ratings: RankRatings) -> tuple[tuple[str, Any, np.ndarray, Any], ...]:
+    """Of what is split and of what is shared: the arrays of the model that have the rows, positions
+    there, their ids, and positions of those that the rank answers for between epochs."""
+    first, items, home = ratings.first_item, ratings.items, ratings.home
+    if not first:
+        every = slice(None)
+        return ("user", every, ratings.users, every), ("item", every, items, home)
+    users, later = np.flatnonzero(items < first), np.flatnonzero(items >= first)
+    return (
+        ("item", users, items[users], home[items[home] < first]),
+        ("item", later, items[later] - first, home[items[home] >= first]),
+    )
 
 
 def factor_units(unit: float) -> dict[str, np.float32]:
@@ -292,7 +347,7 @@ def factor_units(unit: float) -> dict[str, np.float32]:
 
 def own_and_state(axis: str) -> tuple[tuple[str, str], tuple[str, str]]:
     """What is split over ranks is "user" there, whichever side of the ratings it is."""
-    names = ("user", "item") if axis == "rows" else ("item", "user")
+    names = ("item", "user") if axis == "columns" else ("user", "item")
     return ("user", names[0]), ("item", names[1])
 
 

@@ -64,8 +64,9 @@ class FactorModel(TransformerMixin):
         The pattern of the training ratings; see `seen_pattern`.
     regularization : float
         γ, a parameter of the estimator.
-    biases : bool
-        Whether users and items have biases, a parameter of the estimator.
+    biases, nonnegative : bool
+        Whether users and items have biases, and whether factors are kept at 0 or above; parameters
+        of the estimator.
     clip, user, item, rating
         Parameters of the estimator, where it has them.
     """
@@ -74,6 +75,7 @@ class FactorModel(TransformerMixin):
     seen_: scipy.sparse.csr_array | None
     regularization: float
     biases: bool
+    nonnegative: bool = False
     clip: bool | tuple[float, float] = False
     user: str | None = None
     item: str | None = None
@@ -412,7 +414,15 @@ class FactorModel(TransformerMixin):
             self._fitted(),
             self.regularization,
             self.biases,
+            self.nonnegative,
         )
+
+    def _ndcg(self, X: Any, unknown: str) -> float:
+        """Mean NDCG at 10 over the whole catalogue, less what was seen in the fit and not in X."""
+        from daskpart.models.metrics import evaluate_ranking
+
+        table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
+        return float(table["ndcg"].iloc[0])
 
 
 def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:

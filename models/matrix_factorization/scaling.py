@@ -27,13 +27,14 @@ class Summary:
 
     Attributes
     ----------
-    count : int
+    count : float
+        Their number, or the sum of their weights.
     mean, deviation : float
         Mean and standard deviation.
     lowest, highest : float
     """
 
-    count: int
+    count: float
     mean: float
     deviation: float
     lowest: float
@@ -61,11 +62,14 @@ def summary_of(sums: np.ndarray, ends: np.ndarray) -> Summary:
         )
     mean = total / count if count else 0.0
     variance = squares / count - mean * mean if count else 0.0
-    return Summary(int(count), mean, math.sqrt(max(variance, 0.0)), -float(ends[0]), float(ends[1]))
+    return Summary(count, mean, math.sqrt(max(variance, 0.0)), -float(ends[0]), float(ends[1]))
 
 
-def rank_sums(values: np.ndarray) -> np.ndarray:
-    """Sum, number and sum of squares of a rank's values, float64 of shape (3,)."""
+def rank_sums(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Sum, number and sum of squares of a rank's values, by weight; float64 of shape (3,)."""
+    if weights is not None and weights.size:
+        weights, values = weights.astype(np.float64), values.astype(np.float64)
+        return np.array([weights @ values, weights.sum(), weights @ values**2])
     squares = np.square(values, dtype=np.float64).sum()
     return np.array([values.sum(dtype=np.float64), values.size, squares], np.float64)
 

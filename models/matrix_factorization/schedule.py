@@ -14,7 +14,7 @@ of their nonzeros, each rank into its least loaded sub-epoch that the item may s
 columns (λ = 1) come last and fill the gaps.
 
 The ranks that share an item in one sub-epoch are a *group*. Groups are all that the messages depend
-on:
+on, here and in the schedules that η-PASGD is compared with (`strata`, `copies`):
 
     reduce(t)   the members of a group send their copies to the group's owner
     expand(t)   the owner sends the mean to the members of the item's *next* group,
@@ -81,28 +81,40 @@ class SubEpochSchedule:
 
     Attributes
     ----------
-    n_ranks, n_sub_epochs, n_items : int
-    sub_epoch : ndarray of int32, shape (n_pairs,)
-        Sub-epoch of each (item, rank) pair, in the order of the connectivity it was made from.
+    incidence : Connectivity
+        Item → ranks that hold its row at some time, with the ratings that they have on it.
+    n_sub_epochs : int
+    sub_epoch : ndarray of int32, shape (n_pairs,), or None
+        Sub-epoch of each (item, rank) pair of `incidence`. None: a pair is in all of them, and a
+        rank deals its ratings to them at random.
     cell_nonzeros : ndarray of int64, shape (n_ranks, n_sub_epochs)
         Nonzeros that a rank processes in a sub-epoch.
     group_item, group_sub_epoch, group_owner : ndarray of int32, shape (n_groups,)
         The groups, sorted by item, then sub-epoch.
     group_pointer : ndarray of int64, shape (n_groups + 1,)
-    group_ranks : ndarray of int32, shape (n_pairs,)
+    group_ranks : ndarray of int32
         Members of group g: ``group_ranks[group_pointer[g]:group_pointer[g + 1]]``, rising.
     """
 
-    n_ranks: int
+    incidence: Any
     n_sub_epochs: int
-    n_items: int
-    sub_epoch: np.ndarray
+    sub_epoch: np.ndarray | None
     cell_nonzeros: np.ndarray
     group_item: np.ndarray
     group_sub_epoch: np.ndarray
     group_owner: np.ndarray
     group_pointer: np.ndarray
     group_ranks: np.ndarray
+
+    @property
+    def n_ranks(self) -> int:
+        """K."""
+        return int(self.incidence.n_parts)
+
+    @property
+    def n_items(self) -> int:
+        """Items, those without ratings among them."""
+        return int(self.incidence.n_items)
 
     @property
     def cell_imbalance(self) -> float:
@@ -197,18 +209,27 @@ def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -
     _assign_sub_epochs(
         pointer, parts, counts, item_order, by_weight, room, cell_nonzeros, sub_epoch
     )
+    return grouped(connectivity, sub_epoch, cell_nonzeros, random_state)
 
-    by_group = np.lexsort((parts, sub_epoch, item_of_pair))
+
+def grouped(
+    incidence: Any, sub_epoch: np.ndarray, cell_nonzeros: np.ndarray, random_state: int = 0
+) -> SubEpochSchedule:
+    """The schedule in which each (item, rank) pair of `incidence` works in its `sub_epoch`."""
+    n_sub_epochs = cell_nonzeros.shape[1]
+    item_of_pair = np.repeat(
+        np.arange(incidence.n_items, dtype=np.int32), np.diff(incidence.pointer)
+    )
+    by_group = np.lexsort((incidence.parts, sub_epoch, item_of_pair))
     key = item_of_pair[by_group].astype(np.int64) * n_sub_epochs + sub_epoch[by_group]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     group_pointer = np.append(starts, key.size).astype(np.int64)
     generator = np.random.default_rng(random_state)
     chosen = starts + (generator.random(starts.size) * np.diff(group_pointer)).astype(np.int64)
-    group_ranks = parts[by_group]
+    group_ranks = incidence.parts[by_group]
     return SubEpochSchedule(
-        n_ranks=n_ranks,
+        incidence=incidence,
         n_sub_epochs=n_sub_epochs,
-        n_items=n_items,
         sub_epoch=sub_epoch,
         cell_nonzeros=cell_nonzeros,
         group_item=(key[starts] // n_sub_epochs).astype(np.int32),

@@ -19,10 +19,10 @@ from daskpart.models.optimisation.learning_rates import LearningRate
 from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_kernels, run_epoch
 from .plan import MFPlan
 from .rank_data import (
+    RankSchedule,
     arrange_ratings,
     final_rows,
     in_unit,
-    own_and_state,
     resumed_model,
     starting_model,
 )
@@ -41,6 +41,10 @@ class MFText(Text):
     regularization, init_scale : float
     unit : float or None
         s of the state that the fit goes on from, see `scaling`; None: that of these ratings.
+    loss : {"squared", "bpr"}
+    nonnegative : bool
+    weights : list of ndarray, one a rank, or None
+        Of the ratings of each shard.
     """
 
     def __init__(
@@ -51,19 +55,27 @@ class MFText(Text):
         regularization: float,
         init_scale: float,
         unit: float | None,
+        *,
+        loss: str = "squared",
+        nonnegative: bool = False,
+        weights: list[np.ndarray] | None = None,
     ) -> None:
         self.session, self._plan, self._rate = comm, plan, learning_rate
         self._regularization, self._init_scale = regularization, init_scale
+        self._triples, self._nonnegative = loss == "bpr", nonnegative
         # the shards are let go of as soon as the ratings stand in their order
         shards = comm.values(plan.shards if plan.shards.is_lazy else list(plan.shards.compute()))
         self._ratings, numbering, self._summary, self._unit = comm.run(
             lay_out,
             shards,
             comm.values(plan.rank_schedules),
+            comm.values([None] * plan.n_ranks if weights is None else weights),
             n_components=plan.layout.n_components,
             random_state=plan.random_state,
             centred=plan.layout.biases,
-            unit=unit,
+            unit=1.0 if self._triples else unit,
+            triples=self._triples,
+            first_item=plan.shards.shape[0] if plan.axis == "nonzeros" else 0,
         )
         del shards
         plans = [*plan.reduces, *plan.expands]
@@ -79,13 +91,14 @@ class MFText(Text):
         layout, comm, axis = self._plan.layout, self.session, self._plan.axis
         if state.epoch:
             self._mean = state.global_mean
-            parts = comm.values(state.cut(self._rows_held(), self._plan.n_ranks))
+            parts = comm.values(state.cut(self._plan.rows_held, self._plan.n_ranks))
             self._model, self.memory = comm.run(
                 go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit,
                 axis=axis, unit=self._unit,
             )  # fmt: skip
         else:
-            overall = self._summary.mean
+            # what is in the middle of a difference of two scores is 0, whatever the events count
+            overall = 0.0 if self._triples else self._summary.mean
             self._mean = overall if layout.biases else 0.0
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
@@ -97,6 +110,7 @@ class MFText(Text):
                 center=float(np.sqrt(lift / layout.n_components)),
                 scale=self._init_scale,
                 random_state=self._plan.random_state,
+                nonnegative=self._nonnegative,
             )
         self._memory = dict(state.learning_rate_state) or self._rate.start()
 
@@ -111,8 +125,9 @@ class MFText(Text):
             last=last,
             rate=self._rate,
             regularization=self._regularization,
+            nonnegative=self._nonnegative,
             n_ratings=self._summary.count,
-            unit=self._unit,
+            unit=None if self._triples else self._unit,
         )
         return steps
 
@@ -124,9 +139,9 @@ class MFText(Text):
         )
         return state.assembled(
             parts,
-            self._rows_answered(),
+            self._plan.rows_answered,
             global_mean=self._mean,
-            rating_mean=self._summary.mean,
+            rating_mean=0.0 if self._triples else self._summary.mean,
             unit=self._unit,
             lowest=min(self._summary.lowest, state.lowest),
             highest=max(self._summary.highest, state.highest),
@@ -140,21 +155,6 @@ class MFText(Text):
             f"{step.measured['learning_rate']:g}. Lower initial_learning_rate."
         )
 
-    def _rows_held(self) -> dict[str, list[Any]]:
-        """For each side of the ratings what every rank holds, in its local order."""
-        shards, ranks = self._plan.shards, range(self._plan.n_ranks)
-        (_, users), (_, items) = own_and_state(self._plan.axis)
-        return {
-            users: [shards.rows_of(rank) for rank in ranks],
-            items: [shards.items_of(rank) for rank in ranks],
-        }
-
-    def _rows_answered(self) -> dict[str, list[Any]]:
-        """The same for what every rank answers for between epochs."""
-        (_, items) = own_and_state(self._plan.axis)[1]
-        home = [schedule.home for schedule in self._plan.rank_schedules]
-        return {**self._rows_held(), items: home}
-
 
 # -- texts ---
 
@@ -163,16 +163,20 @@ def lay_out(
     comm: Communicator,
     shards: PerRank,
     schedules: PerRank,
+    weights: PerRank,
     *,
     n_components: int,
     random_state: int,
     centred: bool,
     unit: float | None,
+    first_item: int,
+    triples: bool,
 ) -> tuple[PerRank, PerRank, Summary, float]:
     """Ratings in the order of SGD and in their unit, the items of each rank, all in numbers."""
     ratings = comm.map(
-        arrange_ratings, shards, schedules, n_components=n_components, random_state=random_state
-    )
+        _arranged, shards, schedules, weights, n_components=n_components,
+        random_state=random_state, first_item=first_item, triples=triples,
+    )  # fmt: skip
     items = comm.map(_items_of, ratings)
     sums = allreduce(comm, comm.map(_sums_of, ratings))
     ends = allreduce(comm, comm.map(_ends_of, ratings), MAX)
@@ -223,27 +227,37 @@ def epoch(
     number: int,
     rate: LearningRate,
     regularization: float,
-    n_ratings: int,
-    unit: float,
+    nonnegative: bool,
+    n_ratings: float,
+    unit: float | None,
 ) -> tuple[tuple[PerRank, dict[str, float]], Step]:
-    """One epoch, and the memory of the learning rate after it."""
+    """One epoch, and the memory of the learning rate after it; `unit` is None under BPR."""
     (ratings, schedule), (model, memory) = fixed, changing
-    model, totals = run_epoch(comm, model, ratings, schedule, memory["rate"], regularization)
-    finite = totals.finite and bool(np.isfinite(totals.squared_error))
-    measured = {
-        "train_rmse": unit * float(np.sqrt(totals.squared_error / max(1, n_ratings))),
-        "validation_rmse": float("nan"),
-        "learning_rate": memory["rate"],
-    }
+    model, totals = run_epoch(
+        comm, model, ratings, schedule, memory["rate"], regularization, nonnegative, number
+    )
+    finite = totals.finite and bool(np.isfinite(totals.loss))
+    mean = totals.loss / (n_ratings or 1)
+    if unit is None:
+        measured = {"train_loss": mean}
+    else:
+        measured = {"train_rmse": unit * float(np.sqrt(mean)), "validation_rmse": float("nan")}
+    measured["learning_rate"] = memory["rate"]
     step = Step(measured, finite=finite, counted={"staleness": totals.stale_rows})
-    return (model, rate.advance(memory, number, totals.squared_error)), step
+    return (model, rate.advance(memory, number, totals.loss)), step
 
 
 # -- steps on one rank ---
 
 
+def _arranged(
+    shard: Any, schedule: RankSchedule, weights: np.ndarray | None, **static: Any
+) -> RankRatings:
+    return arrange_ratings(shard, schedule, weights=weights, **static)
+
+
 def _sums_of(ratings: RankRatings) -> np.ndarray:
-    return rank_sums(ratings.values)
+    return rank_sums(ratings.values, ratings.weights)
 
 
 def _ends_of(ratings: RankRatings) -> np.ndarray:

@@ -30,6 +30,7 @@ from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.state import same_bits
+from daskpart.models.matrix_factorization.recommending import FactorModel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "guide"))
 
@@ -127,7 +128,7 @@ class DenseRatings(Dense, daskpart.MatrixFactorization):
     """Ratings from a dense array."""
 
 
-class DenseEvents(Dense, daskpart.ImplicitFactorization):
+class PositiveDense(Dense):
     """Events from a dense array: what is above 0, for negative numbers are no counts."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -141,6 +142,16 @@ class DenseEvents(Dense, daskpart.ImplicitFactorization):
 
     def score(self, X: Any, y: Any = None) -> float:
         return super().score(_positive(X))
+
+
+class DenseEvents(PositiveDense, daskpart.ImplicitFactorization):
+    """Events from a dense array."""
+
+
+class DenseBPR(PositiveDense, daskpart.MatrixFactorization):
+    """Events for BPR, which refuses to transform: so that checks can, as if they were ratings."""
+
+    _new_rows = FactorModel._new_rows
 
 
 def _positive(X: Any) -> Any:
@@ -192,16 +203,47 @@ PLAIN_NETWORK = {
     "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
     "max_iter": 30, "transport": "local",
 }  # fmt: skip
+RATINGS_EXCEPTED = {
+    "check_n_features_in_after_fitting": _WORDS,
+    "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
+}
 MODELS = {
     "MatrixFactorization": Case(
         partial(daskpart.MatrixFactorization, 4, eta=2, partitioner="random", **SMALL),
         ratings,
         rating_answers,
         partial(DenseRatings, 2, **SMALL | {"n_ranks": 1}),
-        {
-            "check_n_features_in_after_fitting": _WORDS,
-            "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
-        },
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by DSGD": Case(
+        partial(daskpart.MatrixFactorization, 4, schedule="dsgd", partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, schedule="dsgd", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by GASGD": Case(
+        partial(
+            daskpart.MatrixFactorization, 4, schedule="gasgd", eta=2, partitioner="random", **SMALL
+        ),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, schedule="gasgd", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by BPR": Case(
+        partial(daskpart.MatrixFactorization, 4, loss="bpr", eta=2, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseBPR, 2, loss="bpr", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization, nonnegative": Case(
+        partial(daskpart.MatrixFactorization, 4, nonnegative=True, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, nonnegative=True, **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
     ),
     "ImplicitFactorization": Case(
         partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
@@ -212,6 +254,20 @@ MODELS = {
             "check_n_features_in_after_fitting": _WORDS,
             "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
         },
+    ),
+    "ImplicitFactorization in blocks": Case(
+        partial(
+            daskpart.ImplicitFactorization,
+            4,
+            solver="subspace",
+            block_size=3,
+            partitioner="random",
+            **SMALL,
+        ),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="subspace", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
     ),
     "CPDecomposition": Case(
         partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),

@@ -67,6 +67,70 @@ def test_cholesky_is_the_serial_algorithm(n_ranks, exponent):
     assert not fitted.state_.user_factors[7].any() and not fitted.state_.item_factors[5].any()
 
 
+def swept_rows(X, rows, other, alpha, regularization, exponent, block):
+    """Every row with one block of coordinates after another at its minimum, over all columns."""
+    rows = rows.copy()
+    for i, line in enumerate(X):
+        n_events = np.count_nonzero(line)
+        rows[i] *= n_events > 0
+        c = 1 + alpha * line
+        left = (other * c[:, None]).T @ other
+        left += regularization * n_events**exponent * np.eye(other.shape[1])
+        for first in range(0, other.shape[1] if n_events else 0, block):
+            own = slice(first, first + block)
+            slope = (c * (line > 0)) @ other - left @ rows[i]
+            rows[i, own] += np.linalg.solve(left[own, own], slope[own])
+    return rows
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize(("n_ranks", "block"), [(1, 2), (3, 2), (4, 1), (2, 3), (5, 8)])
+def test_blocks_are_the_serial_algorithm(n_ranks, block, exponent):
+    X, options = counts(), {"alpha": 3.0, "regularization": 0.05, "frequency_exponent": exponent}
+    fitted = model(solver="subspace", block_size=block, n_ranks=n_ranks, **options).fit(X)
+    begin = model(max_iter=1)
+    problem = begin._problem(X, None, {}, 0)
+    state = begin._first_state(problem, begin.plan(X))
+    W, H = state.user_factors.astype(float), state.item_factors.astype(float)
+    dense = X.toarray().astype(float)
+    losses = []
+    for _ in range(4):
+        W = swept_rows(dense, W, H, *options.values(), block)
+        H = swept_rows(dense.T, H, W, *options.values(), block)
+        losses.append(objective(dense, W, H, *options.values()) / X.nnz)
+    np.testing.assert_allclose(fitted.user_factors_.values @ fitted.item_factors_.values.T, W @ H.T,
+                               atol=2e-3)  # fmt: skip
+    np.testing.assert_allclose(fitted.history_["loss"], losses, rtol=1e-3)
+    assert not fitted.state_.user_factors[7].any() and not fitted.state_.item_factors[5].any()
+
+
+def test_blocks_come_to_the_minimum_of_cholesky():
+    X = counts((90, 70))
+    options = {"regularization": 0.1, "alpha": 2.0}
+    exact = model(solver="cholesky", max_iter=60, **options).fit(X)
+    blocks = model(solver="subspace", block_size=2, max_iter=120, **options).fit(X)
+    losses = blocks.history_["loss"].to_numpy()
+    # both stand in a local minimum, not need be the same one
+    assert losses[-1] == pytest.approx(exact.history_["loss"].iloc[-1], rel=1e-2)
+    assert (np.diff(losses) < 1e-5).all()
+
+
+def test_sweeps_over_blocks_come_to_the_exact_rows():
+    """With the other side held fixed there is one minimum."""
+    X, random = counts(), np.random.default_rng(1)
+    items = random.normal(size=(40, 6)).astype(np.float32)
+    gram = np.empty((6, 6))
+    gram_of(items, 40, gram)
+    events = Events(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
+    exact, swept = np.zeros((2, 60, 6), np.float32)
+    found = Solve("cholesky", 0, 0, 0.1, 1.0, False)(events, items, gram, exact)
+    blocks = Solve("subspace", 0, 4, 0.1, 1.0, False)
+    for _ in range(200):
+        objective = blocks(events, items, gram, swept)
+    np.testing.assert_allclose(swept, exact, rtol=1e-3, atol=1e-4)
+    assert objective == pytest.approx(found, rel=1e-4)
+
+
 def test_gradients_come_to_the_same():
     X = counts()
     exact = model(solver="cholesky", max_iter=20).fit(X)
@@ -90,7 +154,7 @@ def test_nonnegative_factors_are():
     losses = fitted.history_["loss"].to_numpy()
     assert (np.diff(losses) < 1e-4).all()
     # no slope leads down from where w > 0
-    solve = Solve("cholesky", 0, 0.01, 0.0, True)
+    solve = Solve("cholesky", 0, 0, 0.01, 0.0, True)
     gram, row = np.empty((5, 5)), W[:1].copy()
     gram_of(H, len(H), gram)
     items = X[[0]].indices.astype(np.int32)

@@ -13,7 +13,7 @@ from daskpart.errors import InputError, ReadError
 from daskpart.models.base import saving
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.state import same_bits
-from daskpart.models.matrix_factorization.plan import MFPlanReport
+from daskpart.models.matrix_factorization.plan_report import MFPlanReport
 from daskpart.models.matrix_factorization.recommending import FactorModel
 from daskpart.models.matrix_factorization.state import MFState
 from daskpart.partitions import Partition

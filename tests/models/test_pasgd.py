@@ -64,7 +64,6 @@ def _replay(plan, ratings, n_epochs=3) -> RankModel:
         text = _text(comm, plan, ratings)
         cells: list[RankRatings] = text._ratings.content
         first: list[RankModel] = text._model.content
-        shards = plan.shards.compute()
     n_users = plan.shards.partition.n_vertices
     model = RankModel(
         plan.layout,
@@ -76,15 +75,15 @@ def _replay(plan, ratings, n_epochs=3) -> RankModel:
         np.ones(N_ITEMS, np.float32),
         first[0].mean,
     )
-    for shard, own in zip(shards, first, strict=True):
-        model.user[shard.rows], model.item[shard.items] = own.user, own.item
+    for cell, own in zip(cells, first, strict=True):
+        model.user[cell.users], model.item[cell.items] = own.user, own.item
     for _ in range(n_epochs):
         for t in range(plan.eta):
-            for shard, cell in zip(shards, cells, strict=True):
+            for cell in cells:
                 in_global_ids = replace(
                     cell,
-                    rows=shard.rows[cell.rows].astype(np.int32),
-                    columns=shard.items[cell.columns].astype(np.int32),
+                    rows=cell.users[cell.rows].astype(np.int32),
+                    columns=cell.items[cell.columns].astype(np.int32),
                 )
                 apply_ratings(model, in_global_ids, sub_epoch=t, rate=0.05, regularization=0.05)
     return model
@@ -92,10 +91,14 @@ def _replay(plan, ratings, n_epochs=3) -> RankModel:
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize(("biases", "rate"), [(True, "adagrad"), (False, "constant")])
-def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate):
-    """Free of staleness: the parallel run gives the bits of its sequential replay."""
+@pytest.mark.parametrize("schedule", ["pasgd", "dsgd"])
+def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate, schedule):
+    """Free of staleness: the parallel run gives the bits of its sequential replay.
+
+    So do the strata of DSGD, one after another.
+    """
     ratings = _ratings()
-    plan = _plan(ratings, n_ranks, n_ranks, rate, biases)
+    plan = _plan(ratings, n_ranks, n_ranks, rate, biases, schedule=schedule)
     state, _, steps = _train(plan, ratings)
     replayed = _replay(plan, ratings)
     assert all(step.counted["staleness"] == 0 for step in steps)
@@ -116,10 +119,10 @@ def test_one_rank_is_algorithm_1_rating_by_rating():
         (cell,), (model,) = text._ratings.content, text._model.content
     error = 0.0
     for n in range(cell.rows.size):
-        model.squared_error = 0.0
+        model.loss = 0.0
         one = replace(cell, cell_pointer=np.array([n, n + 1]))
         apply_ratings(model, one, sub_epoch=0, rate=0.05, regularization=0.05)
-        error += model.squared_error
+        error += model.loss
     np.testing.assert_array_equal(state.user_factors[cell.users], model.user[:, :5])
     np.testing.assert_array_equal(state.item_bias[cell.items], model.item_bias)
     assert steps[0].measured["train_rmse"] == np.sqrt(error / cell.rows.size)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.models.base.reports import CommunicationReport
-from daskpart.models.matrix_factorization.plan import MFPlanReport
+from daskpart.models.matrix_factorization.plan_report import MFPlanReport
 
 
 def plan(**changes) -> MFPlanReport:

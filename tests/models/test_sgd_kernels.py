@@ -43,11 +43,12 @@ def _ratings(seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return rows, columns, generator.normal(3, 1, n).astype(np.float32)
 
 
-def _run(kernel, state, ratings, mean, rate, gamma, biases):
+def _run(kernel, state, ratings, mean, rate, gamma, biases, weights=None, nonnegative=False):
+    weights = np.zeros(0, np.float32) if weights is None else weights
     return kernel(
         *ratings, 0, ratings[0].size, N_COMPONENTS, state["user"], state["item"],
         state["user_bias"], state["item_bias"], state["user_gradient"], state["item_gradient"],
-        np.float32(mean), np.float32(rate), np.float32(gamma), biases,
+        np.float32(mean), np.float32(rate), np.float32(gamma), biases, weights, nonnegative,
     )  # fmt: skip
 
 

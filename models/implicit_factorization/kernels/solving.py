@@ -6,7 +6,10 @@ For a row with events on j ∈ J, weights e_j = c_j − 1 and the Gram G = Σ_al
 
 so that a row costs its own events only, although all that is not stored counts with c = 1 and p = 0
 (Hu, Koren, Volinsky 2008, §4). `solve_exactly` builds A; `solve_by_gradients` does some steps of
-conjugate gradients from the row as it is and never builds A (Takács, Pilászy, Tikk 2011).
+conjugate gradients from the row as it is and never builds A (Takács, Pilászy, Tikk 2011);
+`solve_by_blocks` builds A for one block of coordinates π at a time and moves w_π to the minimum
+there, A_ππ δ = (b − Aw)_π, which for many components is far less work (Rendle, Krichene, Zhang,
+Koren, "iALS++: Speeding up Matrix Factorization with Subspace Optimization", 2021).
 
 Each kernel returns Σ (c − wᵀ(b + r)) over the rows, with r = b − Aw: their part of the objective,
 Σ c (p − wᵀh)² + λ‖w‖² over all that is stored or not, for wᵀAw − 2bᵀw + Σ c is just that.
@@ -232,6 +235,101 @@ def solve_by_gradients(
         for f in range(n_components):
             total -= x[f] * (right[f] + residual[f])
         objective += total
+    return objective
+
+
+@kernel(internal=True, fastmath=True)
+def _build_block(columns, weights, other, products, first, left, right):
+    """Add Σ e h hᵀ to the lower half of `left`, Σ (1 + e − e wᵀh) h to `right`; h cut to a block.
+
+    Two events at a time: each entry of `left` is then read and written half as often.
+    """
+    size = right.size
+    n_events = columns.size
+    for n in range(0, n_events - 1, 2):
+        h0 = other[columns[n], first : first + size]
+        h1 = other[columns[n + 1], first : first + size]
+        e0, e1 = weights[n], weights[n + 1]
+        r0 = np.float32(1.0) + e0 - e0 * products[n]
+        r1 = np.float32(1.0) + e1 - e1 * products[n + 1]
+        for f in range(size):
+            right[f] += r0 * h0[f] + r1 * h1[f]
+            a0, a1, line = e0 * h0[f], e1 * h1[f], left[f]
+            for g in range(f + 1):
+                line[g] += a0 * h0[g] + a1 * h1[g]
+    if n_events % 2:
+        h, e = other[columns[-1], first : first + size], weights[-1]
+        r = np.float32(1.0) + e - e * products[n_events - 1]
+        for f in range(size):
+            right[f] += r * h[f]
+            a, line = e * h[f], left[f]
+            for g in range(f + 1):
+                line[g] += a * h[g]
+
+
+@kernel(fastmath=True)
+def solve_by_blocks(
+    pointer, columns, weights, other, gram, regularization, exponent, block_size, rows
+):
+    """One sweep over blocks of `block_size` coordinates from `rows` as they are, in place.
+
+    Parameters and result are those of `solve_exactly`, `gram` is float32; with one block for all
+    coordinates so is the solution.
+    """
+    n_components = other.shape[1]
+    width = min(block_size, n_components)
+    square, vector = np.empty((width, width), np.float32), np.empty(width, np.float32)
+    image = np.empty(n_components, np.float32)  # (G + λI) w
+    products = np.empty(max(0, np.max(np.diff(pointer))) if pointer.size > 1 else 0, np.float32)
+    objective = 0.0
+    for row in range(pointer.size - 1):
+        begin, end = pointer[row], pointer[row + 1]
+        if begin == end:
+            rows[row] = 0.0
+            continue
+        x = rows[row]
+        own, e = columns[begin:end], weights[begin:end]
+        ridge = np.float32(regularization * np.float64(end - begin) ** exponent)
+        for f in range(n_components):
+            image[f] = ridge * x[f]
+        for f in range(n_components):
+            line, scale = gram[f], x[f]
+            for g in range(n_components):
+                image[g] += scale * line[g]
+        for n in range(own.size):
+            h, product = other[own[n]], np.float32(0.0)
+            for f in range(n_components):
+                product += h[f] * x[f]
+            products[n] = product
+        for first in range(0, n_components, width):
+            size = min(width, n_components - first)
+            left, right = square[:size, :size], vector[:size]
+            for f in range(size):
+                right[f] = -image[first + f]
+                for g in range(f + 1):
+                    left[f, g] = gram[first + f, first + g]
+                left[f, f] += ridge
+            _build_block(own, e, other, products, first, left, right)
+            if not _cholesky(left):
+                rows[row] = np.nan
+                break
+            _substitute(left, right)
+            for f in range(size):
+                x[first + f] += right[f]
+                image[first + f] += ridge * right[f]
+                line, scale = gram[first + f], right[f]
+                for g in range(n_components):
+                    image[g] += scale * line[g]
+            for n in range(own.size):
+                h, product = other[own[n], first : first + size], np.float32(0.0)
+                for f in range(size):
+                    product += h[f] * right[f]
+                products[n] += product
+        for f in range(n_components):
+            objective += x[f] * image[f]
+        for n in range(own.size):
+            product = products[n]
+            objective += (1.0 + e[n]) * (1.0 - 2.0 * product) + e[n] * product * product
     return objective
 
 

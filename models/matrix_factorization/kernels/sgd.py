@@ -8,7 +8,8 @@ lines,
 
 This is descent on eq. 1 of Abubaker et al. (η-PASGD, §2.1); eq. 2 and 3 as printed have the sign of
 the regularisation wrong. ε_i = ε for a plain rate, and ε / √G_i for AdaGrad per row, where G_i sums
-the mean squared gradient of the row.
+the mean squared gradient of the row. The gradient of a rating of weight c is multiplied by c, its
+part of γ as well.
 
 Rows are padded with zeros to whole cache lines (`padded_width`): the inner loops then run over full
 vectors, and zeros stay zero under the update. The loop bound is the array's own width, so one
@@ -33,18 +34,27 @@ def padded_width(n_components: int) -> int:
     return lines * FLOATS_PER_CACHE_LINE
 
 
+@kernel(internal=True)
+def _project(factors, row):
+    """Put 0 in place of what is below it."""
+    for f in range(factors.shape[1]):
+        factors[row, f] = max(factors[row, f], np.float32(0.0))
+
+
 @kernel(fastmath=True)
 def sgd_fixed_rate(
     rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
-    user_gradient, item_gradient, mean, rate, regularization, with_biases,
+    user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
 ):  # fmt: skip
     """One pass over ratings[start:stop] at one rate; returns the sum of squared errors before each
     update.
 
-    `n_components`, `user_gradient` and `item_gradient` are taken, and left alone, so that both
-    kernels are called alike.
+    `weights` holds c of each rating, or nothing: then all are 1. `nonnegative`: factors below 0
+    become 0 after each update. `n_components`, `user_gradient` and `item_gradient` are taken, and
+    left alone, so that both kernels are called alike.
     """
     width = user.shape[1]
+    c = np.float32(1.0)
     squared_error = 0.0
     for n in range(start, stop):
         i = rows[n]
@@ -57,23 +67,29 @@ def sgd_fixed_rate(
         for f in range(width):
             product += user[i, f] * item[j, f]
         error = values[n] - mean - product
+        if weights.size:
+            c = weights[n]
+        step = c * rate
         if with_biases:
             error -= user_bias[i] + item_bias[j]
-            user_bias[i] += rate * (error - regularization * user_bias[i])
-            item_bias[j] += rate * (error - regularization * item_bias[j])
-        squared_error += error * error
+            user_bias[i] += step * (error - regularization * user_bias[i])
+            item_bias[j] += step * (error - regularization * item_bias[j])
+        squared_error += c * (error * error)
         for f in range(width):
             w = user[i, f]
             h = item[j, f]
-            user[i, f] = w + rate * (error * h - regularization * w)
-            item[j, f] = h + rate * (error * w - regularization * h)
+            user[i, f] = w + step * (error * h - regularization * w)
+            item[j, f] = h + step * (error * w - regularization * h)
+        if nonnegative:
+            _project(user, i)
+            _project(item, j)
     return squared_error
 
 
 @kernel(fastmath=True)
 def sgd_adagrad(
     rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
-    user_gradient, item_gradient, mean, rate, regularization, with_biases,
+    user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
 ):  # fmt: skip
     """Like `sgd_fixed_rate`, with AdaGrad per row: rate / √(the row's gradient sum).
 
@@ -82,6 +98,7 @@ def sgd_adagrad(
     """
     width = user.shape[1]
     share = np.float32(1.0) / np.float32(n_components)
+    c = np.float32(1.0)
     squared_error = 0.0
     for n in range(start, stop):
         i = rows[n]
@@ -102,11 +119,15 @@ def sgd_adagrad(
         error = values[n] - mean - product
         user_rate = rate / np.sqrt(user_gradient[i])
         item_rate = rate / np.sqrt(item_gradient[j])
+        if weights.size:
+            c = weights[n]
+            user_rate *= c
+            item_rate *= c
         if with_biases:
             error -= user_bias[i] + item_bias[j]
             user_bias[i] += user_rate * (error - regularization * user_bias[i])
             item_bias[j] += item_rate * (error - regularization * item_bias[j])
-        squared_error += error * error
+        squared_error += c * (error * error)
         user_keep = np.float32(1.0) - user_rate * regularization
         item_keep = np.float32(1.0) - item_rate * regularization
         for f in range(width):
@@ -117,8 +138,13 @@ def sgd_adagrad(
         e2 = error * error
         cross = np.float32(2.0) * error * regularization * product
         g2 = regularization * regularization
+        if weights.size:
+            e2, cross, g2 = c * c * e2, c * c * cross, c * c * g2
         user_gradient[i] += share * (e2 * item_square - cross + g2 * user_square)
         item_gradient[j] += share * (e2 * user_square - cross + g2 * item_square)
+        if nonnegative:
+            _project(user, i)
+            _project(item, j)
     return squared_error
 
 

@@ -1,0 +1,77 @@
+"""Held-out events of models that rank: what `fit implicit` and `fit mf --loss bpr` say of them."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .fit import Fit
+
+_N = 10
+
+
+def judged_ranking(fit: Fit, column: str) -> dict[str, float]:
+    """Ranks of what was held out, and the last loss of the history."""
+    from daskpart.models.metrics import evaluate_ranking
+
+    loss = {"loss": float(fit.model.history_[column].iloc[-1])}
+    if fit.data.test is None:
+        return loss
+    test = fit.data.test.to_xarray()
+    found = evaluate_ranking(fit.model, test, _N).iloc[0]
+    popular = evaluate_ranking(_most_popular(fit.model), test, _N).iloc[0]
+    return {
+        **{str(name): float(value) for name, value in found.items()},
+        **loss, "n": _N, "popular_ndcg": float(popular["ndcg"]),
+    }  # fmt: skip
+
+
+def _most_popular(model: Any) -> Any:
+    """The model that scores an item by how many users have it."""
+    popular, state = copy(model), model.state_
+    popular.state_ = replace(
+        state,
+        user_factors=np.ones((state.n_users, 1), np.float32),
+        item_factors=model.seen_.sum(axis=0).astype(np.float32)[:, None],
+        item_bias=np.zeros(state.n_items, np.float32),
+    )
+    return popular
+
+
+def ranking_sentences(judged: dict[str, Any], remedy: str) -> list[str]:
+    """The judgement in plain words; `remedy` says what to change where the model is of no use."""
+    lines = [f"loss {judged['loss']:.6g} an event"]
+    if "ndcg" in judged:
+        lines.append(
+            f"held-out events among the best {_N} of the whole catalogue: "
+            f"NDCG {judged['ndcg']:.4f}, recall {judged['recall']:.4f}, precision "
+            f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}; AUC "
+            f"{judged['auc']:.4f}; means over {judged['n_users']:,.0f} users"
+        )
+        best = judged["popular_ndcg"]
+        lines.append(f"giving everybody the items of most users: NDCG {best:.4f}")
+        if judged["ndcg"] < best:
+            lines.append(f"the model does no better than that: {remedy} may help")
+    return lines
+
+
+def ranking_numbers(judged: dict[str, Any]) -> dict[str, float]:
+    """The key number of a page."""
+    return {f"NDCG_at_{_N}": judged["ndcg"]} if "ndcg" in judged else {}
+
+
+def draw_losses(fit: Fit, album: Any) -> None:
+    """The loss over time."""
+    from daskpart import plots
+
+    history = fit.model.history_.rename(columns={"train_loss": "loss", "epoch": "iteration"})
+    words = "The loss over steps, and over the time spent in them."
+    album.draw_training(plots.fit_history, history, "The loss falling", words)
+
+
+def first_label(labels: Any) -> str:
+    """The first of some labels as code."""
+    return "0" if labels is None or not len(labels) else repr(labels.tolist()[0])

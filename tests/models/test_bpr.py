@@ -1,0 +1,254 @@
+"""BPR against a twin in plain Python, its sequential replay, and what its draws promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import daskpart
+from daskpart.collectives import LocalCommunicator
+from daskpart.containers.matrix import as_matrix
+from daskpart.errors import InputError
+from daskpart.models.matrix_factorization.kernels.bpr import bpr
+from daskpart.models.matrix_factorization.kernels.sgd import padded_width
+from daskpart.models.matrix_factorization.pasgd import RowLayout
+from daskpart.models.matrix_factorization.plan import plan_fit
+from daskpart.models.matrix_factorization.problem import Ratings
+from daskpart.models.matrix_factorization.text import MFText
+from daskpart.models.optimisation.learning_rates import learning_rate
+
+N_USERS, N_ITEMS, F = 60, 40, 5
+RATE, GAMMA = 0.05, 0.02
+
+
+def _events():
+    ratings = daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 700, random_state=0)
+    return as_matrix(abs(as_matrix(ratings).to_scipy()))
+
+
+def _text(comm, plan, events):
+    name = "adagrad" if plan.layout.gradients else "constant"
+    text = MFText(comm, plan, learning_rate(name, RATE), GAMMA, 0.1, unit=None, loss="bpr")
+    text.begin_from(Ratings.of(events).blank(F))
+    return text
+
+
+def _plan(events, n_ranks, eta=None, *, schedule="pasgd", biases=True, gradients=True):
+    return plan_fit(
+        events, n_ranks, schedule=schedule, eta=eta or n_ranks, partitioner="random", axis="rows",
+        averaging="mean", layout=RowLayout(F, biases, gradients), random_state=0,
+    )  # fmt: skip
+
+
+def _twin(s, triples, weights, biases, adagrad):
+    """Descent on c (−ln σ(x) + γ/2 ‖…‖²), triple after triple, in float64; returns the loss."""
+    loss = 0.0
+    for (i, j, n), c in zip(triples, weights, strict=True):
+        if n < 0:
+            continue
+        w, h, g = s["user"][i].copy(), s["item"][j].copy(), s["item"][n].copy()
+        x = w @ (h - g) + (s["bias"][j] - s["bias"][n] if biases else 0)
+        loss += np.log1p(np.exp(-x))
+        slope = 1 / (1 + np.exp(x))
+        down = {
+            ("user", i): c * (-slope * (h - g) + GAMMA * w),
+            ("item", j): c * (-slope * w + GAMMA * h),
+            ("item", n): c * (slope * w + GAMMA * g),
+        }
+        rates = {at: RATE / np.sqrt(s[f"{at[0]}_sum"][at[1]]) if adagrad else RATE for at in down}
+        for (side, row), gradient in down.items():
+            s[side][row] -= rates[side, row] * gradient
+            s[f"{side}_sum"][row] += gradient @ gradient / F if adagrad else 0
+        if biases:
+            for row, sign in ((j, -1), (n, 1)):
+                step = c * (sign * slope + GAMMA * s["bias"][row])
+                s["bias"][row] -= rates["item", row] * step
+    return loss
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("adagrad", [True, False])
+def test_one_pass_equals_plain_python(adagrad, biases):
+    random = np.random.default_rng(1)
+    user, item = (np.zeros((n, padded_width(F)), np.float32) for n in (N_USERS, N_ITEMS))
+    user[:, :F], item[:, :F] = random.normal(size=(N_USERS, F)), random.normal(size=(N_ITEMS, F))
+    sums = [np.ones(N_USERS, np.float32), np.ones(N_ITEMS, np.float32)]
+    bias = random.normal(size=N_ITEMS).astype(np.float32)
+    triples = np.stack([random.integers(0, N_USERS, 200), *_two_items(random, 200)], axis=1)
+    triples[::17, 2] = -1
+    weights = random.uniform(0.5, 2, 200).astype(np.float32)
+    s = {
+        "user": user[:, :F].astype(float), "item": item[:, :F].astype(float),
+        "bias": bias.astype(float), "user_sum": np.ones(N_USERS), "item_sum": np.ones(N_ITEMS),
+    }  # fmt: skip
+    expected = _twin(s, triples, weights, biases, adagrad)
+    rows, columns, unseen = triples.T.astype(np.int32)
+    loss = bpr(
+        rows, columns, unseen, weights, user, item, bias, *sums, F, np.float32(RATE),
+        np.float32(GAMMA), biases, adagrad, False,
+    )  # fmt: skip
+    assert loss == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(user[:, :F], s["user"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(item[:, :F], s["item"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(bias, s["bias"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(sums[0], s["user_sum"], rtol=1e-3)
+    np.testing.assert_allclose(sums[1], s["item_sum"], rtol=1e-3)
+    assert not user[:, F:].any() and not item[:, F:].any()
+
+
+def _two_items(random, n):
+    seen = random.integers(0, N_ITEMS, n)
+    return seen, (seen + random.integers(1, N_ITEMS, n)) % N_ITEMS
+
+
+@pytest.mark.parametrize("schedule", ["pasgd", "dsgd"])
+@pytest.mark.parametrize("n_ranks", [1, 2, 4, 5])
+def test_without_staleness_it_is_a_sequential_sgd(n_ranks, schedule):
+    """The bits of one pass after another over whole factors, in the order of the sub-epochs."""
+    events = _events()
+    plan = _plan(events, n_ranks, schedule=schedule)
+    with LocalCommunicator(n_ranks, sequential=True) as comm:
+        text = _text(comm, plan, events)
+        blank = Ratings.of(events).blank(F)
+        cells, first = text._ratings.content, text.gather(blank)
+        steps = text.run(1, 3)
+        state = text.gather(blank)
+    user, item = (np.zeros((n, padded_width(F)), np.float32) for n in (N_USERS, N_ITEMS))
+    user[:, :F], item[:, :F] = first.user_factors, first.item_factors
+    bias = np.zeros(N_ITEMS, np.float32)
+    sums = [np.ones(N_USERS, np.float32), np.ones(N_ITEMS, np.float32)]
+    for epoch in (1, 2, 3):
+        loss = 0.0
+        for t in range(plan.eta):
+            for cell in cells:
+                own = slice(*cell.cell_pointer[t : t + 2])
+                drawn = cell.negatives.draw(cell, t, epoch)
+                unseen = np.where(drawn < 0, -1, cell.items[drawn]).astype(np.int32)
+                weights = np.full(drawn.size, cell.negatives.weights[t])
+                loss += bpr(
+                    cell.users[cell.rows[own]].astype(np.int32),
+                    cell.items[cell.columns[own]].astype(np.int32), unseen, weights, user, item,
+                    bias, *sums, F, np.float32(RATE), np.float32(GAMMA), True, True, False,
+                )  # fmt: skip
+        assert steps[epoch - 1].measured["train_loss"] == pytest.approx(loss / events.nnz)
+    np.testing.assert_array_equal(state.user_factors, user[:, :F])
+    np.testing.assert_array_equal(state.item_factors, item[:, :F])
+    np.testing.assert_array_equal(state.item_bias, bias)
+    np.testing.assert_array_equal(state.item_gradient, sums[1])
+    assert not state.user_bias.any() and state.global_mean == 0
+
+
+@pytest.mark.parametrize("schedule", ["pasgd", "dsgd"])
+@pytest.mark.parametrize(("n_ranks", "eta"), [(1, 1), (3, 1), (4, 2), (4, 4)])
+def test_what_is_drawn_is_unseen_and_in_the_cell(n_ranks, eta, schedule):
+    events = _events()
+    seen = events.to_scipy()
+    plan = _plan(events, n_ranks, eta, schedule=schedule)
+    with LocalCommunicator(n_ranks, sequential=True) as comm:
+        cells = _text(comm, plan, events)._ratings.content
+    counted = total = 0.0
+    for rank, cell in enumerate(cells):
+        for t in range(plan.eta):
+            own = slice(*cell.cell_pointer[t : t + 2])
+            drawn = cell.negatives.draw(cell, t, 1)
+            assert (drawn != cell.negatives.draw(cell, t, 2)).any() or drawn.size < 5
+            there = drawn >= 0
+            users, items = cell.users[cell.rows[own]][there], cell.items[drawn[there]]
+            assert not seen[users, items].any()
+            offered = plan.rank_schedules[rank].items[plan.rank_schedules[rank].sub_epoch == t]
+            assert set(items) <= set(offered.tolist())
+            counted += cell.negatives.weights[t] * drawn.size
+            total += drawn.size
+    assert counted == pytest.approx(total)  # the mean weight is 1
+    assert n_ranks > 1 or cells[0].negatives.weights.tolist() == [1.0]
+
+
+def test_a_draw_depends_on_its_user_and_item_alone():
+    """Of two partitions that leave all users on one rank each, with all items: the same draws."""
+    events = _events()
+    found = []
+    for n_ranks in (1, 2):
+        parts = np.zeros(N_USERS, int)
+        parts[-1] = n_ranks - 1
+        plan = plan_fit(
+            events, n_ranks, schedule="dsgd", eta=1, partitioner=parts, axis="rows",
+            averaging="mean", layout=RowLayout(F, True, True), random_state=0,
+        )  # fmt: skip
+        with LocalCommunicator(n_ranks, sequential=True) as comm:
+            cell = _text(comm, plan, events)._ratings.content[0]
+        every = np.arange(N_ITEMS)
+        place = np.empty(N_ITEMS, np.int32)
+        place[cell.items] = np.arange(N_ITEMS)
+        whole = cell.negatives.__class__(
+            cell.negatives.seed, place[every], np.array([0, N_ITEMS]), np.ones(1, np.float32),
+            cell.negatives.seen_pointer, cell.negatives.seen_items,
+        )  # fmt: skip
+        all_at_once = cell.__class__(
+            **{**vars(cell), "cell_pointer": np.array([0, cell.rows.size]), "negatives": whole}
+        )
+        drawn = whole.draw(all_at_once, 0, 1)
+        pairs = zip(
+            cell.users[cell.rows].tolist(), cell.items[cell.columns].tolist(),
+            np.where(drawn < 0, -1, cell.items[drawn]).tolist(), strict=True,
+        )  # fmt: skip
+        found.append({(user, item): other for user, item, other in pairs})
+    assert len(found[1]) > 500
+    assert all(found[0][pair] == other for pair, other in found[1].items())
+
+
+def _two_tastes():
+    """Users of the first half took items of the first third, the others of the last."""
+    random = np.random.default_rng(0)
+    taken = random.random((80, 60)) < 0.05
+    taken[:40, :20] |= random.random((40, 20)) < 0.4
+    taken[40:, 40:] |= random.random((40, 20)) < 0.4
+    return scipy.sparse.csr_array(taken.astype(np.float32))
+
+
+@pytest.mark.parametrize(("n_ranks", "eta"), [(1, 1), (4, 1), (4, 4)])
+def test_it_learns_tastes(n_ranks, eta):
+    train, test = daskpart.datasets.train_test_split_ratings(_two_tastes(), 0.2)
+    model = daskpart.MatrixFactorization(
+        8, loss="bpr", n_ranks=n_ranks, eta=eta, max_iter=30, partitioner="random"
+    ).fit(train)
+    assert model.history_["train_loss"].iloc[-1] < 0.45 < model.history_["train_loss"].iloc[0]
+    assert model.score(test) > 0.3
+    assert model.comm_report_.matches
+    liked = model.recommend([0, 79], n=5)
+    assert (liked["item"][liked["user"] == 0] < 20).sum() >= 4
+    assert (liked["item"][liked["user"] == 79] >= 40).sum() >= 4
+
+
+def test_a_table_of_clicks_grows_by_new_users():
+    clicks = _two_tastes().tocoo()
+    table = pd.DataFrame({"user": clicks.coords[0] + 100, "item": clicks.coords[1]})
+    model = daskpart.MatrixFactorization(8, loss="bpr", n_ranks=2, max_iter=10)
+    model.fit(table[table["user"] < 175])
+    model.partial_fit(table[table["user"] >= 150])
+    assert model.user_factors_.shape == (80, 8)
+    assert model.recommend(179, n=3).shape == (3, 3)
+    with pytest.raises(InputError, match="closed form"):
+        model.transform(table)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"schedule": "gasgd"}, "all events of a user"),
+        ({"axis": "columns"}, "all events of a user"),
+        ({"clip": True}, "leave clip out"),
+        ({"validation_fraction": 0.1}, "validation_rmse"),
+    ],
+)
+def test_what_does_not_go_with_bpr_is_refused(wrong, words):
+    with pytest.raises(InputError, match=words):
+        daskpart.MatrixFactorization(F, n_ranks=2, loss="bpr", **wrong).fit(_two_tastes())
+
+
+def test_events_count_above_zero():
+    clicks = _two_tastes()
+    clicks.data[3] = -1
+    with pytest.raises(InputError, match="count above 0"):
+        daskpart.MatrixFactorization(F, n_ranks=2, loss="bpr").fit(clicks)
