@@ -76,6 +76,7 @@ def top_n(
     return found, scores
 
 
+@one_blas_thread  # with one thread of work too: tasks of Dask may run beside each other
 def in_threads(work: Callable[[int], Any], tasks: range, n_threads: int | None = None) -> None:
     """Do ``work(task)`` for each, some at a time, each with a single-threaded BLAS."""
     n_threads = min(n_threads or n_cores(), len(tasks))
@@ -83,11 +84,6 @@ def in_threads(work: Callable[[int], Any], tasks: range, n_threads: int | None =
         for task in tasks:
             work(task)
         return
-    _some_at_once(work, tasks, n_threads)
-
-
-@one_blas_thread
-def _some_at_once(work: Callable[[int], Any], tasks: range, n_threads: int) -> None:
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, tasks))
 

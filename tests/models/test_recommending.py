@@ -279,6 +279,21 @@ def test_recommend_gives_the_best_unseen(model, exclude_seen):
         np.testing.assert_allclose(lines["score"], predictions[row][order], rtol=1e-5)
 
 
+def test_a_task_of_everybody_has_one_blas_thread(model, monkeypatch):
+    """Two tasks beside each other would else start as many threads as cores each."""
+    from threadpoolctl import threadpool_info
+
+    seen, rank_rows = [], ranking._rank_rows
+
+    def looking(*arguments):
+        seen.extend(i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas")
+        rank_rows(*arguments)
+
+    monkeypatch.setattr(ranking, "_rank_rows", looking)
+    model.recommend_all(2).compute(scheduler="threads")
+    assert seen and set(seen) == {1}
+
+
 def test_recommend_one_user_or_none(model, plain_model):
     one = model.recommend("bob", n=2)
     assert one["person"].tolist() == ["bob", "bob"]
