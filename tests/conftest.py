@@ -88,22 +88,17 @@ def quiet_client(cluster: Any) -> Iterator[Any]:
         yield connected
 
 
-@pytest.fixture(scope="session")
-def mortal_cluster() -> Iterator[Any]:
-    """Two worker processes of two threads to kill: a nanny starts each anew."""
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
-    ) as running:
-        yield running
-
-
 @pytest.fixture
-def own_client(mortal_cluster: Any) -> Iterator[Any]:
-    """A client of `mortal_cluster`, all of whose workers are there; not the default one."""
-    from distributed import Client
+def own_client() -> Iterator[Any]:
+    """A client of a cluster to kill workers of, not the default one."""
+    from distributed import Client, LocalCluster
 
-    with Client(mortal_cluster, set_as_default=False) as connected:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as own_cluster,
+        Client(own_cluster, set_as_default=False) as connected,
+    ):  # fmt: skip
         connected.wait_for_workers(2, timeout=60)
         yield connected

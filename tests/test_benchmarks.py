@@ -260,7 +260,7 @@ STUDIES = {
     "gcn_overlap": ["--graph", "few", "--ranks", "2", "--epochs", "2", "--transport", "local"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_epoch": [
-        "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",
+        "--graph", "few", "--hidden", "8", "--epochs", "2", "--ranks", "2", "--transport", "local",
     ],
     "spmm": ["--graph", "few", "--columns", "5", "--turns", "1"],
     "sparse_sum": ["--case", "1000", "100"],

@@ -146,7 +146,7 @@ def _curves(ax: Any, table: pd.DataFrame, x: str, y: str, title: str) -> None:
 @click.option("--epochs", default=60, show_default=True, help="On the digits.")
 @click.option("--samples", default=60_000, show_default=True, help="Of the made pictures.")
 @click.option("--hidden", default=512, show_default=True, help="Of both layers, on pictures.")
-@click.option("--picture-epochs", default=6, show_default=True)
+@click.option("--picture-epochs", default=4, show_default=True)
 @click.option("--picture-ranks", multiple=True, type=int, default=(8,), show_default=True)
 @out_option
 def main(
@@ -173,7 +173,7 @@ def main(
         for k in (None, 2):
             click.echo(f"pictures, {n_ranks} ranks, {told(k)} …")
             lines += lines_of(
-                "pictures", large, n_ranks, k, hidden=(hidden, hidden), batch_size=64, eta0=0.2,
+                "pictures", large, n_ranks, k, hidden=(hidden, hidden), batch_size=16, eta0=0.5,
                 max_iter=picture_epochs,
             )  # fmt: skip
     table = pd.DataFrame(lines, columns=COLUMNS)
@@ -183,7 +183,7 @@ def main(
         "stays as it is, so more ranks make larger batches and fewer steps (weak scaling, as in "
         f"the thesis). Digits of scikit-learn: one hidden layer of 128, batches of 8. Pictures: "
         f"{len(large[1]):,} made ones of 28 × 28 pixels in ten classes, two hidden layers of "
-        f"{hidden}, batches of 64. *less by*: bytes of plain SGD over those of this line.\n\n"
+        f"{hidden}, batches of 16. *less by*: bytes of plain SGD over those of this line.\n\n"
         "![Loss and accuracy of SGD and TopK](mlp_topk.png)\n\n"
         f"{markdown_table(SUMMARY, summary(table))}\n\n"
         "What the sums of a step take in the network of the thesis (hidden layers of 4096 and "

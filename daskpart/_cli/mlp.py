@@ -18,14 +18,10 @@ class _MLP(LinearCommand):
 
     SAMPLES is a libsvm file: a label and index:value pairs a line (also .gz, .xz, .bz2). Labels are
     whole numbers.
-
-    \b
-    One process:           daskpart fit mlp digits.libsvm --ranks 4 --hidden 64 --top-k 2 --out run
-    Worker processes:      daskpart fit mlp digits.libsvm --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit mlp digits.libsvm --ranks 4 --cluster mpi
     """
 
     estimator = "MLPClassifier"
+    example = "digits.libsvm"
     classifies = True
     options = tuple(each for each in LinearCommand.options if each.name != "names")
     template = "mlp.html"

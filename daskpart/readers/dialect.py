@@ -60,7 +60,7 @@ def choose_columns(
     if columns is not None:
         if len(columns) not in (2, 3):
             raise InputError(f"columns names user, item and, if any, rating; got {columns!r}")
-        return tuple(_position(column, names, n_columns, path) for column in columns)
+        return tuple(position_of(column, names, n_columns, path) for column in columns)
     found: list[int] = []
     if names is not None:
         plain = ["".join(filter(str.isalnum, name.lower())) for name in names]
@@ -80,7 +80,8 @@ def choose_columns(
     return tuple(range(min(n_columns, 3)))
 
 
-def _position(column: str | int, names: Sequence[str] | None, n_columns: int, path: str) -> int:
+def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, path: str) -> int:
+    """Where a column is that was named, or counted from 0 (InputError)."""
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
     if not isinstance(column, str) and 0 <= column < n_columns:

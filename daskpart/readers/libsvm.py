@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,9 @@ from .assembly import cast_values, value_type
 from .libsvm_kernel import plain_lines
 from .scanning import LARGEST_ID, Chunk, read_chunks, rows_of
 from .scanning import Rows as Numbers
+
+if TYPE_CHECKING:
+    from .example_tables import Table
 
 SEPARATORS = ":"
 _COLON = ord(":")
@@ -43,12 +46,15 @@ class Wanted:
     labels : tuple of float or None
         The only labels that may occur; None: any.
     dtype : dtype
+    table : Table or None
+        Of examples that are rows of a table; None: libsvm.
     """
 
     n_features: int | None = None
     zero_based: bool | None = None
     labels: tuple[float, ...] | None = None
     dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
+    table: Table | None = None
 
     @classmethod
     def checked(
@@ -286,11 +292,19 @@ def _scanned(rows: Numbers, wanted: Wanted) -> Rows:
                 f"expected feature indices up to {wanted.most_index}, as there are "
                 f"{wanted.n_features} features; found {index[beyond[0]]}",
             )
-        known = wanted.labels or ()
-        row = int(np.argmax(~np.isin(label, known)))
-        allowed = ", ".join(f"{each:g}" for each in known)
-        rows.fail(row, f"expected one of the labels {allowed}; found {label[row]:g}")
+        refuse_labels(rows, label, wanted)
     return found.with_rising_indices()
+
+
+def refuse_labels(rows: Numbers, labels: np.ndarray, wanted: Wanted) -> None:
+    """Refuse labels that may not occur, with the line of the first (ReadError)."""
+    if wanted.labels is None:
+        return
+    strange = np.flatnonzero(~np.isin(labels, wanted.labels))
+    if len(strange):
+        allowed = ", ".join(f"{each:g}" for each in wanted.labels)
+        found = labels[strange[0]]
+        rows.fail(int(strange[0]), f"expected one of the labels {allowed}; found {found:g}")
 
 
 def _refuse_repeats(rows: Numbers, index_rows: np.ndarray, index: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""A libsvm file that no process reads whole: byte ranges, surveyed once, then read by ranks.
+"""A file of examples that no process reads whole: byte ranges, surveyed once, then read by ranks.
 
     bytes   0 ─────────────┬──────────────┬────────────── size        borders anywhere
     lines   ━━━━━━━ ━━━━━━━━━━ ━━━━━ ━━━━━━━ ━━━━━━━━ ━━━━━━━
@@ -11,6 +11,7 @@ So each process opens the file by itself, as with MPI-IO, and nothing of it pass
 must see it under the same path. A compressed file has bytes only in order: ranges count the bytes
 of its text, the survey is one task, and a rank unpacks, without parsing, what lies before its own.
 That pays while unpacking is faster than parsing (gzip, not bzip2); unpack a large file beforehand.
+A CSV file is cut as a libsvm file is; of parquet the blocks are its row groups.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -31,11 +32,19 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import PinnedTask, RankCollection
-from daskpart.errors import ReadError
+from daskpart.errors import InputError, ReadError
 
+from .example_tables import group_bytes, is_parquet, table_of
 from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
 from .scanning import Chunk, apart_by
-from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, is_compressed, location, opened
+from .streams import (
+    BYTE_ORDER_MARK,
+    CHUNK_BYTES,
+    is_compressed,
+    location,
+    opened,
+    plain_name,
+)
 
 _SURVEY_BYTES = 32 << 20  # of a task
 _LEAST_BLOCKS = 64
@@ -70,7 +79,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExamplesFile:
-    """A libsvm file that was surveyed; made by `survey`.
+    """A file of examples that was surveyed; made by `survey`.
 
     Attributes
     ----------
@@ -115,6 +124,11 @@ class ExamplesFile:
         found = np.unique(np.concatenate([block.labels for block in self.blocks]))
         return found if len(found) <= _MOST_LABELS else None
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Of the columns of a table that has a header."""
+        return None if self.wanted.table is None else self.wanted.table.feature_names
+
     def fingerprint(self) -> str:
         """A short text that differs for other content."""
         return f"{self.shape}, {self.nnz} stored, {tokenize([b.checksum for b in self.blocks])}"
@@ -144,7 +158,10 @@ class ExamplesFile:
         if not blocks:
             return Rows.joined([])
         start, stop = self.blocks[blocks[0]].start, self.blocks[blocks[-1]].stop
-        rows = rows_between(self.path, start, stop, self.wanted)
+        if is_parquet(self.path):
+            rows = Rows.joined([_group(self.path, block, self.wanted) for block in blocks])
+        else:
+            rows = rows_between(self.path, start, stop, self.wanted)
         n_rows = int(self.row_pointer[blocks[-1] + 1] - self.row_pointer[blocks[0]])
         if len(rows.labels) != n_rows:
             raise ReadError(
@@ -179,20 +196,24 @@ class ExamplesFile:
 def survey(
     path: str | os.PathLike[str],
     *,
+    label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     labels: Iterable[float] | None = None,
     dtype: np.typing.DTypeLike = np.float64,
     client: Any = None,
 ) -> ExamplesFile:
-    """Look through a libsvm file in parallel, and keep where its lines are and what they hold.
+    """Look through a file of examples in parallel, and keep where they are and what they hold.
 
     Everything in it is parsed and checked; only counts come back.
 
     Parameters
     ----------
     path : str or path-like
-        Or an address that fsspec knows. Workers must find it there, too.
+        Or an address that fsspec knows. Workers must find it there, too. A libsvm file; or with
+        `label` a table of numbers, as CSV (a line a row) or parquet.
+    label : str or int, optional
+        Of a table: name or position of the column that is to be learnt; all others are features.
     n_features : int, optional
         Number of features, as of a fit; others are refused.
     zero_based : bool, optional
@@ -215,16 +236,22 @@ def survey(
         line without line end is read like any other, so one that was cut within a pair
         (``3:1 4:``) is refused and one cut within a number is not seen.
     InputError
-        An index 0 in spite of ``zero_based=False``, or fewer features than the file needs.
+        An index 0 in spite of ``zero_based=False``, fewer features than the file needs, or a table
+        without `label`, or without such a column.
     """
     wanted = Wanted.checked(n_features, zero_based, dtype, labels)
     place = location(path)
+    wanted, begin = _as_written(place, wanted, label)
     step = dask.delayed(survey_range, pure=False)
-    if is_compressed(place):
-        tasks = [step(place, 0, None, wanted)]
+    if is_parquet(place):
+        ends = np.cumsum([0, *group_bytes(place)]).tolist()
+        group = dask.delayed(survey_group, pure=False)
+        tasks = [group(place, n, pair, wanted) for n, pair in enumerate(pairwise(ends))]
+    elif is_compressed(place):
+        tasks = [step(place, begin, None, wanted)]
     else:
         size = text_size(place)
-        borders = np.linspace(0, size, size // _SURVEY_BYTES + 2).astype(int).tolist()
+        borders = np.linspace(begin, size, size // _SURVEY_BYTES + 2).astype(int).tolist()
         block_bytes = max(1, min(CHUNK_BYTES, size // _LEAST_BLOCKS))
         tasks = [step(place, *pair, wanted, block_bytes) for pair in pairwise(borders)]
     if client is not None:
@@ -238,17 +265,53 @@ def survey(
     return ExamplesFile(place, wanted, blocks, *numbering(place, least, most, wanted))
 
 
+def _as_written(path: str, wanted: Wanted, label: str | int | None) -> tuple[Wanted, int]:
+    """What is wanted of a libsvm file or a table, and where its rows begin."""
+    if label is None:
+        if is_parquet(path) or plain_name(path).endswith(".csv"):
+            raise InputError(f"{path} is a table: say which column is to be learnt, label=…")
+        return wanted, 0
+    table = table_of(path, label)
+    width = table.n_columns - 1
+    if wanted.n_features not in (None, width):
+        raise InputError(f"{path}: n_features={wanted.n_features}, but the table has {width}")
+    return replace(wanted, table=table, n_features=width, zero_based=True), table.begin
+
+
+def survey_group(path: str, number: int, ends: tuple[int, int], wanted: Wanted) -> list[Block]:
+    """A row group of a parquet file as a block; what a task does."""
+    rows = _group(path, number, wanted)
+    return [_block_of(rows, *ends, zlib.crc32(rows.values.data, zlib.crc32(rows.labels.data)))]
+
+
+def _group(path: str, number: int, wanted: Wanted) -> Rows:
+    assert wanted.table is not None
+    return wanted.table.group(path, number, wanted)
+
+
+def _rows_of(chunk: Chunk, wanted: Wanted) -> Rows:
+    return block_of(chunk, wanted) if wanted.table is None else wanted.table.rows_of(chunk, wanted)
+
+
+def _block_of(rows: Rows, start: int, stop: int, checksum: int) -> Block:
+    labels = np.unique(rows.labels)[: _MOST_LABELS + 1]
+    sizes = len(rows.labels), len(rows.indices), rows.least, rows.most
+    return Block(start, stop, *sizes, labels, checksum)
+
+
 def survey_range(
     path: str, start: int, stop: int | None, wanted: Wanted, block_bytes: int = CHUNK_BYTES
 ) -> list[Block]:
     """The blocks of a range; what a task does."""
     blocks = []
-    for chunk in chunks_between(path, start, stop, block_bytes):
-        rows, end = block_of(chunk, wanted), chunk.start + len(chunk.text)
-        labels = np.unique(rows.labels)[: _MOST_LABELS + 1]
-        sizes = len(rows.labels), len(rows.indices), rows.least, rows.most
-        blocks.append(Block(chunk.start, end, *sizes, labels, zlib.crc32(chunk.text)))
+    for chunk in chunks_between(path, start, stop, block_bytes, _separators(wanted)):
+        end = chunk.start + len(chunk.text)
+        blocks.append(_block_of(_rows_of(chunk, wanted), chunk.start, end, zlib.crc32(chunk.text)))
     return blocks
+
+
+def _separators(wanted: Wanted) -> str:
+    return SEPARATORS if wanted.table is None else wanted.table.separators
 
 
 def rows_between(path: str, start: int, stop: int | None, wanted: Wanted) -> Rows:
@@ -261,11 +324,16 @@ def rows_between(path: str, start: int, stop: int | None, wanted: Wanted) -> Row
         Any; None: to the end.
     wanted : Wanted
     """
-    return Rows.joined([block_of(chunk, wanted) for chunk in chunks_between(path, start, stop)])
+    chunks = chunks_between(path, start, stop, separators=_separators(wanted))
+    return Rows.joined([_rows_of(chunk, wanted) for chunk in chunks])
 
 
 def chunks_between(
-    path: str, start: int, stop: int | None, chunk_bytes: int = CHUNK_BYTES
+    path: str,
+    start: int,
+    stop: int | None,
+    chunk_bytes: int = CHUNK_BYTES,
+    separators: str = SEPARATORS,
 ) -> Iterator[Chunk]:
     """The lines that begin at a byte from `start` to `stop` − 1, some whole lines at a time.
 
@@ -276,8 +344,10 @@ def chunks_between(
         Bytes of the text, any; None: to the end.
     chunk_bytes : int
         A chunk is as much, and the rest of its last line.
+    separators : str
+        What parts numbers, besides blanks.
     """
-    apart = apart_by(SEPARATORS)
+    apart = apart_by(separators)
     with opened(path) as stream:
         at = 0
         if start:  # the line that the byte before it is in belongs to the range before

@@ -32,8 +32,8 @@ from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
-_ROUND_BYTES = 16 << 20
-_BUCKETS = 16  # of a rank
+_ROUND_BYTES = 4 << 20
+_BUCKETS = 64  # of a rank
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
@@ -260,16 +260,29 @@ def _arrange(
         for number, of_bucket in enumerate(held.buckets):
             part = each.of_slice(inbox.rank * _BUCKETS + number, n_ranks * _BUCKETS)
             if len(part.keys):
-                of_bucket.append(part.copy())
+                _put(of_bucket, part.copy())
     return held
+
+
+def _put(bucket: list[_Block], block: _Block) -> None:
+    """Append a block; small ones are joined to larger ones, each row about log2 times.
+
+    An allocator gives large arrays back when they are let go, and keeps small ones.
+    """
+    bucket.append(block)
+    while len(bucket) > 1 and len(bucket[-2].keys) <= len(bucket[-1].keys):
+        bucket[-2:] = [_joined(bucket[-2:])]
+
+
+def _joined(blocks: list[_Block]) -> _Block:
+    keys = np.concatenate([block.keys for block in blocks])
+    return _Block(keys, Rows.joined([block.rows for block in blocks]))
 
 
 def _assemble(held: _Held, own: Reading) -> Examples:
     """One matrix of all buckets; each is let go as soon as its rows are in it."""
-    blocks = [block for bucket in held.buckets for block in bucket]
-    n_rows = sum(len(block.keys) for block in blocks)
-    nnz = sum(len(block.rows.indices) for block in blocks)
-    del blocks
+    n_rows = sum(len(block.keys) for bucket in held.buckets for block in bucket)
+    nnz = sum(len(block.rows.indices) for bucket in held.buckets for block in bucket)
     width, first = own.file.n_features, own.file.first
     indices = np.empty(nnz, index_dtype(max(width, nnz)))
     values, labels = np.empty(nnz, own.file.wanted.dtype), np.empty(n_rows)
@@ -278,10 +291,9 @@ def _assemble(held: _Held, own: Reading) -> Examples:
     for bucket in held.buckets:
         if not bucket:
             continue
-        keys = np.concatenate([block.keys for block in bucket])
-        rows = _Block(keys, Rows.joined([block.rows for block in bucket])).ordered().rows
+        rows = _joined(bucket).ordered().rows
         bucket.clear()
-        last, end = row + len(keys), feature + len(rows.indices)
+        last, end = row + len(rows.labels), feature + len(rows.indices)
         np.subtract(rows.indices, first, out=indices[feature:end], casting="same_kind")
         values[feature:end], labels[row:last] = rows.values, rows.labels
         pointer[row + 1 : last + 1] = feature + np.cumsum(rows.lengths)

@@ -249,17 +249,25 @@ def last_gradient(
     data: RankData, model: RankModel, last: Boundary, *, network: Network
 ) -> Gradient:
     """The gradient of the loss by the outputs, and what the last layer sends of it."""
-    rows, values = data.targets.training, data.targets.training_values
-    outputs = last.value[rows]
-    sums = network.loss.sums(outputs, values) if rows.size else np.zeros(2)
-    of_rows = network.loss.gradient(outputs, values)
-    of_rows /= network.n_terms
-    gradient = np.zeros_like(last.value)
-    gradient[rows] = of_rows
+    gradient, sums = _of_loss(data.targets, last.value, network)
     place = len(network.layers) - 1
     weights = network.of_layer(model.weights, place)
     ready, message = network.layers[place].enter_back(gradient, last.saved, weights)
     return Gradient(ready, message, [], sums)
+
+
+def _of_loss(
+    targets: RankTargets, outputs: NDArray[Any], network: Network
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """The gradient of the loss by all outputs, and its sums; what it takes is gone behind it."""
+    rows, values = targets.training, targets.training_values
+    chosen = outputs[rows]
+    sums = network.loss.sums(chosen, values) if rows.size else np.zeros(2)
+    of_rows = network.loss.gradient(chosen, values)
+    of_rows /= network.n_terms
+    gradient = np.zeros_like(outputs)
+    gradient[rows] = of_rows
+    return gradient, sums
 
 
 @one_blas_thread

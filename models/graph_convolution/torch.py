@@ -247,6 +247,9 @@ def run_on_parts(
     Returns
     -------
     RunOnParts
+        A tuple: `results`, what the function returned, rank by rank; `partition` of the vertices,
+        rank r has ``partition.members(r)``; `counters` of what was sent, under the labels "halo"
+        and "halo back".
 
     Raises
     ------

@@ -47,8 +47,10 @@ solver : {"lbfgs", "sgd"}, default="lbfgs"
 max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
-    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less (sgd).
-batch_size : int, default=256
+    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less from an
+    epoch to the next (sgd, server); of averaged SGD that of the mean weights, from each end of a
+    mean to the next.
+batch_size : int, default=32
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
     All but "sgd" change all weights in every step.
@@ -58,9 +60,10 @@ eta0 : float, default=0.1
     First learning rate.
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
-average : bool, default=False
+average : bool or "auto", default="auto"
     Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
-    least: it begins anew at epochs 2, 4, 8, and so on.
+    least: it begins anew at epochs 2, 4, 8, and so on. "auto" does where it can be done, without an
+    L1 term and with ``optimizer="sgd"``.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
@@ -141,7 +144,7 @@ class LinearModel(SampleModel):
         "learning_rate": [StrOptions(set(SCHEDULES))],
         "eta0": [POSITIVE],
         "power_t": [AT_LEAST_0],
-        "average": ["boolean"],
+        "average": ["boolean", StrOptions({"auto"})],
         "partitioner": [StrOptions(set(PARTITIONERS))],
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
@@ -161,7 +164,7 @@ class LinearModel(SampleModel):
     learning_rate: str
     eta0: float
     power_t: float
-    average: bool
+    average: bool | str
     partitioner: str
     overlap: bool
     state_: LinearState
@@ -179,17 +182,18 @@ class LinearModel(SampleModel):
 
     def _check(self) -> None:
         sgd = self.solver == "sgd"
+        average = self.average != "auto" and bool(self.average)
         if self.solver == "lbfgs":
             if not self._loss_of(1).smooth:
                 raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
                 raise InputError("l1_ratio above 0 needs solver='sgd'")
-        if sgd and self.optimizer != "sgd" and (self.l1_ratio or self.average):
+        if sgd and self.optimizer != "sgd" and (self.l1_ratio or average):
             raise InputError("l1_ratio and average go with optimizer='sgd' only")
-        if sgd and self.average and self.l1_ratio:
+        if sgd and average and self.l1_ratio:
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
-        if not sgd and (self.top_k is not None or self.overlap or self.average):
+        if not sgd and (self.top_k is not None or self.overlap or average):
             raise InputError("top_k, overlap and average need solver='sgd'")
         self._check_compressor()
 
@@ -206,7 +210,7 @@ class LinearModel(SampleModel):
         else:
             partition = None
             members, partitioner = self._dealt_out(problem, n_ranks, random_state)
-        vectors = {"sgd": 2 + bool(self.average) + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
+        vectors = {"sgd": 2 + self._averages + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,
@@ -235,6 +239,13 @@ class LinearModel(SampleModel):
         members = self._members(problem, n_ranks, batch, random_state, self._shuffles)
         unshuffled = "block" if isinstance(problem, FileSamples) else "cyclic"
         return members, "shuffle" if self._shuffles else unshuffled
+
+    @property
+    def _averages(self) -> bool:
+        """Whether the mean of the weights is what is learnt."""
+        if self.average == "auto":
+            return self.optimizer == "sgd" and not self.l1_ratio
+        return bool(self.average)
 
     @property
     def _shuffles(self) -> bool:
@@ -284,7 +295,7 @@ class LinearModel(SampleModel):
             **shared,
             l1=l1,
             l2=l2,
-            average=bool(self.average),
+            average=self._averages,
             overlap=bool(self.overlap),
             shuffle=bool(self.shuffle),
             batch_size=int(self.batch_size),

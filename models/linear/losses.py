@@ -96,9 +96,10 @@ def slopes_of(code: int, epsilon: float, scores: NDArray[Any], target: float) ->
 
 
 @kernel
-def _mean_loss(
+def mean_loss(
     code: int, epsilon: float, scores: NDArray[Any], target: NDArray[Any], weight: NDArray[Any]
 ) -> float:
+    """Weighted mean over samples; scores are spent."""
     total, mass = 0.0, 0.0
     for row in range(len(target)):
         total += weight[row] * slopes_of(code, epsilon, scores[row], target[row])
@@ -142,7 +143,7 @@ class Loss:
         epsilon: float = 0.0,
     ) -> float:
         """Weighted mean over samples; scores of shape (n_samples, n_outputs)."""
-        return float(_mean_loss(self.code, epsilon, np.array(scores), target, weight))
+        return float(mean_loss(self.code, epsilon, np.array(scores), target, weight))
 
 
 LOSSES = {

@@ -71,6 +71,10 @@ def placed_rows(problem: Samples, name: str, n_ranks: int, random_state: int) ->
             )
         partition = make_partition(problem.X, n_ranks, random_state=random_state)
         return Placed(partition, None, touched_features(problem, partition))
+    if isinstance(problem, FileSamples) and problem.file.wanted.table is not None:
+        raise InputError(
+            "partitioner='parsa' reads a libsvm file block by block, but no table: give 'random'"
+        )
     found = parsa.partition(
         data,
         n_ranks,

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.stream import Stream, entries_stream, index_type
@@ -32,6 +33,8 @@ from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows
 
 from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
+from .losses import mean_loss
+from .state import mean_weights
 
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
@@ -184,15 +187,25 @@ def epoch(
     loss = float(summed[0] / sgd.n_samples + summed[1] / n_ranks)
     if not sgd.is_alone:
         density = float(summed[2] / n_ranks / n_steps)
+    finite, reached, change = bool(np.isfinite(loss)) and not summed[3], loss, loss - before
+    if sgd.average:  # what tells whether it is enough is the mean, which the steps do not use
+        reached, change = before, float("nan")
+        if finite and _begins_mean(number + 1):
+            reached = float(allreduce(comm, comm.map(loss_at_mean, model, rows, sgd=sgd)).result())
+            change = reached - before
     measured = {
         "loss": loss,
-        "change": loss - before,
+        "change": change,
         "density": density,
         "learning_rate": float(rates[-1]),
     }
-    finite = bool(np.isfinite(loss)) and not summed[3]
-    done = Step(measured, finite=finite, enough=abs(loss - before) < tolerance)
-    return (model, feedback, steps + n_steps, loss), done
+    done = Step(measured, finite=finite, enough=abs(change) < tolerance)
+    return (model, feedback, steps + n_steps, reached), done
+
+
+def _begins_mean(epoch: int) -> bool:
+    """Whether the mean of averaged SGD begins anew: at epochs 1, 2, 4, 8 …"""
+    return epoch & (epoch - 1) == 0
 
 
 def _moved(
@@ -252,7 +265,7 @@ def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> Sg
     Shamir and Sridharan 2012, "Making gradient descent optimal for strongly convex stochastic
     optimization", §5).
     """
-    if sgd.average and number & (number - 1) == 0:
+    if sgd.average and _begins_mean(number):
         model.summed[:] = 0
         model.scalars[MASS] = model.scalars[COUNT] = 0.0
     model.order = sgd.order(rows, number)
@@ -351,6 +364,18 @@ def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
     penalty = 0.0 if broken else sgd.penalty(model.weights)
     density = model.entries / len(model.weights)
     return np.array([model.loss, penalty, density, float(broken)])
+
+
+def loss_at_mean(model: SgdModel, rows: RankRows, *, sgd: Sgd) -> float:
+    """A rank's part of the loss with the penalty, at the mean weights."""
+    mean = mean_weights(
+        model.weights, model.summed, model.scalars[MASS], model.scalars[COUNT], sgd.n_outputs
+    )
+    each = mean.reshape(-1, sgd.n_outputs)
+    X = csr_array((rows.data, rows.indices, rows.pointer), shape=(len(rows), len(each) - 1))
+    loss = mean_loss(sgd.loss, sgd.epsilon, X @ each[:-1] + each[-1], rows.target, rows.weight)
+    share = float(rows.weight.sum()) / sgd.n_samples
+    return share * loss + sgd.penalty(mean) / len(sgd.sizes) if len(rows) else 0.0
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:

@@ -14,6 +14,14 @@ def _nothing() -> np.ndarray:
     return np.zeros(0)
 
 
+def mean_weights(
+    weights: np.ndarray, summed: np.ndarray, mass: float, count: float, n_outputs: int
+) -> np.ndarray:
+    """The mean of all weights of averaged SGD; names as in `LinearState`."""
+    scale = np.repeat([mass, count], [len(weights) - n_outputs, n_outputs])
+    return (scale * weights + summed) / count
+
+
 @dataclass(eq=False, repr=False)
 class LinearState(State):
     """Weights and what further steps need.
@@ -35,7 +43,8 @@ class LinearState(State):
     mass, count : float
         Of averaged SGD.
     loss : float
-        At the weights, of L-BFGS; of SGD that of the last epoch.
+        At the weights, of L-BFGS; of SGD that of the last epoch, and of averaged SGD at the mean
+        weights when they were looked at last.
     """
 
     weights: np.ndarray = replicated()
@@ -61,9 +70,7 @@ class LinearState(State):
         """The weights that predict: the mean of all so far, where that is kept."""
         if not len(self.summed) or not self.count:
             return self.weights
-        behind = len(self.weights) - self.n_outputs
-        mass = np.repeat([self.mass, self.count], [behind, self.n_outputs])
-        return (mass * self.weights + self.summed) / self.count
+        return mean_weights(self.weights, self.summed, self.mass, self.count, self.n_outputs)
 
     @property
     def coefficients(self) -> np.ndarray:

@@ -84,6 +84,7 @@ def entry_positions(
             f"rows are {matrix.row_name}s and columns are {matrix.column_name}s, which is "
             "the other way round in the model: give the transpose"
         )
+    items = item_positions(matrix, factors, unknown)
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
         warnings.warn(
             f"{matrix.shape[0]} unlabelled rows for a model of {factors.n_users} "
@@ -92,8 +93,7 @@ def entry_positions(
             DaskpartWarning,
             stacklevel=3,
         )
-    users = side_positions(matrix.rows, matrix.row_labels, factors.users(), unknown)
-    return users, item_positions(matrix, factors, unknown)
+    return side_positions(matrix.rows, matrix.row_labels, factors.users(), unknown), items
 
 
 def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "raise") -> np.ndarray:

@@ -12,6 +12,7 @@ Users and items are named by their labels everywhere; where the ratings had none
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .blocks import over_blocks, row_blocks
@@ -193,7 +194,9 @@ class FactorModel(TransformerMixin):
         -------
         recommended : DataFrame
             Columns user, item (the names of the axes) and score (the predicted rating); best first
-            within each user, users in the order given.
+            within each user, users in the order given. A user without anything in the fit, whose
+            factors are 0, gets the items of largest bias; and where there are none, as in implicit
+            factors, no line and a warning.
 
         Raises
         ------
@@ -204,8 +207,20 @@ class FactorModel(TransformerMixin):
         index = state.users()
         users = index.positions(_listed(user))
         seen = self._seen()[users] if exclude_seen else None
-        found, scores = top_n(state.user_factors[users], state.item_factors, n, _level(state), seen)
+        level = _level(state)
+        found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
         scores += state.user_bias[users, None]
+        blank = _without_order(state.user_factors[users], level)
+        if blank.any():
+            found[blank] = -1
+            first = index.take(users[blank]).tolist()[0]
+            warnings.warn(
+                f"{int(blank.sum())} {state.user_name}(s) had nothing in the fit, the first "
+                f"{first!r}: there is nothing to rank by, so they get no list. recommend_new takes "
+                "what they have now",
+                DaskpartWarning,
+                stacklevel=2,
+            )
         names = (state.user_name, state.item_name)
         return ranking(index.take(users), found, scores, state.items(), names)
 
@@ -233,6 +248,7 @@ class FactorModel(TransformerMixin):
         left_out = seen if exclude_seen else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
         scores += row_bias[:, None]
+        found[_without_order(rows, _level(state))] = -1
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
         return ranking(users, found, scores, state.items(), (state.user_name, state.item_name))
@@ -288,8 +304,9 @@ class FactorModel(TransformerMixin):
         Returns
         -------
         recommended : dask.dataframe.DataFrame
-            As of `recommend`; users in the order of the factors. ``to_parquet`` writes it without
-            holding all of it: a task has its block of users, the item factors and 1 MiB of scores.
+            As of `recommend`, without the warning; users in the order of the factors.
+            ``to_parquet`` writes it without holding all of it: a task has its block of users, the
+            item factors and 1 MiB of scores.
 
         Raises
         ------
@@ -311,7 +328,7 @@ class FactorModel(TransformerMixin):
             for own in row_blocks(state.n_users)
         ]  # fmt: skip
         names = (state.user_name, state.item_name)
-        return _lazily(blocks, state.item_factors, level, state, index, n, names, client)
+        return _lazily(blocks, state.item_factors, level, state, index, n, names, client, True)
 
     def similar_all(self, n: int = 10, *, client: Any = None) -> Any:
         """The `n` most similar items of every item, lazily, a block of items a partition.
@@ -443,12 +460,14 @@ def _lazily(
     n: int,
     names: tuple[str, str],
     client: Any,
+    needs_order: bool = False,
 ) -> Any:
     """The ranking of each block as a partition of a Dask DataFrame."""
     import dask.dataframe
 
     items = LabelIndex(state.item_labels, state.n_items, state.item_name)
-    tasks = over_blocks(_ranked_block, blocks, (every, level, items), client, n=n, names=names)
+    static = {"n": n, "names": names, "needs_order": needs_order}
+    tasks = over_blocks(_ranked_block, blocks, (every, level, items), client, **static)
     nothing = np.zeros((0, 1), np.int32)
     asked = index.take(np.zeros(0, np.int64))
     meta = ranking(asked, nothing, nothing.astype(np.float32), items, names)
@@ -466,9 +485,12 @@ def _ranked_block(
     *,
     n: int,
     names: tuple[str, str],
+    needs_order: bool,
 ) -> pd.DataFrame:
     found, scores = top_n(rows, every, n, level, left_out, n_threads=1)
     scores += row_level[:, None]
+    if needs_order:
+        found[_without_order(rows, level)] = -1
     return ranking(asked, found, scores, items, names)
 
 
@@ -487,6 +509,14 @@ def ranking(
         "score": scores[there],
     }
     return pd.DataFrame(columns)
+
+
+def _without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Which rows give all items the same score: those of zeros, where the levels are alike."""
+    allowed = level[level > -np.inf]
+    if allowed.size and allowed.min() < allowed.max():
+        return np.zeros(len(rows), bool)
+    return ~rows.any(axis=1)
 
 
 def _level(state: MFState) -> np.ndarray:

@@ -116,7 +116,9 @@ class Network:
     ) -> NDArray[Any]:
         """Slopes before the layer at `place`, whose input was σ(…) = `value`."""
         matrix, _ = self.pieces(vector, place)
-        return ACTIVATIONS[self.activation].backward(value, slopes @ matrix.T)
+        before: NDArray[Any] = slopes @ matrix.T
+        ACTIVATIONS[self.activation].backward(value, before)
+        return before
 
 
 @one_blas_thread

@@ -107,8 +107,8 @@ class SampleModel(DistributedEstimator):
         Parameters
         ----------
         X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
-            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
-            labels are y.
+            Of a file (libsvm, CSV, parquet) that `daskpart.readers.survey` went through each rank
+            reads its own part; its labels are y.
         y : array of shape (n_samples,)
         sample_weight : array of shape (n_samples,), optional
             At least 0.
@@ -158,6 +158,11 @@ class SampleModel(DistributedEstimator):
             raise InputError("class_weight needs samples in memory or in a Dask collection")
         if reset:
             self.n_features_in_ = file.n_features
+            names = file.feature_names
+            if names is not None:
+                self.feature_names_in_ = np.array(names, object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
         elif file.n_features != self.n_features_in_:
             raise InputError(
                 f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "

@@ -220,39 +220,39 @@ def test_transports_by_name():
 
 
 @pytest.mark.cluster
-def test_ranks_stay_where_they_are_placed(own_client):
-    pids = own_client.run(os.getpid)
-    with GraphCommunicator(5, own_client) as communicator:
+def test_ranks_stay_where_they_are_placed(quiet_client):
+    pids = quiet_client.run(os.getpid)
+    with GraphCommunicator(5, quiet_client) as communicator:
         expected = [pids[address] for address in communicator.placement]
         assert len(set(expected)) == 2  # more ranks than workers
         state = communicator.map(process_of, communicator.values(list(range(5))))
         collection = communicator.collection(state)
-        assert own_client.compute(collection, sync=True) == expected
+        assert quiet_client.compute(collection, sync=True) == expected
         assert communicator.gather(state) == expected
         assert communicator.gather(communicator.map(process_of, state)) == expected
         turned = communicator.placement[::-1]
-    with GraphCommunicator(5, own_client, placement=turned) as communicator:
+    with GraphCommunicator(5, quiet_client, placement=turned) as communicator:
         state = communicator.map(process_of, communicator.values(list(range(5))))
         assert communicator.gather(state) == expected[::-1]
     with pytest.raises(InputError, match="unknown"):
-        GraphCommunicator(2, own_client, placement=["tcp://nowhere:1", turned[0]])
+        GraphCommunicator(2, quiet_client, placement=["tcp://nowhere:1", turned[0]])
     with pytest.raises(InputError, match="4 names"):
-        GraphCommunicator(5, own_client, placement=turned[:4])
+        GraphCommunicator(5, quiet_client, placement=turned[:4])
 
 
 @pytest.mark.cluster
-def test_the_current_client_is_taken(own_client):
-    with own_client.as_current(), communicator_for("graph", 2) as communicator:
+def test_the_current_client_is_taken(quiet_client):
+    with quiet_client.as_current(), communicator_for("graph", 2) as communicator:
         assert isinstance(communicator, GraphCommunicator)
         assert communicator.placement is not None
 
 
 @pytest.mark.cluster
-def test_collections_on_a_cluster(own_client):
+def test_collections_on_a_cluster(quiet_client):
     import dask.array as da
 
-    blocks = own_client.persist(da.arange(6, chunks=2))
-    with GraphCommunicator(3, own_client) as communicator:
+    blocks = quiet_client.persist(da.arange(6, chunks=2))
+    with GraphCommunicator(3, quiet_client) as communicator:
         values = communicator.map(doubled, communicator.values(blocks))
         assert [block.tolist() for block in communicator.gather(values)] == [
             [0, 2],
@@ -268,38 +268,38 @@ def run_in_a_task():
 
 
 @pytest.mark.cluster
-def test_a_run_inside_a_task(own_client):
+def test_a_run_inside_a_task(quiet_client):
     """Its ranks need the very thread that it runs on, so it gives it back."""
-    for address in own_client.nthreads():
-        future = own_client.submit(run_in_a_task, workers=[address], pure=False)
+    for address in quiet_client.nthreads():
+        future = quiet_client.submit(run_in_a_task, workers=[address], pure=False)
         assert future.result(timeout=30) == (12, True)
 
 
 @pytest.mark.cluster
-def test_local_ranks_fetch_what_a_cluster_holds(own_client):
+def test_local_ranks_fetch_what_a_cluster_holds(quiet_client):
     import dask.array as da
 
-    with own_client.as_current(), LocalCommunicator(3) as communicator:
-        values = communicator.values(own_client.persist(da.arange(6, chunks=2)))
+    with quiet_client.as_current(), LocalCommunicator(3) as communicator:
+        values = communicator.values(quiet_client.persist(da.arange(6, chunks=2)))
         assert [block.tolist() for block in communicator.gather(values)] == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.cluster
-def test_nothing_is_left_on_the_cluster(own_client):
-    with GraphCommunicator(3, own_client) as communicator:
+def test_nothing_is_left_on_the_cluster(quiet_client):
+    with GraphCommunicator(3, quiet_client) as communicator:
         _, (prepared_expand, prepared_reduce), rows = prepared_exchange(communicator)
         rows = communicator.settle(reduce(communicator, prepared_reduce, rows))
         rows = expand(communicator, prepared_expand, rows)
         communicator.gather(rows)
         run = communicator.run_id
-    assert all(run not in key for key in _left_over(own_client, run))
-    assert all(run not in runs for runs in own_client.run(ledger.open_runs).values())
+    assert all(run not in key for key in _left_over(quiet_client, run))
+    assert all(run not in runs for runs in quiet_client.run(ledger.open_runs).values())
 
 
-def _left_over(own_client, run):
+def _left_over(quiet_client, run):
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:  # futures are released by messages
-        left = own_client.run_on_scheduler(tasks_on_scheduler)
+        left = quiet_client.run_on_scheduler(tasks_on_scheduler)
         if not any(run in key for key in left):
             break
         time.sleep(0.05)
@@ -307,8 +307,8 @@ def _left_over(own_client, run):
 
 
 @pytest.mark.cluster
-def test_ctrl_c_leaves_nothing(own_client):
-    with GraphCommunicator(3, own_client) as communicator:
+def test_ctrl_c_leaves_nothing(quiet_client):
+    with GraphCommunicator(3, quiet_client) as communicator:
         state = communicator.map(asleep, communicator.values([1, 2, 3]), seconds=0.4)
         timer = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -316,7 +316,7 @@ def test_ctrl_c_leaves_nothing(own_client):
             communicator.settle(state)
         timer.join()
         run = communicator.run_id
-    assert all(run not in key for key in _left_over(own_client, run))
+    assert all(run not in key for key in _left_over(quiet_client, run))
 
 
 @pytest.mark.cluster

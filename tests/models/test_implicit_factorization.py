@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import daskpart
-from daskpart.errors import DivergenceError, InputError
+from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.implicit_factorization.als import Events, Solve
 from daskpart.models.implicit_factorization.kernels.solving import gram_of
 
@@ -210,6 +210,31 @@ def test_partial_fit_takes_new_users_and_items(options):
     assert 0 < fitted.new_rows_distance_ < 0.3
     unseen = fitted.recommend(int(newest[0]), n=3)
     assert len(unseen) == 3 and np.isfinite(unseen["score"]).all()
+
+
+def test_a_user_without_events_gets_no_list():
+    X = counts()
+    fitted = model().fit(X)
+    with pytest.warns(DaskpartWarning, match=r"1 user\(s\) had nothing in the fit, the first 7"):
+        assert fitted.recommend([7, 8], n=3)["user"].tolist() == [8, 8, 8]
+    everybody = fitted.recommend_all(3).compute()
+    assert set(everybody["user"]) == {*range(60)} - {7}
+    # with biases there is an order: what everybody likes
+    rated = daskpart.MatrixFactorization(3, n_ranks=2, transport="local", max_iter=2).fit(X)
+    assert len(rated.recommend(7, n=3)) == 3 and len(rated.recommend_all(3).compute()) == 180
+    new = scipy.sparse.csr_array(X[[7, 8]])
+    assert set(fitted.recommend_new(new, n=3)["user"]) == {1}
+
+
+def test_what_is_turned_round_is_refused():
+    X = counts()
+    fitted = model().fit(X)
+    for call in (fitted.score, fitted.transform, fitted.recommend_new):
+        with pytest.raises(InputError, match="60 columns without labels"):
+            call(scipy.sparse.csr_array(X.T))
+    ratings = daskpart.MatrixFactorization(3, n_ranks=2, transport="local")
+    with pytest.raises(InputError, match="60 columns without labels"):
+        ratings.fit(X, validation=scipy.sparse.csr_array(X.T))
 
 
 def test_new_users_alone_are_at_their_optimum():

@@ -18,7 +18,7 @@ from daskpart.models.optimisation.aggregation import same_order
 from daskpart.models.optimisation.schedules import schedule_of
 from daskpart.models.samples.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
 
-LOCAL = {"transport": "local", "solver": "sgd", "tol": 0}
+LOCAL = {"transport": "local", "solver": "sgd", "tol": 0, "average": False}
 
 
 def samples(n: int = 90, n_features: int = 40, n_classes: int = 2, seed: int = 0) -> Any:
@@ -162,8 +162,8 @@ def test_the_mean_of_the_weights_since_epoch_2():
     X, y = samples()
     for n_ranks in (1, 3):
         model = LogisticRegression(
-            n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3, shuffle=False, average=True,
-            learning_rate="constant", eta0=0.1, **LOCAL,
+            n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3, shuffle=False,
+            learning_rate="constant", eta0=0.1, **LOCAL | {"average": True},
         ).fit(X, y)  # fmt: skip
         _, _, seen = twin(X.toarray(), y, 6, 3, l1=0.0, l2=1 / len(y))
         np.testing.assert_allclose(
@@ -342,7 +342,7 @@ def test_schedules():
 def test_resumed_steps_count_on(tmp_path):
     X, y = samples()
     path = tmp_path / "run.npz"
-    make = {"n_ranks": 2, "batch_size": 3, "top_k": 3, "average": True, **LOCAL}
+    make = {"n_ranks": 2, "batch_size": 3, "top_k": 3, **LOCAL, "average": True}
     whole = LogisticRegression(max_iter=5, **make).fit(X, y)
     LogisticRegression(max_iter=2, checkpoint_path=path, **make).fit(X, y)
     resumed = LogisticRegression(max_iter=5, checkpoint_path=path, resume=True, **make).fit(X, y)

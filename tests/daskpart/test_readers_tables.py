@@ -1,0 +1,120 @@
+"""Tables of examples, in byte ranges and row groups, are the tables read whole."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.errors import InputError, ReadError
+from daskpart.readers import survey
+from daskpart.readers.ranges import rows_between
+
+N_ROWS = 150
+
+
+@pytest.fixture(scope="module")
+def frame() -> pandas.DataFrame:
+    random = np.random.default_rng(0)
+    cells = random.normal(size=(N_ROWS, 5)) * (random.random((N_ROWS, 5)) < 0.6)
+    table = pandas.DataFrame(cells, columns=["a", "b", "c", "d", "e"])
+    table.insert(2, "rich", (cells @ np.arange(5) > 0).astype(int))
+    return table.sort_values("rich")
+
+
+@pytest.fixture(scope="module")
+def folder(frame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    at = tmp_path_factory.mktemp("tables")
+    frame.to_csv(at / "x.csv", index=False)
+    (at / "x.csv.gz").write_bytes(gzip.compress((at / "x.csv").read_bytes()))
+    (at / "mark.csv").write_bytes(b"\xef\xbb\xbf" + (at / "x.csv").read_bytes())
+    frame.to_csv(at / "x.tsv", index=False, sep="\t", header=False, lineterminator="\r\n")
+    frame.to_parquet(at / "x.parquet", row_group_size=40)
+    return at
+
+
+FILES = {"x.csv": "rich", "x.csv.gz": "rich", "mark.csv": 2, "x.tsv": 2, "x.parquet": "rich"}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
+def test_pieces_are_the_whole_table(folder, frame, name, n_ranks):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    file = survey(folder / name, label=FILES[name], labels=(0, 1))
+    pieces = file.pieces(n_ranks).compute()
+    data = sp.vstack([piece.data for piece in pieces], "csr")
+    cells = frame.drop(columns="rich").to_numpy()
+    np.testing.assert_array_equal(data.toarray(), cells)
+    assert data.nnz == file.nnz == np.count_nonzero(cells)
+    target = np.concatenate([piece.target for piece in pieces])
+    assert target.tolist() == frame["rich"].tolist()
+    assert file.labels.tolist() == [0, 1]
+    assert file.feature_names == (None if name == "x.tsv" else ("a", "b", "c", "d", "e"))
+
+
+@given(st.lists(st.integers(60, 12_000), max_size=4))
+def test_any_cut_gives_every_row_once(folder, frame, cuts):
+    file = survey(folder / "x.csv", label="rich")
+    borders = [file.wanted.table.begin, *sorted(cuts), None]
+    parts = [rows_between(file.path, *pair, file.wanted) for pair in pairwise(borders)]
+    assert sum(len(part.labels) for part in parts) == N_ROWS
+    assert np.concatenate([part.labels for part in parts]).tolist() == frame["rich"].tolist()
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_fit_of_a_table_is_the_fit_in_memory(folder, frame, name):
+    X, y = frame.drop(columns="rich"), frame["rich"]
+    shared = {"n_ranks": 3, "transport": "local", "tol": 1e-8}
+    here = daskpart.LogisticRegression(**shared).fit(X, y)
+    there = daskpart.LogisticRegression(**shared).fit(survey(folder / name, label="rich"))
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-6)
+    assert there.feature_names_in_.tolist() == list(X.columns)
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
+    line = daskpart.LinearRegression(**shared).fit(survey(folder / name, label="e"))
+    expected = daskpart.LinearRegression(**shared).fit(frame.drop(columns="e"), frame["e"])
+    np.testing.assert_allclose(line.coef_, expected.coef_, atol=1e-6)
+
+
+BAD = [
+    ("a,y\n1,2\n3,x\n", {}, ReadError, "line 3: expected a number, found 'x'"),
+    ("a,y\n1,2\n3,\n", {}, ReadError, "line 3: expected 2 numbers in a line, found 1"),
+    ("a,y\n1,2\nnan,1\n", {}, ReadError, "line 3: expected a finite value"),
+    ("a,y\n1,2\n1,3\n", {"labels": (1, 2)}, ReadError, "line 3: expected one of the labels 1, 2"),
+    ("a,y\n1,2\n", {"label": "z"}, InputError, "no column 'z'"),
+    ("a,y\n1,2\n", {"label": None}, InputError, "is a table: say which column"),
+    ("a,y\n1,2\n", {"n_features": 3}, InputError, "n_features=3, but the table has 1"),
+    ("y\n1\n2\n", {}, InputError, "no column but the label"),
+    ("a,y\n", {}, ReadError, "no examples in it"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "error", "message"), BAD)
+def test_bad_tables(tmp_path, content, options, error, message):
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(error, match=message):
+        survey(tmp_path / "x.csv", **{"label": "y", **options})
+
+
+def test_bad_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({"a": [1.0, np.nan], "y": [0, 1]}).to_parquet(path)
+    with pytest.raises(ReadError, match="row 1: expected a finite number in column 'a'"):
+        survey(path, label="y")
+    pandas.DataFrame({"a": ["x", "y"], "y": [0, 1]}).to_parquet(path)
+    with pytest.raises(ReadError, match=r"column 'a' is .*; expected numbers"):
+        survey(path, label="y")
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(ReadError, match="not a parquet file"):
+        survey(path, label="y")
+    with pytest.raises(InputError, match="is a table"):
+        survey(path)
