@@ -112,13 +112,18 @@ def trained_table(rows: Sequence[Sequence[Any]], n_ranks: int) -> str:
     lines = []
     for (schedule, cut, eta), curve in curves.items():
         first = next(row for row in curve if row[5] <= target)
-        line = [schedule, cut, eta, *(f"{curve[n - 1][5]:.4f}" for n in (1, 5, len(curve)))]
+        line = [schedule, cut, eta, *(f"{curve[n - 1][5]:.4f}" for n in _shown(curve))]
         lines.append([*line, first[4], f"{first[4] * first[6] / 1e6:.1f}"])
         if first[7]:
             lines[-1].append(f"{first[4] * first[7]:.2f}")
-    heads = ["schedule", "cut", "η", "epoch 1", "5", f"{len(curve)}"]
+    heads = ["schedule", "cut", "η", *(f"epoch {n}" for n in _shown(curve))]
     heads += [f"epochs to {target:.4f}", "MB to it"] + ["s to it"] * (len(lines[0]) > 8)
     return f"K = {n_ranks}:\n\n{markdown_table(heads, lines)}"
+
+
+def _shown(curve: Sequence[Any]) -> tuple[int, ...]:
+    """The epochs whose RMSE a table has."""
+    return 1, min(5, len(curve)), len(curve)
 
 
 def draw(rows: Sequence[Sequence[Any]], ranks: Sequence[int], path: Path) -> None:
