@@ -8,9 +8,11 @@ Every rank has a process of its own, so what is measured is what the system gave
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import click
@@ -57,6 +59,8 @@ class Resident(EpochCallback):
 
     def __init__(self, everywhere: Callable[..., np.ndarray]) -> None:
         self._everywhere = everywhere
+        everywhere(gc.collect)
+        sleep(1)  # until the workers let go of the fit before
         self._before = everywhere(begin_peak)
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
