@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 import warnings
 from functools import partial
@@ -20,6 +23,7 @@ from daskpart.errors import DaskpartWarning
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.readers import survey
 
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
 FITS = {
     "SGD": {"solver": "sgd", "batch_size": 8, "top_k": 6},
     "L-BFGS": {"solver": "lbfgs"},
@@ -115,3 +119,42 @@ def test_a_worker_that_dies_does_not_change_the_result(path):
             lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
             assert any("The fit goes on from the end of" in str(each.message) for each in lost)
             assert bits_of(model) == bits_of(whole), kind
+
+
+@pytest.mark.cluster
+def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        victim = next(iter(client.run(os.getpid).values()))
+        model = make("server", transport="dask", delay=1, max_iter=40)
+        timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
+        model.set_callbacks(At(2, timer.start))
+        with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
+            model.fit(survey(path, client=client), client=client)
+    assert model.n_iter_ == 40
+    best = make("server", max_iter=40).fit(survey(path)).history_["loss"].iloc[-1]
+    assert model.history_["loss"].iloc[-1] == pytest.approx(best, rel=0.05)
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
+def test_mpi_ranks_give_the_bits_of_local(path):
+    pytest.importorskip("dask_mpi")
+    job = Path(__file__).with_name("linear_mpi_job.py")
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "4", sys.executable, str(job), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "same bits for 1 3 4 ranks over MPI" in done.stdout
