@@ -22,6 +22,7 @@ CASES = [
         "layer_options": {"heads": 4, "output_heads": 2, "attention_dropout": 0.3},
         **COMMON,
     },
+    {"layer": "sage", "batch_size": 20, "sampler": "neighbour", **COMMON},
     {"layer": "appnp", "layer_options": {"hops": 3}, "patience": 2, **COMMON},
 ]
 
