@@ -238,6 +238,9 @@ STUDIES = {
     "reference_cuts": ["--instance", "few"],
     "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
+    "gcn_minibatch": [
+        "--graph", "few", "--labelled", "few", "--ranks", "2", "--epochs", "1", "--seeds", "1",
+    ],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "4", "--epochs", "2", "--ranks", "2", "--transport", "local",
     ],
