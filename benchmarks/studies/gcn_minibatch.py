@@ -55,7 +55,7 @@ def volumes(name: str, n_ranks: int, case: str, epochs: int) -> list[list[Any]]:
         plan, sent = model.plan_report_, model.comm_report_
         rows = float(sent.measured_rows.sum()) / plan.n_batches
         nbytes = sent.measured_bytes / plan.n_batches
-        line = [name, n_ranks, case, cut, round(plan.rows_a_batch, 1), round(rows, 1)]
+        line = [name, n_ranks, case, cut, round(plan.volume / plan.n_batches, 1), round(rows, 1)]
         base = lines[0][5] if lines else rows
         lines.append([*line, round(rows / base, 3), round(nbytes / 1e3, 1)])
         click.echo(lines[-1])
@@ -107,8 +107,9 @@ def main(
     over = [line[6] for line in moved if line[3] == "HP"]
     body = (
         "Rows that a mini-batch of `GCNClassifier` (two layers, 16 columns) moves, forward and "
-        "backward together. Expected: the mean of 32 mini-batches that the plan draws, which no "
-        f"partition has seen; counted: what ranks sent, mean over {epochs} epochs. SHP cuts the "
+        "backward together, in the mean over those of an epoch, of which the last is smaller. "
+        "Expected: the mean of 32 mini-batches that the plan draws, which no partition has seen; "
+        f"counted: what ranks sent, mean over {epochs} epochs. SHP cuts the "
         'nets of sampled mini-batches (`partitioner="stochastic"`), HP those of the whole graph, '
         f"RP is random; ε = 0.01. HP moves {min(over):.2f} to {max(over):.2f} times, in the mean "
         f"{np.mean(over):.2f} times the rows of SHP; the paper found 1.10. Indices are what "

@@ -129,12 +129,15 @@ class BatchPlan(GCNPlan):
     batches : Batches
     rows_of_graphs : float64 ndarray of shape (n_drawn, n_graphs)
         Rows of each graph's halo in mini-batches that were drawn to see.
+    rows_of_last : float64 ndarray of shape (n_graphs,)
+        The same of the last mini-batch of an epoch, which may be smaller; in the mean.
     n_vertices : float
         Of a mini-batch, in the mean.
     """
 
     batches: Batches
     rows_of_graphs: NDArray[np.float64] = field(repr=False)
+    rows_of_last: NDArray[np.float64] = field(repr=False)
     n_vertices: float
 
     def expected(self) -> Expected:
@@ -170,6 +173,7 @@ class BatchPlan(GCNPlan):
             n_batches=batches.n_batches,
             rows_a_batch=float(rows.mean()),
             rows_deviation=float(rows.std()),
+            rows_of_last=float(self.rows_of_last @ np.array(batches.times)),
             n_drawn=len(rows),
             n_vertices=self.n_vertices,
             validation_rows=n_forward * self.forward.total_rows if self.network.n_validation else 0,
@@ -182,13 +186,24 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
     assert plan.partition is not None
     sampler, graph = seeded(batches, problem), adjacency_of(problem)
     generator = np.random.default_rng(np.random.SeedSequence(batches.seed, spawn_key=(5,)))
-    drawn = [sampler.draw(graph, generator) for _ in range(_N_DRAWN)]
-    rows = [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in drawn]
+    n_last = batches.n_seeds - (batches.n_batches - 1) * batches.size
+    of_last = replace(sampler, size=n_last)
+    drawn, last = (
+        [each.draw(graph, generator) for _ in range(_N_DRAWN)] for each in (sampler, of_last)
+    )
+    rows, rows_of_last = (
+        np.array(
+            [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in each],
+            np.float64,
+        )
+        for each in (drawn, last)
+    )
     inherited = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return BatchPlan(
         **inherited,
         batches=batches,
-        rows_of_graphs=np.array(rows, np.float64),
+        rows_of_graphs=rows,
+        rows_of_last=rows_of_last.mean(axis=0),
         n_vertices=float(np.mean([len(layers[-1].vertices) for layers in drawn])),
     )
 
@@ -205,6 +220,8 @@ class BatchPlanReport(GCNPlanReport):
     rows_a_batch, rows_deviation : float
         Rows that a mini-batch moves, both ways together: mean over some that were drawn to see,
         and standard deviation.
+    rows_of_last : float
+        The same of the last of an epoch, which may be smaller.
     n_drawn : int
         How many were.
     n_vertices : float
@@ -219,6 +236,7 @@ class BatchPlanReport(GCNPlanReport):
     n_batches: int
     rows_a_batch: float
     rows_deviation: float
+    rows_of_last: float
     n_drawn: int
     n_vertices: float
     validation_rows: int
@@ -227,7 +245,8 @@ class BatchPlanReport(GCNPlanReport):
     @property
     def volume(self) -> int:
         """Rows of an epoch, in the mean."""
-        return round(self.n_batches * self.rows_a_batch) + self.validation_rows
+        of_batches = (self.n_batches - 1) * self.rows_a_batch + self.rows_of_last
+        return round(of_batches) + self.validation_rows
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""

@@ -92,8 +92,8 @@ def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray
     numbers = np.cumsum(may_begin) - 1
     probabilities = np.empty(0)
     if isinstance(sampler, LayerSampler):
-        seeded = replace(sampler, seeds=np.flatnonzero(may_begin))
-        probabilities = seeded.probabilities(adjacency_of(problem))
+        sampler = replace(sampler, size=plan.batches.size, seeds=np.flatnonzero(may_begin))
+        probabilities = sampler.probabilities(adjacency_of(problem))
     for rank in range(plan.n_ranks):
         own = plan.partition.members(rank)
         halo = plan.forward.rounds[0].of_rank(rank).in_items
@@ -121,7 +121,9 @@ def begin(
         comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
     )
     model = comm.map(model_of_part, parts)
-    return measured_pass(comm, batch, prepared, model, data, rows, *set(batch[1:]), network=network)
+    return measured_pass(
+        comm, batch, prepared, model, data, rows, *dict.fromkeys(batch[1:]), network=network
+    )
 
 
 def epoch(

@@ -259,7 +259,7 @@ def test_the_expected_volume_is_the_cut_of_the_stochastic_model(sampler):
 def test_measured_volume_is_as_expected_in_the_mean(sampler):
     random = np.random.default_rng(0)
     A = scipy.sparse.random_array((400, 400), density=0.015, rng=random, format="csr")
-    fitted = model(sampler=sampler, batch_size=40, max_iter=6)
+    fitted = model(sampler=sampler, batch_size=60, max_iter=6)
     fitted.fit(random.normal(size=(400, 6)), np.arange(400) % 3, graph=A)
     report, measured = fitted.plan_report_, fitted.comm_report_.measured_rows.sum()
     assert measured == pytest.approx(report.volume, rel=0.06)
