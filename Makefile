@@ -44,7 +44,7 @@ unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
 
 # -E: read every page again, so that notebooks run against the code as it is now
 docs: $(FOR_TEST)  ## build docs/_build/html; runs the notebooks; a warning is an error
-	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -q -j 2 -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
 
 bench: $(FOR_TEST)  ## measure this machine: kernels, partitioners, staleness

@@ -74,15 +74,21 @@ def torch_product(matrix: Any, rows: np.ndarray, n_threads: int = 1) -> Callable
 
 
 def epoch(
-    peer: str, adjacency: Any, X: np.ndarray, y: np.ndarray, hidden: int, n_threads: int = 1
+    peer: str,
+    adjacency: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    hidden: int,
+    n_threads: int = 1,
+    layer: str = "gcn",
 ) -> Callable[[], None]:
-    """A full-batch epoch of a GCN of two layers: forward, backward, a step of Adam.
+    """A full-batch epoch of a network of two layers: forward, backward, a step of Adam.
 
     Parameters
     ----------
     peer : {"DGL", "PyG", "torch CSR"}
         DGL's and PyG's own GraphConv and GCNConv, the latter by its edge index with the
-        normalisation cached; or torch.sparse by hand.
+        normalisation cached; or torch.sparse by hand, which has no "gat".
     adjacency : scipy CSR array
         Unweighted and undirected, without loops.
     X : float32 ndarray of shape (n, d)
@@ -90,13 +96,15 @@ def epoch(
         All vertices are trained on.
     hidden : int
     n_threads : int
+    layer : {"gcn", "gat"}
+        Of a hidden layer of "gat", `HEADS` heads share the columns.
     """
     torch = load("torch")
     torch.set_num_threads(n_threads)
     torch.manual_seed(0)
     features, labels = torch.from_numpy(X), torch.from_numpy(y)
     widths = (X.shape[1], hidden, int(y.max()) + 1)
-    layers, call = _LAYERS[peer](torch, adjacency, widths)
+    layers, call = _LAYERS[peer](torch, adjacency, widths, layer)
     step = torch.optim.Adam(layers.parameters(), lr=0.01, weight_decay=5e-4)
 
     def one_epoch() -> None:
@@ -110,8 +118,13 @@ def epoch(
     return one_epoch
 
 
-def _torch_layers(torch: Any, adjacency: Any, widths: tuple[int, ...]) -> tuple[Any, Any]:
+def _torch_layers(
+    torch: Any, adjacency: Any, widths: tuple[int, ...], layer: str
+) -> tuple[Any, Any]:
     from .data import normalised
+
+    if layer != "gcn":
+        raise NotImplementedError(f"torch CSR has no {layer}")
 
     matrix = torch_csr(normalised(adjacency))
     layers = torch.nn.ModuleList(torch.nn.Linear(*pair) for pair in pairwise(widths))
@@ -119,24 +132,38 @@ def _torch_layers(torch: Any, adjacency: Any, widths: tuple[int, ...]) -> tuple[
     return layers, lambda layer, values: matrix @ layer(values)
 
 
-def _pyg_layers(torch: Any, adjacency: Any, widths: tuple[int, ...]) -> tuple[Any, Any]:
+def _heads(widths: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Columns in, columns of a head, and heads of both layers of a GAT."""
+    inputs, hidden, outputs = widths
+    return [(inputs, hidden // HEADS, HEADS), (hidden, outputs, 1)]
+
+
+def _pyg_layers(torch: Any, adjacency: Any, widths: tuple[int, ...], layer: str) -> tuple[Any, Any]:
     nn = load("torch_geometric.nn")
     ends = adjacency.tocoo()
     edges = torch.from_numpy(np.stack([ends.col, ends.row]).astype(np.int64))
-    layers = torch.nn.ModuleList(nn.GCNConv(*pair, cached=True) for pair in pairwise(widths))
+    if layer == "gat":
+        made = [nn.GATConv(*pair, heads=heads) for *pair, heads in _heads(widths)]
+    else:
+        made = [nn.GCNConv(*pair, cached=True) for pair in pairwise(widths)]
+    layers = torch.nn.ModuleList(made)
     return layers, lambda layer, values: layer(values, edges)
 
 
-def _dgl_layers(torch: Any, adjacency: Any, widths: tuple[int, ...]) -> tuple[Any, Any]:
+def _dgl_layers(torch: Any, adjacency: Any, widths: tuple[int, ...], layer: str) -> tuple[Any, Any]:
     dgl = load("dgl")
     nn = load("dgl.nn.pytorch")
     ends = adjacency.tocoo()
     graph = dgl.add_self_loop(
         dgl.graph((ends.col.astype(np.int32), ends.row.astype(np.int32)), idtype=torch.int32)
     )
+    if layer == "gat":
+        layers = torch.nn.ModuleList(nn.GATConv(*sizes) for sizes in _heads(widths))
+        return layers, lambda layer, values: layer(graph, values).flatten(1)  # heads side by side
     layers = torch.nn.ModuleList(nn.GraphConv(*pair) for pair in pairwise(widths))
     return layers, lambda layer, values: layer(graph, values)
 
 
 _LAYERS = {"DGL": _dgl_layers, "PyG": _pyg_layers, "torch CSR": _torch_layers}
 PEERS = tuple(_LAYERS)
+HEADS = 8

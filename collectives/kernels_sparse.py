@@ -10,6 +10,7 @@
 
     scatter   entries combined with a dense vector; `place` writes them over it
     compress  a dense vector back into entries
+    largest   indices of the largest magnitudes of each bucket
 
 Renggli 2017 §4.1.3. Indices are uint32 or uint64 here (`stream` widens smaller ones: those vectors
 are short), and every reduction compiles its own set on first use.
@@ -198,3 +199,29 @@ def compress(
         values[n] = value
         n += value != neutral
     return n
+
+
+@kernel
+def largest_of_buckets(values: Values, bucket: int, k: int, chosen: Indices) -> int:
+    """Write the indices of the k largest magnitudes of every bucket, rising; gives how many.
+
+    Zeros are never chosen, and of equal magnitudes the lower index is.
+    """
+    n_chosen = 0
+    best = np.empty(min(k, bucket), np.int64)  # by falling magnitude
+    for begin in range(0, len(values), bucket):
+        held, least = 0, 0.0
+        for i in range(begin, min(begin + bucket, len(values))):
+            size = abs(values[i])
+            if size == 0 or (held == len(best) and size <= least):
+                continue
+            place = held if held < len(best) else held - 1
+            held = place + 1
+            while place > 0 and size > abs(values[best[place - 1]]):
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = i
+            least = abs(values[best[held - 1]])
+        chosen[n_chosen : n_chosen + held] = np.sort(best[:held])
+        n_chosen += held
+    return n_chosen

@@ -168,6 +168,12 @@ class Stream:
         )  # fmt: skip
 
 
+def entries_stream(indices: NDArray[Any], values: NDArray[Any], size: int) -> Stream:
+    """Entries of a sum, known to be rising and within `size`, as a stream: nothing is checked."""
+    narrow = indices.astype(index_type(size), copy=False)
+    return Stream(size, values, narrow, values.dtype.type(0), 0, size, (size,))
+
+
 def stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
     """A vector as a stream.
 

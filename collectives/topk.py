@@ -25,9 +25,12 @@ from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
+from .kernels_sparse import largest_of_buckets
 from .reduction import SUM
 from .sparse_allreduce import sparse_allreduce
 from .stream import Stream, stream_of
+
+_FEW = 64  # of so many, each candidate finds its place among the others one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,10 @@ class TopK:
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
         """Indices of what is sent, rising; never a zero."""
         length = self.bucket or max(len(values), 1)
+        if self.k <= _FEW:
+            most = -(-len(values) // length) * min(self.k, length)
+            chosen = np.empty(most, np.int64)
+            return chosen[: largest_of_buckets(values, length, self.k, chosen)].copy()
         parts = [
             begin + _largest(values[begin : begin + length], self.k)
             for begin in range(0, len(values), length)
@@ -115,19 +122,24 @@ class ApproximateTopK:
         zeros have nothing to send.
     random_state : int
         With the rank and the step it fixes what is drawn.
+    bucket : int, optional
+        As of `TopK`: k are selected of each bucket.
 
     Raises
     ------
     InputError
-        If k is not positive, or random_state no count.
+        If k or bucket is not positive, or random_state no count.
     """
 
     k: int
     random_state: int = 0
+    bucket: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole_number(self.k, "k", 1))
         whole_number(self.random_state, "random_state", 0, 2**63)
+        if self.bucket is not None:
+            object.__setattr__(self, "bucket", whole_number(self.bucket, "bucket", 1))
 
     def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
         """Gradient and residual added; what is drawn as a stream, the rest as residual."""
@@ -135,6 +147,14 @@ class ApproximateTopK:
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Of each entry (§2.4.1); their sum is k, or all nonzeros are certain if they are fewer."""
+        length = self.bucket or max(len(values), 1)
+        parts = [
+            self._of_bucket(values[begin : begin + length])
+            for begin in range(0, len(values), length)
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _of_bucket(self, values: NDArray[Any]) -> NDArray[np.float64]:
         magnitudes = np.abs(values).astype(np.float64)
         total, largest = magnitudes.sum(), magnitudes.max(initial=0.0)
         if np.count_nonzero(magnitudes) <= self.k:

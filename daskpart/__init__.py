@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .models.implicit_factorization.estimator import ImplicitFactorization
     from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
     from .models.matrix_factorization.estimator import MatrixFactorization
+    from .models.mlp.estimator import MLPClassifier, MLPRegressor
     from .partitioners import partition, refine
     from .partitioners.comparison import compare_partitions
     from .partitions import Partition
@@ -39,6 +40,8 @@ _HOME_OF = {
     "LinearRegression": ".models.linear.estimator",
     "LinearSVC": ".models.linear.estimator",
     "LogisticRegression": ".models.linear.estimator",
+    "MLPClassifier": ".models.mlp.estimator",
+    "MLPRegressor": ".models.mlp.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
     "compare_partitions": ".partitioners.comparison",
@@ -81,6 +84,8 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "LogisticRegression",
     "LinearSVC",
     "LinearRegression",
+    "MLPClassifier",
+    "MLPRegressor",
     "GCNClassifier",
     "GCNRegressor",
     "plots",
@@ -94,6 +99,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
+    if name == "torch":
+        return import_module(".models.graph_convolution.torch", __name__)
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

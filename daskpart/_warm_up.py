@@ -1,7 +1,7 @@
 """Compile what most users need, once, for a container's image or before a job.
 
-    partition, refine        MatrixFactorization, CPDecomposition
-    of 400 vertices, K = 4   of as few, in this process
+    partition, refine        MatrixFactorization, CPDecomposition    slices of sparse arrays
+    of 400 vertices, K = 4   of as few, in this process              (kernels of `sparse` itself)
 
 Machine code goes to the cache on disk (see `_floor.kernels`), from which every later process loads.
 """
@@ -49,6 +49,8 @@ def _train() -> None:
     daskpart.MatrixFactorization(4).fit(matrix).score(matrix)
     tensor = sparse.random((30, 20, 10), density=0.1, random_state=0)
     daskpart.CPDecomposition(4).fit(tensor)
+    for array in (sparse.COO.from_scipy_sparse(matrix), sparse.GCXS.from_scipy_sparse(matrix)):
+        _ = array[1:3], array[1:3, 2:9]  # as the chunks of a Dask array are cut
 
 
 def _matrix() -> scipy.sparse.coo_array:

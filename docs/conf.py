@@ -76,7 +76,10 @@ _ALONE = (
     "getting_started",
     "design",
     "notebooks/first_look",
+    "notebooks/recommending",
     "notebooks/tensor_components",
+    "notebooks/tensor_missing_entries",
+    "notebooks/import_graph",
 )
 html_sidebars = {page: [] for page in _ALONE}
 

@@ -1,10 +1,14 @@
-"""What every test shares: the hypothesis profiles, Ctrl-C, and the folder of real data sets."""
+"""What every test shares: hypothesis profiles, clusters, MPI jobs, the real data sets."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -25,3 +29,81 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder} (set DASKPART_DATA to where they are)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def mpi_job() -> Callable[..., str]:
+    """``mpi_job(*scripts, n=6, threads=2)``: what scripts print at the client of an MPI job.
+
+    Of the `n` processes one is the scheduler, one the client, the others are workers.
+    """
+    pytest.importorskip("dask_mpi")
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if not mpiexec.exists():
+        pytest.skip("no mpiexec beside this Python")
+    launcher = [sys.executable, str(Path(__file__).with_name("mpi_launcher.py"))]
+
+    def run(*scripts: Path, n: int = 6, threads: int = 2, **environment: str) -> str:
+        done = subprocess.run(
+            [str(mpiexec), "-n", str(n), *launcher, str(threads), *map(str, scripts)],
+            capture_output=True,
+            text=True,
+            timeout=250,
+            env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **environment},
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Two worker processes of four threads, so that they hold eight ranks; nobody kills them."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    """A client of `cluster`, the default one while a test runs."""
+    from distributed import Client
+
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def quiet_client(cluster: Any) -> Iterator[Any]:
+    """A client of `cluster` that is not the default one, which tests mean when they have none."""
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def mortal_cluster() -> Iterator[Any]:
+    """Two worker processes of two threads to kill: a nanny starts each anew."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def own_client(mortal_cluster: Any) -> Iterator[Any]:
+    """A client of `mortal_cluster`, all of whose workers are there; not the default one."""
+    from distributed import Client
+
+    with Client(mortal_cluster, set_as_default=False) as connected:
+        connected.wait_for_workers(2, timeout=60)
+        yield connected

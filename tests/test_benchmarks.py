@@ -223,6 +223,12 @@ STUDIES = {
     ],
     "refine": ["--data", "few", "--parts", "8"],
     "implicit_als": ["--data", "ml-1m", "--components", "4", "--iterations", "1", "--turns", "1"],
+    "recommend_all": ["--users", "90", "--items", "60", "--components", "4", "-n", "3"],
+    "new_users": ["--data", "few", "--components", "4", "--epochs", "2", "--turns", "1"],
+    "cp_missing": [
+        "--tensor", "small", "--components", "2", "--iterations", "5", "--most", "3",
+        "--seeds", "2",
+    ],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
@@ -237,6 +243,16 @@ STUDIES = {
     "power_cycles": ["--data", "gowalla", "--parts", "4"],
     "reference_cuts": ["--instance", "few"],
     "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
+    "linear_aggregation": [
+        "--ranks", "2", "--ranks", "4", "--size", "3000", "--samples", "400", "--batch", "20",
+        "--train", "2",
+    ],
+    "mlp_topk": [
+        "--ranks", "2", "--epochs", "2", "--samples", "60", "--hidden", "4",
+        "--picture-epochs", "1", "--picture-ranks", "2",
+    ],
+    "gcn_memory": ["--graph", "few", "--ranks", "2", "--model", "gcn 16"],
+    "gcn_overlap": ["--graph", "few", "--ranks", "2", "--epochs", "2", "--transport", "local"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_minibatch": [
         "--graph", "few", "--labelled", "few", "--ranks", "2", "--epochs", "1", "--seeds", "1",

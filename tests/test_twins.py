@@ -48,9 +48,11 @@ def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> No
     clusters = importlib.import_module("benchmarks.studies.clusters")
     if not clusters.has_mpiexec():
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
-    names = sides.lay_down(tmp_path, ["MF:few", "CP:few", "GCN:few", "SGD:few", "k-means"], n_ranks)
+    kinds = ["MF:few", "ALS:few", "CP:few", "GCN:few", "SGD:few", "k-means"]
+    names = sides.lay_down(tmp_path, kinds, n_ranks)
     assert names == [
         "MF few",
+        "ALS few",
         "CP Algorithm 1 few",
         "CP Algorithm 2 few",
         "GCN few",

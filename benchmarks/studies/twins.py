@@ -61,8 +61,10 @@ def lines(
 @click.option("--ranks", multiple=True, type=int, default=(2, 4, 8), show_default=True)
 @click.option(
     "--problem", "names", multiple=True, show_default=True,
-    default=("MF:ml-1m", "CP:fb15k-237.train", "CP:imdb-reviews", "SGD:imdb-bow", "k-means"),
-    help="MF:RATINGS, CP:TENSOR, SGD:SAMPLES or k-means.",
+    default=(
+        "MF:ml-1m", "ALS:ml-1m", "CP:fb15k-237.train", "CP:imdb-reviews", "SGD:imdb-bow", "k-means",
+    ),
+    help="MF:RATINGS, ALS:RATINGS, CP:TENSOR, SGD:SAMPLES or k-means.",
 )  # fmt: skip
 @click.option("--steps", default=30, show_default=True, help="Epochs or iterations of a turn.")
 @click.option("--turns", default=3, show_default=True)
@@ -90,7 +92,9 @@ def main(ranks: tuple[int, ...], names: tuple[str, ...], steps: int, turns: int,
         "ranks), and the same by hand in plain mpi4py (`benchmarks/twins`): the same kernels and "
         "plans, `Isend`, `Irecv` and `Iallreduce` on buffers laid out beforehand, no Dask, no "
         "`Communicator`. Milliseconds of an epoch (MF, η = K, 32 components) or iteration (CP, "
-        f"R = 16; k-means of {N_POINTS:,} points), by the clock of rank 0: of the steps of a turn "
+        "R = 16; implicit ALS, 64 components, each rating a click; k-means of "
+        f"{N_POINTS:,} points), by the clock of rank 0: of the steps of a turn "
+        " k-means of {N_POINTS:,} points), by the clock of rank 0: of the steps of a turn "
         f"after the first {WARM_STEPS} the median, of {turns} turns of {steps} steps, twin and "
         "ours alternating, the median again. Ranks beyond the number of cores share them.\n\n"
         f"{markdown_table(COLUMNS, rows)}"

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from daskpart.collectives.reduction import SUM
 from daskpart.collectives.stream import Stream, combined
 from daskpart.models.linear import sgd as steps
-from daskpart.models.linear.rows import RankRows
 from daskpart.models.linear.sgd import Sgd
 from daskpart.models.linear.state import LinearState
+from daskpart.models.samples.rows import RankRows
 
 from .messages import allreduce, wait
 

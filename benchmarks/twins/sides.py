@@ -23,12 +23,12 @@ from benchmarks.studies.problem import matrix
 from daskpart import GCNClassifier
 from daskpart.collectives import Communicator, PerRank, barrier, communicator_for
 from daskpart.collectives.operations import allreduce
-from daskpart.models import CPDecomposition, MatrixFactorization
+from daskpart.models import CPDecomposition, ImplicitFactorization, MatrixFactorization
 from daskpart.models.cp.starts import first_factors
 from daskpart.models.linear.estimator import LogisticRegression
 from daskpart.models.optimisation.learning_rates import learning_rate
 
-COMPONENTS = {"MF": 32, "CP": 16}
+COMPONENTS = {"MF": 32, "CP": 16, "ALS": 64}
 N_POINTS, N_DIMENSIONS, N_CLUSTERS = 40_000, 4, 10
 ALGORITHMS = {"Algorithm 1": "p2p", "Algorithm 2": "emb"}
 SAME_BITS = ("MF", "CP Algorithm 2", "SGD")
@@ -64,6 +64,8 @@ def problems(names: Sequence[str], n_ranks: int) -> Iterable[tuple[str, Problem]
                 yield f"CP {algorithm} {of}", decomposition(of, n_ranks, method)
         elif kind == "SGD":
             yield f"SGD {of}", classification(of, n_ranks)
+        elif kind == "ALS":
+            yield f"ALS {of}", implicit_factorization(of, n_ranks)
         elif kind == "GCN":
             yield f"GCN {of}", convolution(of, n_ranks)
         else:
@@ -89,6 +91,33 @@ def fit_factorization(X: Any, plan: Any, transport: str, client: Any, n_steps: i
         COMPONENTS["MF"], n_ranks=plan.n_ranks, partitioner="power", transport=transport,
         max_iter=n_steps,
     )  # fmt: skip
+    model.fit(X, plan=plan, client=client)
+    state = model.state_
+    arrays = {"user_factors": state.user_factors, "item_factors": state.item_factors}
+    return Result(model.history_["seconds"].tolist(), arrays)
+
+
+def implicit_factorization(name: str, n_ranks: int) -> Problem:
+    """Implicit ALS, conjugate gradients, users split by the power of connectivity."""
+    from . import implicit
+
+    users, items, _ = data.ratings(name)
+    shape = (int(users.max()) + 1, int(items.max()) + 1)
+    X = matrix((users, items, np.ones(len(users), np.float32)), shape)
+    model = _implicit(n_ranks)
+    plan = model.plan(X, transport="local")
+    problem = model._problem(X, None, {}, 0)
+    pieces = implicit.pieces(plan, problem.matrix, model, model._first_state(problem, plan))
+    return Problem(partial(fit_implicit, X, plan), implicit.train, pieces)
+
+
+def _implicit(n_ranks: int, **more: Any) -> ImplicitFactorization:
+    return ImplicitFactorization(COMPONENTS["ALS"], regularization=1.0, n_ranks=n_ranks, **more)
+
+
+def fit_implicit(X: Any, plan: Any, transport: str, client: Any, n_steps: int) -> Result:
+    """Ours."""
+    model = _implicit(plan.n_ranks, transport=transport, max_iter=n_steps)
     model.fit(X, plan=plan, client=client)
     state = model.state_
     arrays = {"user_factors": state.user_factors, "item_factors": state.item_factors}

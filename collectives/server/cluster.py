@@ -77,7 +77,7 @@ class ClusterServer:
     ) -> None:
         kind = MpiCommunicator if transport == "mpi" else DaskCommunicator
         try:
-            self._communicator = comm = kind(
+            self.communicator = comm = kind(
                 spec.n_ranks, client, timeout=timeout, start_seconds=start_seconds
             )
         except InputError as error:
@@ -100,16 +100,17 @@ class ClusterServer:
             self.close()
             raise
 
-    def hold(self, values: list[Any]) -> PerRank:
-        """They go to the ranks once."""
-        comm = self._communicator
-        return comm.settle(comm.update(_own, comm.values(values)))  # a program may change them
+    def hold(self, values: list[Any] | PerRank) -> PerRank:
+        """They go to the ranks once, or were made there."""
+        comm = self.communicator
+        held = values if isinstance(values, PerRank) else comm.values(values)
+        return comm.settle(comm.update(_own, held))  # a program may change them
 
     def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """The program on every rank."""
         self._runs += 1
         values = [
-            each if isinstance(each, PerRank) else self._communicator.values(each)
+            each if isinstance(each, PerRank) else self.communicator.values(each)
             for each in columns
         ]
         call = {"program": program, "shared": shared, "run": self._runs}
@@ -131,17 +132,17 @@ class ClusterServer:
 
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
-        self._on_ranks(_set_values, self._communicator.values(pieces))
+        self._on_ranks(_set_values, self.communicator.values(pieces))
 
     def close(self) -> None:
         """End the ranks."""
-        self._communicator.close()
+        self.communicator.close()
 
     def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:
-        return self._communicator.map(step, self._shards, self._ranks, *values, **static)
+        return self.communicator.map(step, self._shards, self._ranks, *values, **static)
 
     def _gathered(self, step: Callable, *values: PerRank, **static: Any) -> list[Any]:
-        gathered = self._communicator.gather(self._on_ranks(step, *values, **static))
+        gathered = self.communicator.gather(self._on_ranks(step, *values, **static))
         assert gathered is not None  # the driver is the root
         return gathered
 

@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.collectives.communicator import PerRank
+from daskpart.collectives.transports.local import LocalCommunicator
 from daskpart.errors import InputError
 
 from .endpoint import ServerEndpoint
@@ -228,9 +230,14 @@ class LocalServer:
         self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
         self.history: Schedule | None = None
 
-    def hold(self, values: list[Any]) -> list[Any]:
+    @cached_property
+    def communicator(self) -> LocalCommunicator:
+        """Of as many ranks of this process."""
+        return LocalCommunicator(self._spec.n_ranks)
+
+    def hold(self, values: list[Any] | PerRank) -> Any:
         """They are here already."""
-        return values
+        return values.content if isinstance(values, PerRank) else values
 
     def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """A thread a rank."""
@@ -286,7 +293,9 @@ class LocalServer:
             shard.values = piece
 
     def close(self) -> None:
-        """Nothing is held beside the rows."""
+        """Nothing is held beside the rows, but threads of a communicator that was used."""
+        if "communicator" in vars(self):
+            self.communicator.close()
 
 
 def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:

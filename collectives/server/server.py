@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import whole_number
+from daskpart.collectives.communicator import Communicator, PerRank
 from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
 
@@ -233,21 +234,26 @@ class ParameterServer:
         self._report.add_run(*counted)
         return list(results)
 
-    def hold(self, values: Sequence[Any]) -> Held:
+    @property
+    def communicator(self) -> Communicator:
+        """A communicator of the server's ranks, to make there what they hold."""
+        return self._transport.communicator
+
+    def hold(self, values: Sequence[Any] | PerRank) -> Held:
         """Hand out one value a rank that stays there for several runs.
 
         Parameters
         ----------
-        values : sequence of n_ranks objects
+        values : sequence of n_ranks objects, or PerRank
             A program may change its rank's: the next run finds it as it was left, also after a
-            program that raised.
+            program that raised. A PerRank is of `communicator`, and spent: nothing moves.
 
         Returns
         -------
         Held
             For `run`, instead of a sequence.
         """
-        column = self._column(values, 0)
+        column = values if isinstance(values, PerRank) else self._column(values, 0)
         with self._alone():
             return Held(self._transport.hold(column))
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.collectives.communicator import Communicator, PerRank
+
 from .traffic import RankTraffic
 
 
@@ -52,7 +54,11 @@ class ServerTransport(Protocol):
     def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """Run the program on all ranks; after an error the rows are as before."""
 
-    def hold(self, values: list[Any]) -> Any:
+    @property
+    def communicator(self) -> Communicator:
+        """Of the ranks."""
+
+    def hold(self, values: list[Any] | PerRank) -> Any:
         """One value a rank, handed out to stay there: a column of `run`."""
 
     def values(self) -> list[NDArray[Any]]:

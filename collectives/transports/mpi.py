@@ -245,6 +245,11 @@ class MpiCommunicator(SpmdCommunicator):
     started by MPI, as `dask_mpi.initialize` does.
     """
 
+    _needs = (
+        "begin with dask_mpi.initialize() and distributed.Client() in a script under mpiexec "
+        "(pip install 'daskpart[mpi]')"
+    )
+
     def _make_endpoint(self) -> Callable[[on_worker.Session, int], MpiEndpoint]:
         processes = mpi_processes(self._cluster.client, self.placement)
         if processes is None:

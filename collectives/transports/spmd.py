@@ -62,6 +62,8 @@ class SpmdCommunicator(RankedCommunicator):
         If a message did not come in time.
     """
 
+    _needs = "make one, distributed.Client(…)"  # what to do where there is no client
+
     def __init__(
         self,
         n_ranks: int,
@@ -75,8 +77,8 @@ class SpmdCommunicator(RankedCommunicator):
         client = client or current_client()
         if client is None or getattr(client, "asynchronous", False):
             raise InputError(
-                f"{type(self).__name__} needs a synchronous Dask client: make one, "
-                "distributed.Client(…), or use transport='local'."
+                f"{type(self).__name__} needs a synchronous Dask client: {self._needs}, or use "
+                "transport='local'."
             )
         self.run_id = uuid.uuid4().hex[:12]
         self.placement = tuple(places_by_threads(client, n_ranks, placement, start_seconds))

@@ -15,6 +15,15 @@ from .page import write_page
 from .pictures import Album
 from .terminal import say, say_files
 
+WORDS = {
+    "connectivity": "Σ (λ − 1): rows that an expand sends; λ: number of parts that share one",
+    "power": "Σ λ^ρ over the shared rows",
+    "max-connectivity": "the largest λ",
+    "max-volume": "rows that the busiest rank sends and receives in an expand",
+    "concurrent-volume": "rows in a hypercube exchange, copies that move together counted once",
+    "imbalance": "heaviest part over the mean part, less 1",
+    "seconds": "of cutting",
+}
 UNUSED = ("method", "objective", "engine", "output", "memory_limit")  # options that are for one cut
 
 
@@ -30,6 +39,7 @@ def run(settings: CutSettings) -> None:
         model, settings.parts, epsilon=settings.epsilon, random_state=seed, rho=settings.rho
     )
     say(repr(comparison))
+    say("\n".join(f"  {name}: {WORDS[name]}" for name in comparison.metrics))
     settings.out.mkdir(parents=True, exist_ok=True)
     say_files(_write(comparison, settings, words))
 
@@ -60,6 +70,7 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
         numbers={},
         heads=heads,
         lines=lines,
+        words=WORDS,
         settings={name: value for name, value in vars(settings).items() if name not in UNUSED},
     )
     return [

@@ -21,15 +21,11 @@ class _CP(Model):
     TENSOR is a file of indices and a value a line (FROSTT .tns; also .gz, .xz, .bz2), or a matrix
     (Matrix Market, .npz), which has two modes.
 
-    \b
-    One process:           daskpart fit cp X.tns --components 16 --ranks 4 --out run
-    Worker processes:      daskpart fit cp X.tns --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit cp X.tns --ranks 4 --cluster mpi --out run
-
     With --names and --labels the components are told and drawn by their names.
     """
 
     estimator = "CPDecomposition"
+    example = "X.tns"
     argument = "TENSOR"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
@@ -73,14 +69,8 @@ class _CP(Model):
         """The fit over time, and the loadings of the heaviest components."""
         from daskpart import plots
 
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.fit_history, fit.model.history_),
-            partial(plots.fit_history, fit.model.history_, "seconds"),
-            alt="The fit rising over iterations and over seconds",
-            caption="The fit over iterations, and over the time spent in them.",
-        )
+        words = "The fit over iterations, and over the time spent in them."
+        album.draw_training(plots.fit_history, fit.model.history_, "The fit rising", words)
         factors = fit.model.factors_
         for component in _order(fit)[:_DRAWN]:
             album.draw(

@@ -39,6 +39,7 @@ MODELS = {  # the module of each has the rest, as MODEL
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
     "linear": "Linear regression of samples with targets.",
+    "mlp": "Multi-layer perceptron of labelled samples.",
     "gcn": "Graph convolution of a graph.",
 }
 _ENDINGS = {
@@ -48,6 +49,11 @@ _ENDINGS = {
     "failed": "Workers were lost: this is a whole {step} that was kept before.",
     "diverged": "It diverged: this is the last finite state.",
 }
+_STARTS = """\b
+One process:           daskpart fit {name} {example} --ranks 4 --out run
+Worker processes:      daskpart fit {name} {example} --ranks 4 --cluster processes --out run
+MPI, 4 workers:        mpiexec -n 6 daskpart fit {name} {example} --ranks 4 --cluster mpi --out run
+"""
 _WORTH_SAYING = 0.1  # seconds of compiling
 
 
@@ -116,6 +122,8 @@ class Model:
         Its name in `daskpart`.
     argument : str
         What the data are called in `--help`.
+    example : str
+        A file of such data.
     options : sequence of click.Option
         Of reading, beside those of the estimator; they come to `load`.
     template : str
@@ -124,6 +132,7 @@ class Model:
 
     estimator: str
     argument = "DATA"
+    example = "data"
     options: Sequence[click.Option] = ()
     template = "fit.html"
 
@@ -182,8 +191,10 @@ class FitCommand(click.Command):
         return super().get_params(ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The docstring of the model."""
-        self.help = inspect.getdoc(self.model)
+        """The docstring of the model, and how to start it."""
+        model = self.model
+        starts = _STARTS.format(name=self.name, example=model.example)
+        self.help = f"{inspect.getdoc(model)}\n\n{starts}"
         super().format_help_text(ctx, formatter)
 
 
@@ -197,6 +208,9 @@ def _run_options() -> list[click.Parameter]:
         click.Option(["--workers"], type=COUNT, metavar="N",
                      help="Workers of the cluster.  [default: as many as ranks]"),
         output("daskpart-output"),
+        click.Option(["--plan"], metavar="FILE.npz",
+                     help="Of an earlier run with the same data and options, so that nothing is "
+                     "cut; where it is not there, it is made and written."),
         choice("--model-format", ("npz", "zarr"), "npz", "npz, or a zarr folder beside it."),
         pictures(),
     ]  # fmt: skip
@@ -212,6 +226,7 @@ class _Job:
     parameters: dict[str, Any]
     cluster: str
     workers: int | None
+    plan: str | None
     out: Path
     model_format: str
     plots: bool
@@ -219,7 +234,7 @@ class _Job:
     @property
     def settings(self) -> dict[str, Any]:
         """For the page and metrics.json."""
-        run = {name: getattr(self, name) for name in ("cluster", "workers", "out", "plots")}
+        run = {name: getattr(self, name) for name in ("cluster", "workers", "plan", "out", "plots")}
         return {"data": self.source, **self.reading, **self.parameters, **run}
 
 
@@ -291,9 +306,16 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
     data = job.model.load(job.source, decided)
     for line in data.words:
         say(line)
-    say("planning: cutting the data, laying out the messages …")
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
-    plan = estimator.plan(data.X, transport=transport, client=client, **data.more)
+    where = {"transport": transport, "client": client, **data.more}
+    if job.plan is not None and Path(job.plan).exists():
+        say(f"planning: as {job.plan} says, laying out the messages …")
+        plan = estimator.load_plan(job.plan, data.X, **where)
+    else:
+        say("planning: cutting the data, laying out the messages …")
+        plan = estimator.plan(data.X, **where)
+        if job.plan is not None:
+            plan.save(job.plan)
     say(f"\n{plan.report()}")
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")

@@ -12,6 +12,7 @@ import pandas as pd
 from daskpart.errors import InputError
 from daskpart.readers import read
 
+from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
 from .inputs import BUILT_IN
 from .options import SHARE, number
@@ -24,16 +25,12 @@ class _GCN(Model):
     python-source, the built-in data: which module of Python's standard library imports which, with
     the names that they use as features and their packages as labels.
 
-    \b
-    One process:           daskpart fit gcn edges.txt --features X.mtx --labels y.txt --ranks 4
-    Worker processes:      daskpart fit gcn … --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit gcn … --ranks 4 --cluster mpi --out run
-
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
     """
 
     estimator = "GCNClassifier"
+    example = "edges.txt"
     argument = "GRAPH"
     options = (
         click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
@@ -67,23 +64,14 @@ class _GCN(Model):
         if not test.size:
             return {}
         found, wanted = np.asarray(fit.model.predict(fit.data.X))[test], y.to_numpy()[test]
-        table = pd.crosstab(wanted, found)
-        classes = [each for each in fit.model.classes_ if each in table.index or each in table]
-        table = table.reindex(index=classes, columns=classes, fill_value=0)
-        return {
-            "test_accuracy": float((found == wanted).mean()),
-            "n_test": int(test.size),
-            "classes": [str(each) for each in classes],
-            "confusion": table.to_numpy().tolist(),
-        }
+        return judged(wanted, found, fit.model.classes_)
 
     def told(self, fit: Fit) -> list[str]:
         """Accuracy in a sentence."""
         if "test_accuracy" not in fit.judgement:
             return []
         share, n = fit.judgement["test_accuracy"], fit.judgement["n_test"]
-        counts = np.array(fit.judgement["confusion"])
-        often = counts.sum(axis=1).max() / n
+        often = most_frequent(fit.judgement)
         return [f"{share:.1%} of {n:,} hidden labels are right; the most frequent class makes up "
                 f"{often:.1%}"]  # fmt: skip
 
@@ -112,14 +100,7 @@ class _GCN(Model):
             alt="Loss and accuracy over epochs",
             caption="Loss and accuracy over the epochs, under dropout; validation without.",
         )
-        if "confusion" in fit.judgement:
-            album.draw(
-                "confusion",
-                (5.6, 4.8),
-                partial(plots.confusion, fit.judgement["confusion"], fit.judgement["classes"]),
-                alt="Counts of true and found classes",
-                caption="Hidden labels: true class by line, found class by column.",
-            )
+        draw_confusion(fit.judgement, album, "Hidden labels")
         classes = np.asarray(fit.model.predict(fit.data.X))
         album.draw(
             "embedding",

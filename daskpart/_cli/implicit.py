@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,9 +14,9 @@ from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_matrix
+from .inputs import columns_of, in_words, load_matrix
 from .mf import first_label
-from .options import SHARE, number
+from .options import SHARE, number, of_table
 
 _N = 10
 
@@ -23,28 +24,29 @@ _N = 10
 class _Implicit(Model):
     """Factorize EVENTS: what people clicked, played, bought; what they did not counts as a weak no.
 
-    EVENTS is a file of user, item, count (the formats of `daskpart fit mf`), or python-source, the
-    built-in data: how often each module of Python's standard library uses each name.
+    EVENTS is a file of user, item and perhaps count, where a line that comes again counts again
+    (formats: those of `daskpart fit mf`); or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     \b
-    One process:           daskpart fit implicit plays.tsv --ranks 4 --out run
-    Worker processes:      daskpart fit implicit plays.tsv --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit implicit plays.tsv --ranks 4 --cluster mpi
+    Columns by name:       daskpart fit implicit orders.csv --user customer --item sku
 
     Events that are held out are ranked against the whole catalogue: NDCG, recall and more at 10.
     """
 
     estimator = "ImplicitFactorization"
+    example = "plays.tsv"
     argument = "EVENTS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        *of_table(),
         number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
     )
     template = "implicit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""
-        events = load_matrix(source, given["format"])
+        events = load_matrix(source, given["format"], columns=columns_of(given), repeats="sum")
         if events.values.min() <= 0:
             raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
         words, train, test = [in_words(events, source)], events, None
@@ -63,8 +65,13 @@ class _Implicit(Model):
         loss = {"loss": float(fit.model.history_["loss"].iloc[-1])}
         if fit.data.test is None:
             return loss
-        found = evaluate_ranking(fit.model, fit.data.test.to_xarray(), _N).iloc[0]
-        return {**{str(name): float(value) for name, value in found.items()}, **loss, "n": _N}
+        test = fit.data.test.to_xarray()
+        found = evaluate_ranking(fit.model, test, _N).iloc[0]
+        popular = evaluate_ranking(_most_popular(fit.model), test, _N).iloc[0]
+        return {
+            **{str(name): float(value) for name, value in found.items()},
+            **loss, "n": _N, "popular_ndcg": float(popular["ndcg"]),
+        }  # fmt: skip
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
@@ -77,20 +84,21 @@ class _Implicit(Model):
                 f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}; AUC "
                 f"{judged['auc']:.4f}; means over {judged['n_users']:,.0f} users"
             )
+            best = judged["popular_ndcg"]
+            lines.append(f"giving everybody the items of most users: NDCG {best:.4f}")
+            if judged["ndcg"] < best:
+                lines.append(
+                    "the model does no better than that: fewer --components, a larger "
+                    "--regularization or another --alpha may help"
+                )
         return lines
 
     def draw(self, fit: Fit, album: Any) -> None:
         """The loss over time."""
         from daskpart import plots
 
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.fit_history, fit.model.history_),
-            partial(plots.fit_history, fit.model.history_, "seconds"),
-            alt="The loss falling over iterations and over seconds",
-            caption="The loss over iterations, and over the time spent in them.",
-        )
+        words = "The loss over iterations, and over the time spent in them."
+        album.draw_training(plots.fit_history, fit.model.history_, "The loss falling", words)
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers, a user and an item to ask for."""
@@ -105,6 +113,15 @@ class _Implicit(Model):
             "user": first_label(state.user_labels),
             "item": first_label(state.item_labels),
         }
+
+
+def _most_popular(model: Any) -> Any:
+    """The model that scores an item by how many users have it."""
+    popular, state = copy(model), model.state_
+    counts = model.seen_.sum(axis=0).astype(np.float32)
+    ones = np.ones((state.n_users, 1), np.float32)
+    popular.state_ = replace(state, user_factors=ones, item_factors=counts[:, None])
+    return popular
 
 
 MODEL = _Implicit()

@@ -5,27 +5,35 @@ X.tns.gz ── --names user,artist,tag ── --labels artist=artists.map.gz �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.streams import opened
+from daskpart.readers.detection import FORMATS, detect, suffix_format
+from daskpart.readers.streams import location, opened
 
 BUILT_IN = "python-source"
+MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
+_MAY_REPEAT = ("ratings", "parquet", "adjacency")
+TENSORS = ("tns", "npz", "mtx", "parquet")
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
 def load_matrix(
-    source: str, format: str | None = None, names: tuple[str, str] = ("user", "item")
+    source: str,
+    format: str | None = None,
+    names: tuple[str, str] = ("user", "item"),
+    columns: Columns = (None, None, None),
+    repeats: Literal["last", "sum"] = "last",
 ) -> LabelledMatrix:
     """Read a matrix from a file, or the built-in module × identifier counts.
 
@@ -37,6 +45,10 @@ def load_matrix(
         Told from the file without it.
     names : (str, str)
         What rows and columns are called where the file does not say.
+    columns : (str or None, str or None, str or None)
+        Columns of a table: user, item and, if any, rating; rows and columns are called after them.
+    repeats : {"last", "sum"}
+        What a cell of a table has that occurs more than once.
 
     Raises
     ------
@@ -47,7 +59,7 @@ def load_matrix(
         from daskpart.datasets import load_python_source
 
         return as_matrix(load_python_source()["counts"])
-    data = _read(source, format)
+    data = _read(source, format, MATRICES, *_of_table(columns, repeats))
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
         what = (
             "a hypergraph"
@@ -55,7 +67,26 @@ def load_matrix(
             else f"a tensor of {len(data.shape)} modes"
         )
         raise InputError(f"{source} holds {what}; this command takes a matrix (two modes)")
-    return _matrix(data, names)
+    matrix = _matrix(data, names)
+    if columns[0] is None:
+        return matrix
+    return replace(matrix, row_name=str(columns[0]), column_name=str(columns[1]))
+
+
+def columns_of(given: Mapping[str, Any]) -> Columns:
+    """What was said of the columns of a table."""
+    return given["user"], given["item"], given["rating"]
+
+
+def _of_table(columns: Columns, repeats: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of reading a table that was asked for, and of anything that may repeat a cell."""
+    user, item, rating = columns
+    if user is None and item is None and rating is None:
+        return {}, {"repeats": repeats}
+    if user is None or item is None:
+        raise InputError("--user and --item name the columns of a table together")
+    named = (user, item) if rating is None else (user, item, rating)
+    return {"columns": named}, {"repeats": repeats}
 
 
 def load_any(source: str, format: str | None = None) -> Cuttable:
@@ -93,7 +124,7 @@ def load_tensor(
     InputError
         Absent or damaged files, another number of names, or fewer labels than indices.
     """
-    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format)
+    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format, TENSORS)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     tensor = _with_names(as_tensor(data, missing=missing), names)
@@ -109,17 +140,29 @@ def load_tensor(
     return replace(tensor, labels=known)
 
 
-def _read(source: str, format: str | None) -> Any:
-    """What the reader gives; its errors name the option of the command."""
+def _read(
+    source: str,
+    format: str | None,
+    among: Sequence[str] = (*FORMATS,),
+    of_table: Mapping[str, Any] = {},
+    of_events: Mapping[str, Any] = {},
+) -> Any:
+    """What the reader gives; its errors name the option of the command, and formats `among`."""
     if not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
         )
     try:
-        return sparse_inside(read(source, format), source)
+        chosen = format or (suffix_format(source) or "ratings" if of_table else None)
+        chosen = chosen or detect(location(source), among)
+        options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
+        return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:
+        words = str(error).replace("format= ", "--format ").replace("format=", "--format ")
+        if among is MATRICES and "--format one of" in words:
+            words += "; or the columns of a table with a header: --user, --item, --rating"
         raise ReadError(
-            str(error).replace("format= ", "--format ").replace("format=", "--format ")
+            words.replace("columns=(user, item, rating)", "--user, --item, --rating")
         ) from error
 
 

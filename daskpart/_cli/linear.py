@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ class LinearCommand(Model):
 
     argument = "SAMPLES"
     classifies = False
-    options = (
+    options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
         click.Option(["--names"], metavar="FILE", help="Names of the features, one a line."),
@@ -99,15 +100,12 @@ class LinearCommand(Model):
         """The loss over time, and the largest coefficients."""
         from daskpart import plots
 
-        history = fit.model.history_
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.loss_history, history),
-            partial(plots.loss_history, history, "seconds"),
-            alt="The loss falling over epochs and over seconds",
-            caption="The loss over epochs (iterations of L-BFGS), and over the time spent in them. "
-            "Of SGD each sample is measured before its own step.",
+        album.draw_training(
+            plots.loss_history,
+            fit.model.history_,
+            "The loss falling",
+            "The loss over epochs (iterations of L-BFGS), and over the time spent in them. Of SGD "
+            "each sample is measured before its own step.",
         )
         rows = np.atleast_2d(fit.model.coef_)
         shown = min(len(rows), 4)
@@ -138,14 +136,10 @@ class _Linear(LinearCommand):
     """Fit a line to SAMPLES: a number for each sample from its features.
 
     SAMPLES is a libsvm file: a target and index:value pairs a line (also .gz, .xz, .bz2).
-
-    \b
-    One process:           daskpart fit linear X.libsvm --ranks 4 --out run
-    Worker processes:      daskpart fit linear X.libsvm --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit linear X.libsvm --ranks 4 --cluster mpi
     """
 
     estimator = "LinearRegression"
+    example = "X.libsvm"
 
 
 MODEL: Model = _Linear()

@@ -10,14 +10,10 @@ class _Logistic(LinearCommand):
 
     SAMPLES is a libsvm file: a label and index:value pairs a line (also .gz, .xz, .bz2). Labels are
     whole numbers, -1 and +1 or any others.
-
-    \b
-    One process:           daskpart fit logistic a9a.libsvm --ranks 4 --out run
-    Worker processes:      daskpart fit logistic a9a.libsvm --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit logistic a9a.libsvm --ranks 4 --cluster mpi
     """
 
     estimator = "LogisticRegression"
+    example = "a9a.libsvm"
     classifies = True
 
 

@@ -17,8 +17,8 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_matrix
-from .options import SHARE, number
+from .inputs import columns_of, in_words, load_matrix
+from .options import SHARE, number, of_table
 
 _FAR_ABOVE = 1.3
 
@@ -26,30 +26,28 @@ _FAR_ABOVE = 1.3
 class _MF(Model):
     """Factorize RATINGS: predict what is not in a sparse matrix from what is.
 
-    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; Matrix
-    Market; scipy or pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data:
-    how often each module of Python's standard library uses each name.
-
-    \b
-    One process:           daskpart fit mf u.data --ranks 4 --eta 4 --out run
-    Worker processes:      daskpart fit mf u.data --ranks 4 --cluster processes --out run
-    MPI, 4 workers:        mpiexec -n 6 daskpart fit mf u.data --ranks 4 --cluster mpi --out run
+    RATINGS is a file of user, item, rating (MovieLens u.data, ratings.dat, ratings.csv; a table
+    with a header, whose columns --user, --item and --rating name; Parquet; Matrix Market; scipy or
+    pydata/sparse .npz; also .gz, .xz, .bz2), or python-source, the built-in data: how often each
+    module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
     many as ranks no rank ever works on a stale row.
     """
 
     estimator = "MatrixFactorization"
+    example = "u.data"
     argument = "RATINGS"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )
     template = "mf.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""
-        ratings = load_matrix(source, given["format"])
+        ratings = load_matrix(source, given["format"], columns=columns_of(given))
         words, train, test = [in_words(ratings, source)], ratings, None
         if ratings.values.min() == ratings.values.max():
             words.append(
@@ -106,15 +104,12 @@ class _MF(Model):
         """Convergence and partition."""
         from daskpart import plots
 
-        history, test = fit.model.history_, fit.judgement.get("test_rmse")
-        album.draw(
-            "training",
-            (9.4, 3.6),
-            partial(plots.convergence, history, test_rmse=test),
-            partial(plots.convergence, history, "seconds"),
-            alt="RMSE falling over epochs and over seconds",
-            caption="Error over epochs, and over the time spent in them. The training error is "
-            "measured while an epoch runs.",
+        album.draw_training(
+            partial(plots.convergence, test_rmse=fit.judgement.get("test_rmse")),
+            fit.model.history_,
+            "RMSE falling",
+            "Error over epochs, and over the time spent in them. The training error is measured "
+            "while an epoch runs.",
         )
         draw_cut(album, _cut(fit))
 

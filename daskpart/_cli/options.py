@@ -100,6 +100,15 @@ SHARE = click.FloatRange(min=0, max=1, max_open=True)
 SEED = Count(min=0)
 
 
+def of_table() -> list[click.Option]:
+    """Options that name the columns of a table of ratings or events."""
+    words = {"--user": "users", "--item": "items", "--rating": "ratings, counts or amounts"}
+    return [
+        click.Option([name], metavar="NAME", help=f"Column of {what}, of a file with a header.")
+        for name, what in words.items()
+    ]
+
+
 def number(name: str, default: Any, words: str, kind: Any) -> click.Option:
     """An option that takes a number; None as default shows nothing of it."""
     letter = "SIZE" if isinstance(kind, Bytes) else "N" if isinstance(kind, Count) else "X"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,19 @@ class Album:
         path = self.folder / f"{name}.png"
         figure.savefig(path)
         self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
+
+    def draw_training(
+        self, chart: Callable[..., Any], history: Any, what: str, caption: str
+    ) -> None:
+        """How training went: a chart of `daskpart.plots` over steps, and over seconds."""
+        self.draw(
+            "training",
+            (9.4, 3.5),
+            partial(chart, history),
+            partial(chart, history, "seconds"),
+            alt=f"{what} over steps and over seconds",
+            caption=caption,
+        )
 
     @property
     def files(self) -> list[tuple[Path, str]]:

@@ -83,12 +83,26 @@ def kernel(function: Callable | None = None, *, internal: bool = False, **option
     _KERNELS.add(compiled)
     if internal:
         _refuse_python(compiled)
+    keep(compiled)
+    return compiled
+
+
+def keep(compiled: Any) -> None:
+    """Let a kernel, of ours or of a library that keeps none, have its machine code on disk."""
     if _cache_is_wanted():
         try:
             compiled._cache = _KernelCache(compiled)
         except RuntimeError:  # no folder that this user may write to: every process compiles
             pass
-    return compiled
+
+
+def keep_all(package: str) -> None:
+    """`keep` the kernels in the modules of `package` that are loaded."""
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(f"{package}."):
+            for each in list(vars(module).values()):
+                if isinstance(each, Dispatcher) and each.py_func.__module__ == name:
+                    keep(each)
 
 
 def _refuse_python(compiled: Any) -> None:

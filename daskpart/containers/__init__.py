@@ -9,7 +9,11 @@ numbering     the order in which a rank keeps what it touches: local, owned, non
 
 from __future__ import annotations
 
+from daskpart._floor.kernels import keep_all
+
 from .matrix import LabelledMatrix, as_matrix
 from .tensor import LabelledTensor, as_tensor, from_coordinates
+
+keep_all("sparse")  # it compiles for seconds in every process what slices an array
 
 __all__ = ["LabelledMatrix", "LabelledTensor", "as_matrix", "as_tensor", "from_coordinates"]

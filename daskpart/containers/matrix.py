@@ -381,13 +381,13 @@ def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
 
 
 # lower case, without underscores and spaces
-_COLUMN_NAMES = (
+COLUMN_NAMES = (
     {"user", "userid", "uid", "reviewerid", "customer", "customerid"},
     {"item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "film", "book",
      "bookid", "isbn", "artist", "artistid", "track", "trackid"},
     {"rating", "ratings", "stars", "score", "overall"},
 )  # fmt: skip
-_TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
+TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 
 
 def frame_triples(
@@ -418,14 +418,14 @@ def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int
     plain, found = _named_columns(frame, columns)
     if all(len(places) == 1 for places in found[:2]):
         return found[0][0], found[1][0]
-    few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in _TIMES)
+    few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in TIMES)
     return (0, 1) if few else None
 
 
 def time_column(frame: Any) -> Any:
     """The name of the one column that says when, by names that people use; None without one."""
     plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
-    places = [at for at, name in enumerate(plain) if name in _TIMES]
+    places = [at for at, name in enumerate(plain) if name in TIMES]
     return frame.columns[places[0]] if len(places) == 1 else None
 
 
@@ -434,7 +434,7 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
     names = [str(name) for name in frame.columns]
     plain = [name.lower().replace("_", "").replace(" ", "") for name in names]
     found = []
-    for given, known in zip(columns, _COLUMN_NAMES, strict=True):
+    for given, known in zip(columns, COLUMN_NAMES, strict=True):
         if given is None:
             taken = [at for at, name in enumerate(plain) if name in known]
             found.append([at for at in taken if names[at] not in columns])
@@ -470,7 +470,7 @@ def rating_columns(
         return found[0][0], found[1][0], found[2][0]
     if events and len(found[0]) == len(found[1]) == 1 and not found[2]:
         return found[0][0], found[1][0], None
-    times = len(names) > 2 and plain[-1] in _TIMES
+    times = len(names) > 2 and plain[-1] in TIMES
     nobody_said = all(each is None for each in columns)
     if nobody_said and events and len(names) - times == 2:
         return 0, 1, None

@@ -20,12 +20,13 @@ matplotlib's settings. Colours are those of Okabe and Ito, which colour-blind re
 from __future__ import annotations
 
 from .bordered_form import BorderedForm, bordered_form
-from .charts import connectivity_histogram, convergence, loss_history, part_weights, traffic
+from .charts import connectivity_histogram, part_weights, traffic
 from .comparison import partition_comparison
-from .decomposition import component_diagnostics, fit_history, loadings
-from .networks import confusion, embedding, halo, learning_curve
+from .decomposition import component_diagnostics, loadings
+from .networks import confusion, embedding, halo
 from .reordered import spy, spy_form
 from .runs import predicted_against_measured, simulated, timeline
+from .training import convergence, fit_history, learning_curve, loss_history
 
 __all__ = [
     "BorderedForm",

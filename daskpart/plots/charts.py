@@ -1,4 +1,4 @@
-"""Charts of a training run, of a partition's numbers, and of the traffic between ranks."""
+"""Charts of a partition's numbers, and of the traffic between ranks."""
 
 from __future__ import annotations
 
@@ -13,119 +13,9 @@ from daskpart.errors import InputError
 from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _AN_EPOCH = "rows an epoch"
-_TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
-
-
-def convergence(
-    history: pd.DataFrame,
-    against: str = "epoch",
-    *,
-    test_rmse: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Training and validation RMSE against epochs or seconds.
-
-    Parameters
-    ----------
-    history : DataFrame
-        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that epoch
-        (or ``seconds_computing`` and ``seconds_communicating``), and ``validation_rmse`` where
-        there is a validation set: ``MatrixFactorization.history_``.
-    against : {"epoch", "seconds"}
-        What the horizontal axis counts.
-    test_rmse : float, optional
-        RMSE of held-out ratings after the fit, drawn as a level line.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure without it.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    InputError
-        If ``history`` is empty or ``against`` is unknown.
-    """
-    if not len(history):
-        raise InputError("the history holds no epoch: nothing to draw; fit first")
-    where = _positions(history, against)
-    ax = axes_or_new(ax, (6.0, 3.8))
-    style: dict[str, Any] = {"linewidth": 1.8, "markersize": 4 if len(history) <= 60 else 0}
-    ax.plot(where, history["train_rmse"], "o-", color=_TRAIN, label="train", **style)
-    if "validation_rmse" in history and history["validation_rmse"].notna().any():
-        known = history["validation_rmse"].notna().to_numpy()
-        values = history["validation_rmse"].to_numpy()[known]
-        ax.plot(where[known], values, "s--", color=_VALIDATION, label="validation", **style)
-    if test_rmse is not None:
-        label = f"test, after the fit: {test_rmse:.4f}"
-        ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
-    ax.set_xlabel("epoch" if against == "epoch" else "training time (seconds)")
-    ax.set_ylabel("RMSE (units of the ratings)")
-    if against == "epoch":
-        whole_numbers(ax.xaxis)
-    else:
-        ax.locator_params(axis="x", nbins=6)
-        ax.set_xlim(left=0)  # what the first epoch takes longer is part of the wait
-    quiet_frame(ax, "both")
-    ax.legend(frameon=False)
-    return ax
-
-
-def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | None = None) -> Axes:
-    """Training and validation loss against epochs or seconds.
-
-    Parameters
-    ----------
-    history : DataFrame
-        One row an epoch with the columns ``epoch``, ``loss``, ``seconds``, and ``validation_loss``
-        where there is a validation set: ``LogisticRegression.history_``.
-    against : {"epoch", "seconds"}
-        What the horizontal axis counts.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure without it.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    InputError
-        If ``history`` is empty or ``against`` is unknown.
-    """
-    if not len(history):
-        raise InputError("the history holds no epoch: nothing to draw; fit first")
-    where = _positions(history, against)
-    ax = axes_or_new(ax, (6.0, 3.8))
-    size = 4 if len(history) <= 60 else 0
-    ax.plot(where, history["loss"], "o-", color=_TRAIN, label="train", markersize=size)
-    if "validation_loss" in history:
-        held = history["validation_loss"]
-        ax.plot(where, held, "s--", color=_VALIDATION, label="validation", markersize=size)
-        ax.legend(frameon=False)
-    ax.set_xlabel("time (seconds)" if against == "seconds" else "epoch")
-    ax.set_ylabel("loss")
-    if against == "epoch":
-        whole_numbers(ax.xaxis)
-    quiet_frame(ax, "both")
-    return ax
-
-
-def _positions(history: pd.DataFrame, against: str) -> NDArray[np.float64]:
-    """Where each epoch stands on the horizontal axis."""
-    if against == "epoch":
-        return history["epoch"].to_numpy(dtype=np.float64)
-    if against == "seconds":
-        if "seconds" in history:
-            return history["seconds"].cumsum().to_numpy(dtype=np.float64)
-        parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
-        return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
-    raise InputError(f"against is {against!r}; it may be 'epoch' or 'seconds'")
 
 
 def connectivity_histogram(

@@ -1,10 +1,10 @@
-"""Pictures of CP decompositions: how the fit rose, what components are made of, how many to take.
+"""Pictures of CP decompositions: what components are made of, how many to take.
 
-fit_history                    loadings of component 2, mode "word"
-fit │      ______                 great   ████████████
-    │   __/                       best    ██████████
-    │ _/                          worst   ▒▒▒▒▒▒▒        (negative)
-    └──────────── iteration               └───────────── loading
+loadings of component 2, mode "word"
+    great   ████████████
+    best    ██████████
+    worst   ▒▒▒▒▒▒▒        (negative)
+            └───────────── loading
 """
 
 from __future__ import annotations
@@ -18,56 +18,11 @@ from daskpart.errors import InputError
 from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, whole_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
 _LONGEST_LABEL = 24
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
-
-
-def fit_history(
-    history: pd.DataFrame, against: str = "iteration", *, ax: Axes | None = None
-) -> Axes:
-    """The fit, or the loss, against iterations or seconds.
-
-    Parameters
-    ----------
-    history : DataFrame
-        One row an iteration with the columns ``iteration``, ``fit`` or ``loss``, and ``seconds``:
-        ``CPDecomposition.history_``, ``ImplicitFactorization.history_``.
-    against : {"iteration", "seconds"}
-        What the horizontal axis counts.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure without it.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    InputError
-        If ``history`` is empty or ``against`` is unknown.
-    """
-    if not len(history):
-        raise InputError("the history holds no iteration: nothing to draw; fit first")
-    if against not in ("iteration", "seconds"):
-        raise InputError(f"against is {against!r}; it may be 'iteration' or 'seconds'")
-    seconds = against == "seconds"
-    where = history["seconds"].cumsum() if seconds else history["iteration"]
-    ax = axes_or_new(ax, (6.0, 3.6))
-    marker = 4 if len(history) <= 60 else 0
-    measure = "fit" if "fit" in history else "loss"
-    ax.plot(where, history[measure], "o-", color=_POSITIVE, linewidth=1.8, markersize=marker)
-    ax.set_xlabel("time (seconds)" if seconds else "iteration")
-    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if measure == "fit" else "loss an event")
-    if seconds:
-        ax.set_xlim(left=0)
-    else:
-        whole_numbers(ax.xaxis)
-    quiet_frame(ax, "both")
-    return ax
 
 
 def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None) -> Axes:

@@ -1,4 +1,4 @@
-"""Pictures of networks on graphs: learning curves, confusion, embedding, own rows and halo."""
+"""Pictures of networks on graphs: confusion, embedding, own rows and halo."""
 
 from __future__ import annotations
 
@@ -8,56 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from daskpart.errors import InputError
-
 from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _MOST_CLASSES = 12  # that still get a colour and a line in the legend
-
-
-def learning_curve(
-    history: pd.DataFrame, column: str = "loss", *, words: str = "", ax: Axes | None = None
-) -> Axes:
-    """A measure of training, and of validation where there is one, over epochs.
-
-    Parameters
-    ----------
-    history : DataFrame
-        ``GCNClassifier.history_``: columns ``epoch``, the measure, ``validation_`` and its name.
-    column : str
-        The measure.
-    words : str
-        What it is called; default: its name.
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    InputError
-        If ``history`` is empty or lacks the measure.
-    """
-    if column not in history or not len(history):
-        raise InputError(f"the history has no {column!r}: nothing to draw; fit first")
-    ax = axes_or_new(ax, (5.2, 3.4))
-    for name, label, colour in (
-        (column, "training", RANK_COLOURS[0]),
-        (f"validation_{column}", "validation", RANK_COLOURS[1]),
-    ):
-        if name in history and history[name].notna().any():
-            ax.plot(history["epoch"], history[name], color=colour, linewidth=1.6, label=label)
-    ax.set_xlabel("epoch")
-    ax.set_ylabel(words or column)
-    whole_numbers(ax.xaxis)
-    quiet_frame(ax, "both")
-    ax.legend(frameon=False)
-    return ax
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:

@@ -145,9 +145,10 @@ def labelled(
     dims: tuple[str, str],
     name: str,
     source: str,
+    repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
     """A labelled matrix: DataArray `name` over a COO, the ids as coordinates of `dims`."""
     shape = (len(labels[0]), len(labels[1]))
-    matrix = assemble((rows, columns), values, shape, source)
+    matrix = assemble((rows, columns), values, shape, source, repeats=repeats)
     coords = dict(zip(dims, labels, strict=True))
     return xarray.DataArray(matrix, coords=coords, dims=dims, name=name, attrs={"source": source})

@@ -10,6 +10,7 @@ weighted edges or a tensor, so without a telling name the error asks.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import PurePath
 
@@ -59,8 +60,8 @@ def suffix_format(path: str | PathLike[str]) -> str | None:
     return _CERTAIN_SUFFIXES.get(PurePath(plain_name(path)).suffix)
 
 
-def detect(path: str | PathLike[str]) -> str:
-    """The format of a file, a key of `FORMATS`.
+def detect(path: str | PathLike[str], among: Iterable[str] = FORMATS) -> str:
+    """The format of a file, a key of `FORMATS`; where it is not clear, those `among` are offered.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def detect(path: str | PathLike[str]) -> str:
     if found_in_lines is None:
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format; give format= one of "
-            f"{listed(list(FORMATS))} (help(daskpart.read) says what they are)"
+            f"{listed(list(among))} (help(daskpart.read) says what they are)"
         )
     return found_in_lines
 
@@ -96,6 +97,9 @@ def _look_at(lines: list[str], name: str) -> str | None:
     if all(_LIBSVM_LINE.fullmatch(line) for line in numeric) and any(":" in x for x in numeric):
         return "libsvm"
     parts = [re.split(r"[\s,;]+", line.strip('"')) for line in numeric]
+    mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
+    if mark and PurePath(name).suffix in _TABLE_SUFFIXES:  # labels may hold spaces
+        parts = [line.split(mark) for line in numeric]
     widths = {len(part) for part in parts}
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from daskpart.containers.matrix import COLUMN_NAMES, TIMES
 from daskpart.errors import InputError, ReadError
 
 from .detection import is_number
@@ -15,12 +16,18 @@ from .messages import listed
 from .streams import numbered_lines
 
 DIMS = ("user", "item")
-_KNOWN_NAMES = (
-    {"user", "userid", "uid", "userindex", "reviewerid", "member", "customerid"},
-    {"item", "itemid", "iid", "itemindex", "movie", "movieid", "artistid", "product", "productid",
-     "asin", "isbn", "book", "bookid", "songid", "businessid", "jokeid", "animeid"},
-    {"rating", "ratings", "score", "stars", "weight", "overall", "value", "count", "bookrating"},
-)  # fmt: skip
+_KNOWN_NAMES = tuple(
+    known | more
+    for known, more in zip(
+        COLUMN_NAMES,
+        (
+            {"userindex", "member"},
+            {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
+            {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
+        ),
+        strict=True,
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,13 @@ def choose_columns(
 ) -> tuple[int, ...]:
     """Positions of user, item and rating among the columns of a table.
 
-    By `columns` if given, else by well-known names of the header, else the first two or three.
+    By `columns` if given, else by well-known names of the header, else the first two or three; a
+    column that says when is no rating.
+
+    Raises
+    ------
+    ReadError
+        For fewer than two columns, or more than three of which no name tells.
     """
     if columns is not None:
         if len(columns) not in (2, 3):
@@ -53,8 +66,15 @@ def choose_columns(
         plain = ["".join(filter(str.isalnum, name.lower())) for name in names]
         found = [i for known in _KNOWN_NAMES for i, name in enumerate(plain) if name in known][:3]
         named = [sum(plain[i] in known for i in found) for known in _KNOWN_NAMES]
-        if named in ([1, 1, 1], [1, 1, 0]) and (named[2] or n_columns == 2):
+        others = [name for i, name in enumerate(plain) if i not in found]
+        if named in ([1, 1, 1], [1, 1, 0]) and (named[2] or TIMES.issuperset(others)):
             return tuple(found)
+        if n_columns > 3 + (plain[-1] in TIMES):
+            raise ReadError(
+                f"{path}: which of {listed(list(names))} are user, item and, if any, rating? Say "
+                "columns=(user, item, rating)"
+            )
+        n_columns -= n_columns == 3 and plain[2] in TIMES
     if n_columns < 2:
         raise ReadError(f"{path}: expected at least the columns user and item, found {n_columns}")
     return tuple(range(min(n_columns, 3)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas
@@ -28,6 +28,7 @@ def read_parquet(
     *,
     columns: Sequence[str | int] | None = None,
     dtype: np.typing.DTypeLike = np.float32,
+    repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
     """Read a ratings frame from a parquet file; options and result as `read_ratings`."""
     with opened(path) as stream:
@@ -44,10 +45,12 @@ def read_parquet(
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
     chosen = choose_columns(names, len(names), columns, path)
-    return _from_frame(frame, chosen, value_type(dtype), path, first_line=None)
+    return _from_frame(frame, chosen, value_type(dtype), path, None, repeats)
 
 
-def read_text_ratings(path: str, dialect: Dialect, dtype: np.dtype) -> xarray.DataArray:
+def read_text_ratings(
+    path: str, dialect: Dialect, dtype: np.dtype, repeats: Literal["last", "sum"] = "last"
+) -> xarray.DataArray:
     """Read a ratings file whose ids are text."""
     n_before = dialect.lines_before
     with opened(path) as stream:
@@ -72,7 +75,7 @@ def read_text_ratings(path: str, dialect: Dialect, dtype: np.dtype) -> xarray.Da
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
             f"line, found {frame.shape[1]}"
         )
-    return _from_frame(frame, dialect.columns, dtype, path, first_line=n_before + 1)
+    return _from_frame(frame, dialect.columns, dtype, path, n_before + 1, repeats)
 
 
 def _as_numbers(given: pandas.Series) -> np.ndarray:
@@ -121,6 +124,7 @@ def _from_frame(
     dtype: np.dtype,
     path: str,
     first_line: int | None,
+    repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
     """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""
 
@@ -155,4 +159,6 @@ def _from_frame(
                 f"{place(first)}: expected a finite rating that {dtype} can hold, "
                 f"found {given.iloc[first]!r}"
             )
-    return labelled(codes[0], codes[1], values, (labels[0], labels[1]), DIMS, "rating", str(path))
+    return labelled(
+        codes[0], codes[1], values, (labels[0], labels[1]), DIMS, "rating", str(path), repeats
+    )

@@ -8,6 +8,8 @@ Ids are names, not positions, so both give labelled matrices.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import xarray
 
@@ -66,7 +68,12 @@ def read_edges(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.
     )
 
 
-def read_adjacency(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+def read_adjacency(
+    path: str,
+    *,
+    dtype: np.typing.DTypeLike = np.float32,
+    repeats: Literal["last", "sum"] = "last",
+) -> xarray.DataArray:
     """Read lines of a user and then the items that the user took (gowalla's format).
 
     Returns
@@ -86,4 +93,4 @@ def read_adjacency(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xar
         ratings.append(np.ones(len(items[-1]), rating_type))
     if not sum(map(len, users)):
         raise ReadError(f"{path}: there are no items in it")
-    return labelled_ratings(users, items, ratings, path)
+    return labelled_ratings(users, items, ratings, path, repeats)

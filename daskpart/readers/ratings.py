@@ -11,6 +11,7 @@ numbers. Numbers are scanned chunk by chunk; ids that are text go through a tabl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import xarray
@@ -28,6 +29,7 @@ def read_ratings(
     header: bool | None = None,
     text_ids: bool | None = None,
     dtype: np.typing.DTypeLike = np.float32,
+    repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
     """Read a file with a rating a line.
 
@@ -42,6 +44,8 @@ def read_ratings(
     text_ids : bool, optional
         Keep ids as text (needs pandas). By default where the first line of data shows such ids.
     dtype : dtype, default float32
+    repeats : {"last", "sum"}
+        What a cell has that occurs more than once: "sum" for events, of which each line is one.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def read_ratings(
     dialect = dialect_of(path, columns, header)
     rating_type = value_type(dtype)
     if dialect.ids_are_text if text_ids is None else text_ids:
-        return read_text_ratings(path, dialect, rating_type)
+        return read_text_ratings(path, dialect, rating_type, repeats)
     users, items, ratings = [], [], []
     separators = '",;:' if dialect.delimiter == "::" else '",;'
     for rows in read_rows(
@@ -65,7 +69,7 @@ def read_ratings(
             if rating
             else np.ones(len(users[-1]), rating_type)
         )
-    return labelled_ratings(users, items, ratings, path)
+    return labelled_ratings(users, items, ratings, path, repeats)
 
 
 def labelled_ratings(
@@ -73,12 +77,12 @@ def labelled_ratings(
     items: list[np.ndarray],
     ratings: list[np.ndarray],
     path: str,
+    repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
     """The ratings of all chunks, ids to labels, as one labelled matrix."""
     user, user_ids = factorize(np.concatenate(users))
     users.clear()
     item, item_ids = factorize(np.concatenate(items))
     items.clear()
-    return labelled(
-        user, item, np.concatenate(ratings), (user_ids, item_ids), DIMS, "rating", str(path)
-    )
+    values, ids = np.concatenate(ratings), (user_ids, item_ids)
+    return labelled(user, item, values, ids, DIMS, "rating", str(path), repeats)

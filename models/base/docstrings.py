@@ -7,6 +7,27 @@ from textwrap import indent
 from typing import TypeVar
 
 Kind = TypeVar("Kind", bound=type)
+Fit = TypeVar("Fit", bound=Callable)
+
+_WORDS_OF_FIT = """\
+plan : FitPlan, optional
+    Of these data, from `plan`: nothing is cut again.
+client : distributed.Client, optional
+    Default: the current one.
+
+Returns
+-------
+self
+
+Raises
+------
+InputError
+    For bad parameters or data; before anything is computed.
+DivergenceError
+    When what is learned became NaN or infinite; that of the last good step is kept.
+KeyboardInterrupt
+    After Ctrl-C, with what a whole step left kept.
+"""
 
 
 def with_shared_words(parameters: str, attributes: str) -> Callable[[Kind], Kind]:
@@ -20,3 +41,12 @@ def with_shared_words(parameters: str, attributes: str) -> Callable[[Kind], Kind
         return kind
 
     return filled
+
+
+def with_words_of_fit(fit: Fit) -> Fit:
+    """Fill in ``{words of fit}``: the last parameters, what is returned, what is raised."""
+    words = (fit.__doc__ or "").replace(
+        "        {words of fit}\n", indent(_WORDS_OF_FIT, "        ")
+    )
+    fit.__doc__ = words
+    return fit

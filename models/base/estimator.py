@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -35,7 +36,7 @@ from .callbacks import (
     epoch_contexts,
 )
 from .checkpoints import CheckpointWriter
-from .plan import FitPlan, described
+from .plan import FitPlan, SavedPlan, described
 from .problem import Problem
 from .progress import Measure
 from .reports import CommunicationReport, PlanReport
@@ -53,7 +54,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     A subclass has the parameters below in its ``__init__``, those that mean something to it, and
     gives `_problem`, `_make_plan`, `_first_state` and `_text`. Its ``fit`` is a signature with a
-    docstring, decorated by `with_callbacks`, that calls `_fit`; so is its ``partial_fit``.
+    docstring, decorated by `with_callbacks` and `with_words_of_fit`, that calls `_fit`; so is its
+    ``partial_fit``.
 
     Parameters
     ----------
@@ -124,6 +126,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     resume: bool = False
     random_state: Any = 0
     verbose: int = 0
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Keep the arguments of ``__init__``, its ``locals()``, under their names."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     # -- what a model says ---
 
@@ -214,6 +221,53 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         seed = self._seed(None)
         problem = self._problem(X, y, data, seed)
         return self._planned(problem, seed, transport, client, None)
+
+    def load_plan(
+        self,
+        path: str | os.PathLike,
+        X: Any,
+        y: Any = None,
+        *,
+        transport: str | None = None,
+        client: Any = None,
+        **data: Any,
+    ) -> Any:
+        """The plan of an earlier run, from the file that its ``save`` wrote: nothing is cut.
+
+        Parameters
+        ----------
+        path : path
+        X, y, **data
+            The data that it was made for, as for ``fit``.
+        transport : str, optional
+        client : distributed.Client, optional
+            As for `plan`.
+
+        Returns
+        -------
+        FitPlan
+            The same messages, so that a fit has the same bits.
+
+        Raises
+        ------
+        ReadError
+            When `path` is absent, damaged, or no plan.
+        InputError
+            When it was made for other data or other parameters.
+        """
+        self._check_parameters()
+        saved = SavedPlan.load(path)
+        problem = self._problem(X, y, data, saved.random_state)
+        self._check_plan(saved, problem)
+        planner = copy(self)
+        planner.n_ranks = saved.n_ranks
+        for name, value in saved.decisions.items():
+            setattr(planner, name, value)
+        if saved.cut_again is not None:
+            planner.partitioner = saved.cut_again
+        plan = planner._planned(problem, saved.random_state, transport, client, None)
+        same = ("settings", "partitioner", "seconds")
+        return replace(plan, **{name: getattr(saved, name) for name in same})
 
     @property
     def history_(self) -> pd.DataFrame:
@@ -427,7 +481,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
-            own.append(TrainingProgress())
+            own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:

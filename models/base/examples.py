@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
+from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
@@ -47,6 +48,18 @@ def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
     """
     rows = np.arange(first, first + n_rows, dtype=np.uint64)
     return mixed(rows * GOLDEN + mixed(np.array([seed], np.uint64) + GOLDEN))
+
+
+def placed_keys(partition: Partition) -> NDArray[np.uint64]:
+    """A key for each row so that it goes to its part, and rows of a part keep their order."""
+    n_parts = partition.n_parts
+    keys = np.empty(len(partition.assignment), np.uint64)
+    for part in range(n_parts):
+        own = partition.members(part)
+        step = (1 << 64) // (n_parts * (len(own) + 1))
+        first = np.uint64(-(-(part << 64) // n_parts))
+        keys[own] = first + np.arange(len(own), dtype=np.uint64) * np.uint64(step)
+    return keys
 
 
 def shuffled_rows(n_rows: int, n_ranks: int, seed: int) -> list[NDArray[np.int64]]:
@@ -113,11 +126,23 @@ class Reading:
     file : ExamplesFile
     rounds : list of range
         Blocks of the file; as many rounds on every rank, so some may be empty.
+    keys : uint64 ndarray, or None
+        Of the rows that it reads, where a partition says their ranks.
     """
 
     rank: int
     file: ExamplesFile
     rounds: list[range]
+    keys: NDArray[np.uint64] | None = None
+
+    def keys_of(self, blocks: range, seed: int) -> NDArray[np.uint64]:
+        """Of the rows of some of its blocks."""
+        pointer = self.file.row_pointer
+        begin, end = (int(pointer[blocks.start]), int(pointer[blocks.stop])) if blocks else (0, 0)
+        if self.keys is None:
+            return row_keys(end - begin, seed, begin)
+        first = int(pointer[next(each.start for each in self.rounds if each)]) if blocks else 0
+        return self.keys[begin - first : end - first]
 
 
 @dataclass(eq=False)
@@ -127,7 +152,12 @@ class _Held:
     buckets: list[list[_Block]] = field(default_factory=list)
 
 
-def readings(file: ExamplesFile, n_ranks: int, round_bytes: int = _ROUND_BYTES) -> list[Reading]:
+def readings(
+    file: ExamplesFile,
+    n_ranks: int,
+    round_bytes: int = _ROUND_BYTES,
+    partition: Partition | None = None,
+) -> list[Reading]:
     """What each rank reads, round by round.
 
     Parameters
@@ -137,12 +167,18 @@ def readings(file: ExamplesFile, n_ranks: int, round_bytes: int = _ROUND_BYTES) 
     round_bytes : int
         About as much of the file a round and rank. A compressed file is read in one round, as it
         has to be unpacked from its beginning.
+    partition : Partition, optional
+        The rank of each row.
     """
     own = file.ranges(n_ranks)
+    keys: list[Any] = [None] * n_ranks
+    if partition is not None:
+        of_all, pointer = placed_keys(partition), file.row_pointer
+        keys = [of_all[pointer[each.start] : pointer[each.stop]] for each in own]
     rounds = [_in_rounds(file, blocks, round_bytes) for blocks in own]
     n_rounds = max(map(len, rounds))
     return [
-        Reading(rank, file, each + [range(0)] * (n_rounds - len(each)))
+        Reading(rank, file, each + [range(0)] * (n_rounds - len(each)), keys[rank])
         for rank, each in enumerate(rounds)
     ]
 
@@ -199,10 +235,10 @@ def _nothing(own: Reading) -> _Held:
 def _read(own: Reading, *, number: int, seed: int | None) -> _Block:
     blocks = own.rounds[number]
     rows = own.file.rows_of(blocks)
-    first = int(own.file.row_pointer[blocks[0]]) if blocks else 0
     if seed is None:
+        first = int(own.file.row_pointer[blocks[0]]) if blocks else 0
         return _Block(np.arange(first, first + len(rows.labels), dtype=np.uint64), rows)
-    return _Block(row_keys(len(rows.labels), seed, first), rows).ordered()
+    return _Block(own.keys_of(blocks, seed), rows).ordered()
 
 
 def _pack(

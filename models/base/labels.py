@@ -2,6 +2,8 @@
 
 label 'alice' ──lookup──► position 17          (no labels: the position is the label)
 text   → UTF-8 bytes + where each label ends   dates → int64 + dtype   numbers → as they are
+
+Pandas is imported where labels are looked up: ranks, which import this file too, never do.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import json
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from daskpart.errors import InputError
 
@@ -37,8 +38,13 @@ class LabelIndex:
 
     def __init__(self, labels: np.ndarray | None, n: int, name: str) -> None:
         self.labels, self.n, self.name = labels, n, name
-        self._index = None if labels is None else pd.Index(labels)
-        if self._index is not None and not self._index.is_unique:
+        self._index: Any = None
+        if labels is None:
+            return
+        import pandas as pd
+
+        self._index = pd.Index(labels)
+        if not self._index.is_unique:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
 
@@ -50,6 +56,8 @@ class LabelIndex:
         InputError
             When labels are unknown; names the first ones and how many there are.
         """
+        import pandas as pd
+
         wanted = _as_vector(labels)
         found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
@@ -80,7 +88,8 @@ class LabelIndex:
         return np.where(inside, numbers, -1).astype(np.int32)
 
     def _in_index(self, wanted: np.ndarray) -> np.ndarray:
-        assert self._index is not None
+        import pandas as pd
+
         if self._index.dtype.kind == "M" and wanted.dtype.kind in "OUT":
             wanted = pd.to_datetime(wanted, errors="coerce").to_numpy()
         return self._index.get_indexer(pd.Index(wanted)).astype(np.int32)

@@ -4,21 +4,26 @@
     plan.report()                rows, messages, bytes, memory a rank
     model.fit(X, plan=plan)      cut once
 
+    plan.save(path)              what was decided: the cut, and what was left to "auto"
+    model.load_plan(path, X)     lays out the messages anew, in a time that is linear in the data
+
 How the data are cut is said by one parameter, `partitioner`: a name out of the model's table, the
 arguments of `daskpart.partition` as a dict, a `Partition`, or the part of each vertex as an array.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dask.base import tokenize
 from numpy.typing import NDArray
 
-from daskpart.errors import InputError
+from daskpart._floor.archive import read_arrays, write_arrays
+from daskpart.errors import InputError, ReadError
 from daskpart.partitions import Partition
 
 from .reports import Expected, PlanReport
@@ -72,6 +77,50 @@ class FitPlan:
         """Bytes that each rank will hold, by what they are for."""
         return {}
 
+    @property
+    def decided(self) -> dict[str, Any]:
+        """Parameters that were left to the plan ("auto"), and what it made of them."""
+        return {}
+
+    @property
+    def cut(self) -> Any:
+        """What stands for the partitioner when the plan is made anew; None: nothing was cut."""
+        return self.partition
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write what was decided; `DistributedEstimator.load_plan` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.npz`` or ``.zarr``; replaced if it is there. Some bytes a vertex: neither
+            data nor messages, which follow from the cut.
+
+        Raises
+        ------
+        InputError
+            For another ending.
+        OSError
+            When the disk refuses; names the space needed.
+        """
+        arrays: dict[str, NDArray[Any]] = {}
+        header = {"plan": type(self).__name__, "decisions": self.decided}
+        for name in (
+            "n_ranks",
+            "random_state",
+            "settings",
+            "fingerprint",
+            "partitioner",
+            "seconds",
+        ):
+            header[name] = getattr(self, name)
+        if isinstance(self.cut, Partition):
+            arrays = {"assignment": self.cut.assignment, "weights": self.cut.weights}
+            header["info"] = self.cut.info
+        elif self.cut is not None:
+            arrays = {"assignment": self.cut}
+        write_arrays(path, arrays, header)
+
     def report(self) -> PlanReport:
         """What one step costs."""
         return PlanReport(
@@ -95,6 +144,32 @@ class FitPlan:
                     f"the plan was made with {name}={value!r}, the model has {settings[name]!r}; "
                     "make the plan anew, or set the parameter back"
                 )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SavedPlan(FitPlan):
+    """What `FitPlan.save` wrote: enough to see whether it fits, and to make the plan again."""
+
+    decisions: Mapping[str, Any]
+    cut_again: Any
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Read it.
+
+        Raises
+        ------
+        ReadError
+            When `path` is absent, damaged, or no plan.
+        """
+        arrays, header = read_arrays(path)
+        if "plan" not in header:
+            raise ReadError(f"{path} holds no plan: give what plan.save(path) wrote")
+        cut: Any = arrays.get("assignment")
+        if "info" in header:
+            cut = Partition(cut, header["n_ranks"], arrays["weights"], header.pop("info"))
+        del header["plan"]
+        return cls(**header, cut_again=cut)
 
 
 def described(value: Any) -> Any:

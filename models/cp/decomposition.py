@@ -12,6 +12,7 @@ Indices are named by their labels where the tensor had labels, else by position.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -113,13 +114,14 @@ class CPModel(TransformerMixin):
         return held.to_xarray() if isinstance(indices, xr.DataArray) else held.to_coo()
 
     def predict(self, X: Any, *, unknown: str = "raise") -> Any:
-        """Values at some indices, as `reconstruct` gives them; what nobody knows may be NaN.
+        """Values at some indices, as `reconstruct` gives them, unknown indices among them.
 
         Parameters
         ----------
         X : array of shape (n, n_modes), DataFrame, list of tuples, or sparse container
-        unknown : {"raise", "nan"}
-            What becomes of an index that the decomposition does not have: an error, or NaN.
+        unknown : {"raise", "mean", "nan"}
+            What becomes of an index that the decomposition does not have: an error; the mean over
+            all indices of its mode; or NaN. Of a sparse container such an index is an error.
 
         Returns
         -------
@@ -130,13 +132,16 @@ class CPModel(TransformerMixin):
         InputError
             For unknown indices, or another word for `unknown`.
         """
-        if unknown not in ("raise", "nan"):
-            raise InputError(f"unknown={unknown!r}: give 'raise' or 'nan'")
+        if unknown not in ("raise", "mean", "nan"):
+            raise InputError(f"unknown={unknown!r}: give 'raise', 'mean' or 'nan'")
         listed = isinstance(X, np.ndarray | list | pd.DataFrame)
         if unknown == "raise" or not listed:
             return self.reconstruct(X)
         state = self._fitted()
         positions = positions_of(state, X, strict=False)
+        if unknown == "mean":  # −1, an unknown index, is a last row that is the mean
+            means = [np.vstack([factor, factor.mean(axis=0)]) for factor in state.factors]
+            return values_at(replace(state, factors=means, labels={}), positions)
         known = (positions >= 0).all(axis=0)
         values = np.full(positions.shape[1], np.nan)
         values[known] = values_at(state, positions[:, known])

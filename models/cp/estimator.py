@@ -24,6 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart.containers.tensor import Missing
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import Tolerance, with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -116,7 +117,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
     verbose : int, default=0
-        1: progress bar with the fit.
+        1: the fit as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------
@@ -179,6 +180,19 @@ class CPDecomposition(CPModel, DistributedEstimator):
     _state_class: ClassVar[type[State]] = CPState
     _tolerance_column: ClassVar[str | None] = "fit_change"
 
+    n_components: int
+    method: str
+    partitioner: Any
+    owners: str
+    missing: Missing
+    nonnegative: Any
+    ridge: Any
+    init: Any
+    n_init: int
+    dtype: str | None
+    memory: str
+    alpha_beta: tuple[float, float] | None
+    validation_fraction: float
     state_: CPState
 
     def __init__(
@@ -209,32 +223,10 @@ class CPDecomposition(CPModel, DistributedEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.max_iter = max_iter
-        self.tol = tol
-        self.method = method
-        self.n_ranks = n_ranks
-        self.partitioner = partitioner
-        self.owners = owners
-        self.missing = missing
-        self.nonnegative = nonnegative
-        self.ridge = ridge
-        self.init = init
-        self.n_init = n_init
-        self.dtype = dtype
-        self.memory = memory
-        self.transport = transport
-        self.alpha_beta = alpha_beta
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self,
         X: Any,
@@ -258,23 +250,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         validation : container, optional
             Entries to measure `validation_rmse` on, with modes and indices of X; needs
             ``missing="unknown"``.
-        plan : CPPlan, optional
-            Of this tensor, from `plan`: nothing is cut again.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or tensors; before anything is computed.
-        DivergenceError
-            When factors became NaN or infinite; those of the last good iteration are kept.
-        KeyboardInterrupt
-            After Ctrl-C, with the factors of a whole iteration kept.
+        {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client, validation=validation)
 

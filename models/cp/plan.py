@@ -29,6 +29,7 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
+from daskpart.errors import InputError
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
@@ -122,6 +123,18 @@ class CPPlan(FitPlan):
     def alpha_beta(self) -> tuple[float, float]:
         """Seconds a message and a byte: those given, or those of the transport."""
         return self.choice.alpha_beta or ALPHA_BETA[self.transport]
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """How messages travel."""
+        return {"method": self.method}
+
+    @property
+    def cut(self) -> NDArray[np.int32]:
+        """The rank of each nonzero; InputError where they were dealt on the workers."""
+        if self.parts is None:
+            raise InputError("the nonzeros were dealt on the workers: such a plan is not saved")
+        return self.parts
 
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of each mode."""

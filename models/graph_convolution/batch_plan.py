@@ -152,7 +152,7 @@ class BatchPlan(GCNPlan):
         """As of a full batch, with what is made for each vertex for those of a mini-batch only."""
         share = self.n_vertices / self.n_own.sum()
         found = super().memory()
-        kept = {name: found[name] for name in ("graph", "features", "weights")}
+        kept = {name: found[name] for name in ("graph", "labels", "features", "weights")}
         itemsize = np.dtype(self.network.dtype).itemsize
         # what samplers draw from, beside the graph of the whole
         kept["sampled rows"] = (4 + itemsize) * self.n_entries + 8 * (3 * self.n_own + self.n_halo)

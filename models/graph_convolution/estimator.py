@@ -21,9 +21,9 @@ from sklearn.metrics import r2_score
 
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
+from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 
 from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork, named
-from .losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 from .plan import GCNPlan
 from .problem import GraphProblem
 from .targets import Targets, as_mask, class_targets, number_targets

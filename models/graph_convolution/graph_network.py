@@ -20,20 +20,21 @@ from sklearn.utils.validation import _num_samples, validate_data
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import EarlyStopping, EpochCallback, with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
+from daskpart.models.networks.activations import ACTIVATIONS
+from daskpart.models.networks.losses import Loss
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optimizer_of
 from daskpart.partitions import Partition
 
-from .activations import ACTIVATIONS
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .graph import in_order, names_of_labels, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
-from .losses import Loss
 from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
@@ -104,7 +105,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
 verbose : int, default=0
-    1: progress bar with loss.
+    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : dict of str to ndarray
@@ -159,6 +160,21 @@ class GraphNetwork(DistributedEstimator):
     )
     _state_class: ClassVar[type[State]] = GCNState
 
+    hidden: Any
+    layer: str
+    layer_options: dict[str, Any] | None
+    activation: str
+    dropout: float
+    optimizer: Any
+    learning_rate: str
+    initial_learning_rate: float
+    weight_decay: Any
+    validation_fraction: float
+    symmetrize: bool
+    first_product: str
+    communication: str
+    partitioner: Any
+    dtype: str
     state_: GCNState
 
     def __init__(
@@ -192,37 +208,12 @@ class GraphNetwork(DistributedEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.hidden = hidden
-        self.layer = layer
-        self.layer_options = layer_options
-        self.activation = activation
-        self.dropout = dropout
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.initial_learning_rate = initial_learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.sampler = sampler
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.symmetrize = symmetrize
-        self.first_product = first_product
-        self.communication = communication
-        self.partitioner = partitioner
-        self.n_ranks = n_ranks
-        self.transport = transport
-        self.dtype = dtype
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     # -- fit ---
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self,
         X: Any,
@@ -250,23 +241,7 @@ class GraphNetwork(DistributedEstimator):
             this is a plain network.
         validation_mask : array of bool of shape (n,), or of positions, optional
             Labelled vertices that are not trained on; their loss and score go into the history.
-        plan : GCNPlan, optional
-            Of these data, from `plan`: nothing is cut again.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or data; before anything is computed.
-        DivergenceError
-            When the loss became NaN or infinite; the last good weights are kept.
-        KeyboardInterrupt
-            After Ctrl-C, with the weights of a whole epoch kept.
+        {words of fit}
         """
         return self._fit(
             X, y, plan=plan, client=client, graph=graph, validation_mask=validation_mask

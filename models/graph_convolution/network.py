@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.models.networks.losses import Loss
+
 from .layers import Layer, Weights
-from .losses import Loss
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,27 @@ class Network:
             for place, layer in enumerate(self.layers)
         ]
 
-    @property
-    def gradient_values(self) -> int:
-        """Numbers of a vertex on the way back, at the widest place: gradient of Z, and message."""
-        return max(
-            layer.n_outputs * (1 if layer.transforms_first else 2 - (not layer.n_backward))
-            for layer in self.layers
-        )
+    def passing_bytes(
+        self, n_own: Any, n_halo: Any, n_sent: Any, n_entries: Any, n_trained: Any
+    ) -> Any:
+        """What is there for a while on the way back, beside what the forward pass left.
+
+        At the loss, its gradient and what that is made of. Then layer by layer the gradient of Z,
+        the message that was made of it, and what Âᵀ makes of that; while it is made, rows on their
+        way (those that arrive are put together), and afterwards gradient and message of the layer
+        before. Beside all of it gradients of weights, which are put together at the end.
+
+        Parameters
+        ----------
+        n_own, n_halo, n_sent, n_entries, n_trained : int, or int64 ndarray of shape (n_ranks,)
+            Vertices of a rank, vertices of others that it reads, rows that it sends, nonzeros of
+            its rows of Â, and vertices that it trains on.
+        """
+        found = self.layers[-1].n_outputs * (n_own + 2 * n_trained)
+        for place, layer in enumerate(self.layers):
+            width = layer.width if layer.n_backward else 0
+            there = (layer.n_outputs + layer.message_values + width) * n_own
+            on_way = width * (n_sent + 2 * n_halo) + layer.passing_entry_values * n_entries
+            before = layer.n_inputs + self.layers[place - 1].message_values if place else 0
+            found = np.maximum(found, there + np.maximum(on_way, before * n_own))
+        return np.dtype(self.dtype).itemsize * (found + self.n_weights)

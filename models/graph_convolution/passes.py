@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives import Communicator, PerRank
 from daskpart.collectives.messages import PreparedPlan
+from daskpart.models.networks.activations import ACTIVATIONS
 
-from .activations import ACTIVATIONS
 from .network import Network
 from .ranks import RankGraph
 from .rows import Dropout, Rows
@@ -179,12 +179,10 @@ def backward(
     *,
     network: Network,
     epoch: int | None,
-    made: list[PerRank] | None = None,
 ) -> PerRank:
     """All layers back (Algorithm 2): each rank's share of all gradients, flat, then loss sums.
 
-    Parameters are those of `forward`; `done` is what it gave, and what is made on the way is added
-    to the list `made`, for those who count bytes.
+    Parameters are those of `forward`; `done` is what it gave.
     """
     last = of_layer(data, len(network.layers) - 1)
     back = comm.map(last_gradient, last, model, done.boundaries[-1], network=network)
@@ -195,14 +193,12 @@ def backward(
             returned = layer.aggregate_back(
                 comm, own, plan, back, total, model, network=network, epoch=epoch, place=place
             )
-        given = [each for each in (total, returned) if each is not None]
         before, after = done.boundaries[place], done.boundaries[place + 1]
         back = comm.map(
-            previous_gradient, own, model, before, after, back, *given,
+            previous_gradient, own, model, before, after, back,
+            *(each for each in (total, returned) if each is not None),
             network=network, epoch=epoch, place=place, has_total=total is not None,
         )  # fmt: skip
-        if made is not None:
-            made.append(back)
     return comm.map(flat, back, dtype=network.dtype)
 
 
@@ -262,12 +258,12 @@ def last_gradient(
 ) -> Gradient:
     """The gradient of the loss by the outputs, and what the last layer sends of it."""
     rows, values = data.targets.training, data.targets.training_values
+    outputs = last.value[rows]
+    sums = network.loss.sums(outputs, values) if rows.size else np.zeros(2)
+    of_rows = network.loss.gradient(outputs, values)
+    of_rows /= network.n_terms
     gradient = np.zeros_like(last.value)
-    sums = np.zeros(2)
-    if rows.size:
-        outputs = last.value[rows]
-        sums = network.loss.sums(outputs, values)
-        gradient[rows] = network.loss.gradient(outputs, values) / network.n_terms
+    gradient[rows] = of_rows
     place = len(network.layers) - 1
     weights = network.of_layer(model.weights, place)
     ready, message = network.layers[place].enter_back(gradient, last.saved, weights)
@@ -298,8 +294,10 @@ def previous_gradient(
     of_weights = [*of_weights, *back.weights]
     if layer.is_first:
         return Gradient(None, None, of_weights, back.sums)
-    into = _dropout(network, epoch, place)(into, data.graph.own)
-    into = ACTIVATIONS[network.activation].backward(before.value, into)
+    if into is returned:  # an argument, which is not to be overwritten
+        into = np.array(into)
+    _dropout(network, epoch, place)(into, data.graph.own, out=into)
+    ACTIVATIONS[network.activation].backward(before.value, into)
     earlier = network.of_layer(model.weights, place - 1)
     ready, message = network.layers[place - 1].enter_back(into, before.saved, earlier)
     return Gradient(ready, message, of_weights, back.sums)

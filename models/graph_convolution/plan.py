@@ -55,8 +55,10 @@ class GCNPlan(FitPlan):
         Nonzeros of each rank's rows of Â.
     is_symmetric : bool
         Whether both directions share one matrix, as Âᵀ is Â.
-    feature_bytes : int64 ndarray of shape (n_ranks,)
-        Of features, or of their product with Â where that is kept.
+    feature_bytes, label_bytes : int64 ndarray of shape (n_ranks,)
+        Of features, or of their product with Â where that is kept; of labels.
+    n_trained : int64 ndarray of shape (n_ranks,)
+        Vertices of each rank that are trained on.
     n_slots : int
         Numbers that the optimiser remembers of each weight.
     communication : str
@@ -71,9 +73,16 @@ class GCNPlan(FitPlan):
     n_entries: NDArray[np.int64] = field(repr=False)
     is_symmetric: bool
     feature_bytes: NDArray[np.int64] = field(repr=False)
+    label_bytes: NDArray[np.int64] = field(repr=False)
+    n_trained: NDArray[np.int64] = field(repr=False)
     n_slots: int = 0
     communication: str = "expand"
     forecasts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """Which rows travel."""
+        return {"communication": self.communication}
 
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of one product with Â, and with Âᵀ."""
@@ -110,29 +119,28 @@ class GCNPlan(FitPlan):
         return self.forward.traffic().sum(axis=0)
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
-        """Bytes that each rank will hold: graph, features, halo, and what each layer makes."""
+        """Bytes that each rank will hold at most: what stays over an epoch, and what passes."""
         network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
-        matrices = 1 if self.is_symmetric else 2
-        halos = (max(self.passes[0], default=0) + network.halo_values) * self.n_halo
-        dropped = self.feature_bytes if network.dropout else 0 * self.feature_bytes
+        matrices, n_own, n_halo = 1 if self.is_symmetric else 2, self.n_own, self.n_halo
+        positions = [plan.traffic().sum(axis=way) for plan in (self.forward, self.backward)
+                     for way in (0, 1)]  # fmt: skip
+        stays = {
+            "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * (n_own + n_halo))
+            + 8 * (n_own + np.sum(positions, axis=0)),
+            "labels": self.label_bytes,
+            "features": self.feature_bytes * (2 if network.dropout else 1),
+            "halo": itemsize * network.halo_values * n_halo,
+            "attention": itemsize * network.entry_values * self.n_entries,
+            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
+        }
         layers = {
-            f"layer {place + 1}": itemsize * values * self.n_own
+            f"layer {place + 1}": itemsize * values * n_own
             for place, values in enumerate(network.values_a_vertex())
         }
-        return {
-            "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * (self.n_own + self.n_halo))
-            + 8 * self.n_own,
-            "features": self.feature_bytes + dropped,
-            "halo": itemsize * halos,
-            "weights": np.full(self.n_ranks, (self.n_slots + 3) * itemsize * network.n_weights),
-            **layers,
-            **self._attention(),
-            "gradients": itemsize * network.gradient_values * self.n_own,
-        }
-
-    def _attention(self) -> dict[str, NDArray[np.int64]]:
-        values = self.network.entry_values * np.dtype(self.network.dtype).itemsize
-        return {"attention": values * self.n_entries} if values else {}
+        n_sent = self.forward.traffic().sum(axis=1)
+        passes = network.passing_bytes(n_own, n_halo, n_sent, self.n_entries, self.n_trained)
+        held = {**stays, **layers, "gradients and messages": passes}
+        return {name: each for name, each in held.items() if each.any()}
 
     def report(self) -> GCNPlanReport:
         """What an epoch costs."""
@@ -198,7 +206,7 @@ def plan_fit(
     """
     pattern = problem.pattern
     begin = perf_counter()
-    partition = _partitioned(pattern, n_ranks, partitioner, random_state, sampler)
+    partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
     seconds = perf_counter() - begin
     empty = np.flatnonzero(np.bincount(partition.assignment, minlength=n_ranks) == 0)
     if empty.size:
@@ -236,6 +244,8 @@ def plan_fit(
         n_entries=problem.entries_of_ranks(partition, network.operator),
         is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
         feature_bytes=problem.feature_bytes(partition, network),
+        label_bytes=problem.label_bytes(partition),
+        n_trained=np.bincount(partition.assignment[problem.training], minlength=n_ranks),
         n_slots=n_slots,
         communication=communication,
         forecasts=forecasts,
@@ -252,9 +262,10 @@ def _passes(network: Network) -> tuple[list[int], list[int]]:
     return forward * (2 if network.n_validation else 1), network.widths(backward=True)
 
 
-def _partitioned(
-    pattern: Any, n_ranks: int, partitioner: Any, random_state: int, sampler: Any
+def vertex_partition(
+    pattern: Any, n_ranks: int, partitioner: Any, random_state: int, sampler: Any = None
 ) -> Partition:
+    """Vertices dealt out to ranks; `partitioner` as for `GCNClassifier`, `pattern` with loops."""
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64)
     if isinstance(partitioner, Partition):

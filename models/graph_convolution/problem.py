@@ -66,14 +66,7 @@ class GraphProblem(Problem):
     @cached_property
     def pattern(self) -> Any:
         """A + I as ones, int8 CSR: who reads whom."""
-        ones = scipy.sparse.csr_array(
-            (np.ones(self.adjacency.nnz, np.int8), self.adjacency.indices, self.adjacency.indptr),
-            shape=self.adjacency.shape,
-        )
-        found = ones + scipy.sparse.eye_array(self.n_vertices, dtype=np.int8, format="csr")
-        found.data[:] = 1
-        found.sort_indices()
-        return found
+        return with_loops(self.adjacency)
 
     @cached_property
     def has_symmetric_pattern(self) -> bool:
@@ -161,6 +154,12 @@ class GraphProblem(Problem):
         held = [(4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts]
         return np.sum(held, axis=0)
 
+    def label_bytes(self, partition: Partition) -> NDArray[np.int64]:
+        """Bytes of the labels that each rank has, and of their places."""
+        values = self.targets.values
+        of_vertex = 8 + (values.nbytes // max(len(values), 1))
+        return _summed(of_vertex * (self.training | self.validation), partition)
+
     # -- the same data ---
 
     @cached_property
@@ -181,6 +180,18 @@ class GraphProblem(Problem):
     def fingerprint(self) -> str:
         """A short text that differs for other data."""
         return self._fingerprint
+
+
+def with_loops(adjacency: Any) -> Any:
+    """A + I as ones, int8 CSR."""
+    ones = scipy.sparse.csr_array(
+        (np.ones(adjacency.nnz, np.int8), adjacency.indices, adjacency.indptr),
+        shape=adjacency.shape,
+    )
+    found = ones + scipy.sparse.eye_array(adjacency.shape[0], dtype=np.int8, format="csr")
+    found.data[:] = 1
+    found.sort_indices()
+    return found
 
 
 def split_labelled(

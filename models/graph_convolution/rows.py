@@ -101,7 +101,7 @@ class Dropout:
         word |= np.uint64((self.epoch << 8 | self.layer) & 0xFFFFFFFF)
         return np.uint64(mixed_word(word))
 
-    def __call__(self, rows: Rows, ids: NDArray[np.int64]) -> Rows:
+    def __call__(self, rows: Rows, ids: NDArray[np.int64], out: Any = None) -> Rows:
         """Rows with entries dropped; the rows themselves where the rate is 0.
 
         Parameters
@@ -109,13 +109,15 @@ class Dropout:
         rows : ndarray or SparseRows
         ids : int64 ndarray
             Global id of the vertex of each row.
+        out : ndarray, optional
+            Where to put what dense rows become; may be `rows`.
         """
         if not self.rate:
             return rows
         bound = np.uint64(int(self.rate * 2.0**64))
         scale = 1 / (1 - self.rate)
         if not isinstance(rows, SparseRows):
-            out = np.empty_like(rows)
+            out = np.empty_like(rows) if out is None else out
             _drop_dense(rows, ids, self.key, bound, rows.dtype.type(scale), out)
             return out
         data, factor = np.empty_like(rows.data), rows.data.dtype.type(scale)

@@ -1,6 +1,8 @@
 """Labels of vertices, of which some are known: classes, several classes, or numbers.
 
 unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all)
+
+Pandas and scikit-learn are imported where y is read: ranks, which import this file too, never do.
 """
 
 from __future__ import annotations
@@ -9,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.validation import column_or_1d
 
 from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError
@@ -52,6 +52,8 @@ def _plain(y: Any) -> NDArray[Any]:
         y = y.to_numpy()
     found = np.asarray(y)
     if found.ndim == 2 and found.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
         found = column_or_1d(found, warn=True)
     if found.ndim not in (1, 2):
         raise InputError(f"y has shape {found.shape}; give one label, or one row, for each vertex")
@@ -76,6 +78,8 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
     InputError
         For labels out of range, or where no vertex is labelled.
     """
+    import pandas as pd
+
     given = _plain(y)
     if given.ndim == 2:
         return _several(given)

@@ -248,16 +248,14 @@ def measured_pass(
     """
     to_readers, back = prepared
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
-    gradients: list[PerRank] = []
-    shares = backward(comm, data, back, model, done, network=network, epoch=0, made=gradients)
+    shares = backward(comm, data, back, model, done, network=network, epoch=0)
     used = [each for each in done.totals if each is not None]
-    widest = max(network.widths(backward=False), default=0)
-    kept = comm.map(
-        bytes_held, of_layer(data, 0), model, shares, *done.boundaries, *used, *beside,
-        widest=widest,
+    messages = (of_layer(each, 0).rounds[0].messages for each in prepared)
+    counted = comm.map(
+        bytes_held, of_layer(data, 0), *messages, model, shares, *done.boundaries, *used, *beside,
+        network=network,
     )  # fmt: skip
-    passing = [comm.map(bytes_made, each) for each in gradients]
-    held = comm.fold(comm.map(most_held, kept, *passing), list)
+    held = comm.fold(counted, list)
     model, held = comm.settle(model, held)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
     return model, held.result()
@@ -310,6 +308,7 @@ def one_step(
     gradient = allreduce(comm, shares, algorithm="hypercube")
     model = comm.update(stepped, model, gradient, optimizer=optimizer, rate=rate, number=number)
     model, gradient = comm.settle(model, gradient)
+    del done, shares  # else they are there beside those of the validation
     return model, gradient.result()[-2:].astype(np.float64)
 
 
@@ -398,13 +397,22 @@ def value_of(boundary: Any) -> NDArray[Any]:
     return boundary.value.copy()
 
 
-def bytes_held(data: RankData, *made: Any, widest: int) -> int:
-    """Bytes that stay on a rank until the end of an epoch: data, halo, weights, activations."""
-    row = widest * data.graph.forward.local[2].itemsize
-    return data.nbytes + data.graph.forward.n_halo * row + bytes_made(made)
+def bytes_held(
+    data: RankData, there: list[RankMessages], back: list[RankMessages], *made: Any,
+    network: Network,
+) -> int:  # fmt: skip
+    """Bytes that stay on a rank until the end of an epoch, and those that pass meanwhile."""
+    passing = network.passing_bytes(
+        len(data.graph.own),
+        data.graph.forward.n_halo,
+        sum(map(len, there[0].out_positions)),
+        len(data.graph.forward.local[1]) if network.joins_columns else 0,
+        len(data.targets.training),
+    )
+    return data.nbytes + bytes_made(there, back, *made) + int(passing)
 
 
-def bytes_made(made: Any) -> int:
+def bytes_made(*made: Any) -> int:
     """Bytes of all arrays in some values, each counted once."""
     arrays: dict[int, int] = {}
 
@@ -419,11 +427,6 @@ def bytes_made(made: Any) -> int:
 
     count(made)
     return sum(arrays.values())
-
-
-def most_held(kept: int, *passing: int) -> int:
-    """What stays, and the largest of what passes."""
-    return kept + max(passing)
 
 
 # -- features ---

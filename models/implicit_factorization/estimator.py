@@ -15,6 +15,7 @@ regularization by frequency.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -24,16 +25,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
+from daskpart.models.matrix_factorization.growing import continues, joined
 from daskpart.models.matrix_factorization.problem import Ratings
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
 from daskpart.partitions import Partition
 
-from .als import Events, Solve
+from .als import SIDES, Events, Solve
 from .plan import PARTITIONERS, ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
@@ -87,7 +90,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
     verbose : int, default=0
-        1: progress bar with the loss.
+        1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------
@@ -102,6 +105,9 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     comm_report_ : CommunicationReport
     partition_ : Partition
     n_features_in_ : int
+    new_rows_distance_ : float
+        After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the
+        exact solution of each while the rows of the other side stay.
 
     Examples
     --------
@@ -133,12 +139,24 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         *("alpha", "regularization", "frequency_exponent", "solver", "cg_steps", "nonnegative"),
         "init_scale",
     )
-    _measures: ClassVar[tuple[Measure, ...]] = (Measure("loss", "loss"),)
+    _measures: ClassVar[tuple[Measure, ...]] = (Measure("loss", "loss", step="iteration"),)
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = ImplicitState
     _tolerance_column: ClassVar[str | None] = "loss_change"
     biases = False  # what `FactorModel` asks for
 
+    n_components: int
+    alpha: float
+    regularization: float
+    frequency_exponent: float
+    solver: str
+    cg_steps: int
+    nonnegative: bool
+    partitioner: Any
+    init_scale: float
+    user: str | None
+    item: str | None
+    rating: str | None
     state_: ImplicitState
 
     def __init__(
@@ -167,30 +185,10 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.regularization = regularization
-        self.frequency_exponent = frequency_exponent
-        self.solver = solver
-        self.cg_steps = cg_steps
-        self.nonnegative = nonnegative
-        self.n_ranks = n_ranks
-        self.partitioner = partitioner
-        self.init_scale = init_scale
-        self.max_iter = max_iter
-        self.tol = tol
-        self.user = user
-        self.item = item
-        self.rating = rating
-        self.transport = transport
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self, X: Any, y: Any = None, *, plan: FitPlan | None = None, client: Any = None
     ) -> Self:
@@ -199,35 +197,80 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         Parameters
         ----------
         X : container of shape (M, N)
-            Counts, or anything that says how sure an event is: what `MatrixFactorization.fit`
+            Counts above 0, or what else says how sure an event is: what `MatrixFactorization.fit`
             takes, or a (user, item) DataFrame with one line an event. Positions that come more than
             once are added up. A Dask array is computed here.
         y : ignored
-        plan : ImplicitPlan, optional
-            Of these events, from `plan`.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters, or counts that are not above 0.
-        DivergenceError
-            When the equations of a row were singular.
+        {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client)
 
     @with_callbacks
     def partial_fit(self, X: Any, y: Any = None, *, client: Any = None) -> Self:
-        """Do one more iteration on X, from the factors so far (or from the beginning).
+        """Take in users and items that are new; or do one more iteration on X.
 
-        Parameters and errors are those of `fit`; X has the shape and the labels of the first fit.
+        Where X and the fit have labels and X has users or items that the fit has not, only these
+        are solved for, exactly, in this process: new users from their events on known items, new
+        items from those of all users, new users again. Known rows stay as they are, so that X need
+        not have the old events, and new events of known users only count for new items. How far
+        the new rows are from their optimum then is in `new_rows_distance_`; for the known ones
+        to move too, fit all events with ``warm_start=True``.
+
+        Else X has the shape and the labels of the fit, and all of its events: all rows are solved
+        once more, from the factors so far (or from the beginning). Parameters and errors are those
+        of `fit`.
         """
+        self._check_parameters()
+        if getattr(self, "state_", None) is not None:
+            events = self._events(X)
+            whole = joined(events, self.state_)
+            if continues(whole, self.state_):
+                return self._grow(whole)
+            X = events
         return self._fit(X, y, client=client, one_step=True)
+
+    def _grow(self, matrix: LabelledMatrix) -> Self:
+        """Take in the users and items of `matrix` behind those of the fit."""
+        state = self.state_
+        factors = {}
+        for side, n in zip(SIDES, matrix.shape, strict=True):
+            old = getattr(state, f"{side}_factors")
+            factors[side] = np.zeros((n, state.n_components), np.float32)
+            factors[side][: len(old)] = old
+        data = {"user": matrix, "item": matrix.transposed()}
+        known = dict(zip(SIDES, state.shape, strict=True))
+
+        def optimum(side: str) -> np.ndarray:
+            """Rows of what is new on a side; the other side stays."""
+            given, other = data[side], factors[SIDES[SIDES[0] == side]]
+            pointer = given.row_pointer()
+            begin = pointer[known[side]]
+            return self._exact_rows(
+                pointer[known[side] :] - begin, given.columns[begin:], given.values[begin:], other
+            )
+
+        for side in ("user", "item", "user"):
+            factors[side][known[side] :] = optimum(side)
+        best = np.concatenate([optimum(side) for side in SIDES])
+        now = np.concatenate([factors[side][known[side] :] for side in SIDES])
+        size = float(np.linalg.norm(best))
+        self.new_rows_distance_ = float(np.linalg.norm(best - now)) / size if size else 0.0
+        zeros = {
+            f"{side}_{name}": np.zeros(len(factors[side]), np.float32)
+            for side in SIDES
+            for name in ("bias", "gradient")
+        }
+        self.state_ = replace(
+            state,
+            user_factors=factors["user"],
+            item_factors=factors["item"],
+            user_labels=matrix.row_labels,
+            item_labels=matrix.column_labels,
+            **zeros,
+        )
+        self.seen_ = seen_pattern(matrix, self.seen_)
+        self.n_features_in_ = matrix.shape[1]
+        return self
 
     def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
         """Give the mean NDCG at 10 over the whole catalogue: higher is better.
@@ -325,15 +368,22 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of new users, solved exactly; no biases."""
+        items = self._fitted().item_factors
+        rows = self._exact_rows(matrix.row_pointer(), columns, matrix.values, items)
+        return rows, np.zeros(len(rows), np.float32)
+
+    def _exact_rows(
+        self, pointer: np.ndarray, columns: np.ndarray, values: np.ndarray, other: np.ndarray
+    ) -> np.ndarray:
+        """Rows of one side, each from its events on rows of the other."""
         from .kernels.solving import gram_of
 
-        items = self._fitted().item_factors
-        gram = np.empty((items.shape[1], items.shape[1]))
-        gram_of(items, len(items), gram)
-        weights = (self.alpha * matrix.values).astype(np.float32)
-        events = Events(matrix.row_pointer(), columns.astype(np.int32), weights)
-        rows = np.zeros((matrix.shape[0], items.shape[1]), np.float32)
+        gram = np.empty((other.shape[1], other.shape[1]))
+        gram_of(other, len(other), gram)
+        weights = (self.alpha * values).astype(np.float32)
+        events = Events(pointer, columns.astype(np.int32), weights)
+        rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
         solve = self._solving()
         exact = Solve("cholesky", 0, solve.regularization, solve.exponent, solve.nonnegative)
-        exact(events, items, gram, rows)
-        return rows, np.zeros(len(rows), np.float32)
+        exact(events, other, gram, rows)
+        return rows

@@ -10,7 +10,8 @@ A block is fetched and sent as soon as the rank is there, so nobody waits for th
 is more than τ tasks behind. D bounds the curvature: ¼ Σ_i s_i |x_ij| Σ_k |x_ik|, k over the block,
 so a step over a whole block never overshoots. Rows of the server hold D w, in which every
 coordinate has the same step and the same threshold; the intercept's scale is 2^40 times as large,
-so its threshold is nothing.
+so its threshold is nothing. With several outputs a coordinate is a row of as many numbers; of one
+softmax the bound is ½ in place of ¼.
 
 τ = 0     pushes of a task are summed, and one step is made: its bits are those of one rank
 τ > 0     each push is a step by itself. A part of the gradient alone would pull towards the optimum
@@ -25,7 +26,6 @@ optimization algorithm for the parameter server", 2016: the sum of gradients, pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -34,9 +34,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
-from daskpart.collectives import ServerEndpoint, UpdateRule, proximal_step
+from daskpart.collectives import (
+    Communicator,
+    PerRank,
+    ServerEndpoint,
+    UpdateRule,
+    allreduce,
+    proximal_step,
+)
+from daskpart.models.samples.rows import RankRows
 
 _UNPENALISED = 2.0**40
 
@@ -49,6 +57,31 @@ class Penalty:
     l2: float
 
 
+@dataclass(frozen=True)
+class DelayedBlocks:
+    """What a fit is, equal on all ranks.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_outputs : int
+    joint : bool
+        Whether the outputs are one softmax.
+    intercept : bool
+    n_blocks : int
+    delay : float
+    penalty : Penalty
+    """
+
+    n_samples: int
+    n_features: int
+    n_outputs: int
+    joint: bool
+    intercept: bool
+    n_blocks: int
+    delay: float
+    penalty: Penalty
+
+
 @dataclass(eq=False)
 class Block:
     """The coordinates of one block that a rank's rows touch.
@@ -58,11 +91,11 @@ class Block:
     ids : int64 ndarray of shape (n,)
         Rising.
     columns : csc_array of shape (n_rows, n)
-    scale : float64 ndarray of shape (n,)
+    scale : float64 ndarray of shape (n, 1)
         What rows of the server are multiples of.
-    share : float64 ndarray of shape (n,)
+    share : float64 ndarray of shape (n, 1)
         One over the number of ranks that touch a coordinate; 0 where it is not penalised.
-    weights, pushed : float64 ndarray of shape (n,)
+    weights, pushed : float64 ndarray of shape (n, n_outputs)
         As pulled last, unscaled; and the part of the gradient that was pushed last.
     """
 
@@ -81,15 +114,18 @@ class RankSolver:
     Attributes
     ----------
     blocks : list of Block
-    target : float64 ndarray of shape (n_rows,)
-        ±1.
+    hot : bool ndarray of shape (n_rows, n_outputs)
+        Whether a row is of an output's class.
+    joint : bool
+        Whether the outputs are one softmax.
     weight : float64 ndarray of shape (n_rows,)
         Of the mean loss over all samples.
-    scores : float64 ndarray of shape (n_rows,)
+    scores : float64 ndarray of shape (n_rows, n_outputs)
     """
 
     blocks: list[Block]
-    target: NDArray[np.float64]
+    hot: NDArray[np.bool_]
+    joint: bool
     weight: NDArray[np.float64]
     scores: NDArray[np.float64]
 
@@ -98,20 +134,21 @@ class RankSolver:
         """Bytes of the rows and of all that goes with them."""
         held = sum(
             each.columns.data.nbytes + each.columns.indices.nbytes + each.columns.indptr.nbytes
-            + 40 * len(each.ids)
+            + 24 * len(each.ids) + 2 * each.weights.nbytes
             for each in self.blocks
         )  # fmt: skip
-        return held + 24 * len(self.target)
+        return held + self.hot.nbytes + self.weight.nbytes + self.scores.nbytes
 
     def refresh(self) -> None:
         """Scores anew from the weights: what is added up block by block drifts by rounding."""
-        self.scores = np.zeros(len(self.target))
+        self.scores = np.zeros(self.hot.shape)
         for block in self.blocks:
             self.scores += block.columns @ block.weights
 
     def gradient(self, block: Block, penalty: Penalty) -> NDArray[np.float64]:
         """Of the smooth part of the loss, by this rank's rows."""
-        slopes = -self.weight * self.target * expit(-self.target * self.scores)
+        chance = softmax(self.scores, axis=1) if self.joint else expit(self.scores)
+        slopes = self.weight[:, None] * (chance - self.hot)
         return block.columns.T @ slopes + penalty.l2 * block.share * block.weights
 
     def move(self, block: Block, rows: NDArray[np.float64]) -> None:
@@ -122,93 +159,104 @@ class RankSolver:
 
     def objective(self, penalty: Penalty) -> float:
         """This rank's part of the loss with the penalty."""
-        loss = float(self.weight @ np.logaddexp(0, -self.target * self.scores))
+        if self.joint:
+            each = logsumexp(self.scores, axis=1) - self.scores[self.hot]
+        else:
+            each = np.logaddexp(0, np.where(self.hot, -self.scores, self.scores)).sum(axis=1)
+        loss = float(self.weight @ each)
         for block in self.blocks:
             size = penalty.l1 * np.abs(block.weights) + 0.5 * penalty.l2 * block.weights**2
-            loss += float(block.share @ size)
+            loss += float((block.share * size).sum())
         return loss
 
 
-def blocks_of(columns: scipy.sparse.csr_array, n_blocks: int) -> NDArray[np.int32]:
+# -- set up on the ranks; a text ---
+
+
+def set_up(
+    comm: Communicator, rows: PerRank, *, fit: DelayedBlocks
+) -> tuple[PerRank, NDArray[np.float64]]:
+    """Each rank's solver, and the scale of every coordinate; a text.
+
+    Parameters
+    ----------
+    comm : Communicator
+    rows : PerRank of RankRows
+    fit : DelayedBlocks
+
+    Returns
+    -------
+    solvers : PerRank of RankSolver
+    scale : float64 ndarray of shape (n_features + 1,)
+        The intercept's is the last.
+    """
+    counts = allreduce(comm, comm.map(counts_of, rows, fit=fit)).result()
+    bound = allreduce(comm, comm.map(curvature_of, rows, counts=counts[0], fit=fit)).result()
+    scale = (bound + fit.penalty.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
+    scale[-1] *= _UNPENALISED
+    scale[scale == 0] = 1.0
+    return comm.map(solver_of, rows, counts=counts, scale=scale, fit=fit), scale
+
+
+def counts_of(rows: RankRows, *, fit: DelayedBlocks) -> NDArray[np.int64]:
+    """Of each coordinate the entries in a rank's rows, and whether there are any; (2, n)."""
+    entries = np.bincount(_with_ones(rows, fit).indices, minlength=fit.n_features + 1)
+    return np.stack([entries, entries > 0])
+
+
+def curvature_of(
+    rows: RankRows, *, counts: NDArray[np.int64], fit: DelayedBlocks
+) -> NDArray[np.float64]:
+    """A rank's part of D, for each coordinate; see the top."""
+    block = blocks_of(counts, fit.n_blocks)
+    sizes: Any = abs(_with_ones(rows, fit))
+    in_block = np.zeros((len(block), fit.n_blocks))
+    in_block[np.arange(len(block)), block] = 1.0
+    share = (0.5 if fit.joint else 0.25) * rows.weight / fit.n_samples
+    mass = share[:, None] * (sizes @ in_block)
+    return (sizes.T @ mass)[np.arange(len(block)), block]
+
+
+def solver_of(
+    rows: RankRows, *, counts: NDArray[np.int64], scale: NDArray[np.float64], fit: DelayedBlocks
+) -> RankSolver:
+    """A rank's solver, with weights of 0."""
+    block = blocks_of(counts[0], fit.n_blocks)
+    share = 1.0 / np.maximum(counts[1], 1)
+    share[-1] = 0.0
+    whole = scipy.sparse.csc_array(_with_ones(rows, fit))
+    touched = np.flatnonzero(np.diff(whole.indptr))
+    blocks = []
+    for number in range(fit.n_blocks):
+        ids = touched[block[touched] == number]
+        zeros = np.zeros((2, len(ids), fit.n_outputs))
+        blocks.append(Block(ids, whole[:, ids], scale[ids, None], share[ids, None], *zeros))
+    if fit.n_outputs == 1:
+        hot = rows.target[:, None] > 0
+    else:
+        hot = rows.target[:, None] == np.arange(fit.n_outputs)
+    return RankSolver(blocks, hot, fit.joint, rows.weight / fit.n_samples, np.zeros(hot.shape))
+
+
+def _with_ones(rows: RankRows, fit: DelayedBlocks) -> scipy.sparse.csr_array:
+    """A rank's rows with a 1 for the intercept behind, zeros left out."""
+    shape = len(rows), fit.n_features
+    held: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)
+    ones: Any = scipy.sparse.csr_array(np.full((len(rows), 1), float(fit.intercept)))
+    whole: Any = scipy.sparse.csr_array(scipy.sparse.hstack([held, ones], "csr"), dtype=np.float64)
+    whole.eliminate_zeros()
+    return whole
+
+
+def blocks_of(counts: NDArray[np.int64], n_blocks: int) -> NDArray[np.int32]:
     """The block of each coordinate: dealt out by popularity, so that all weigh alike."""
-    counts = np.bincount(columns.indices, minlength=columns.shape[1])
     block = np.empty(len(counts), np.int32)
     block[np.argsort(-counts, kind="stable")] = np.arange(len(counts)) % n_blocks
     return block
 
 
-def curvature(
-    X: scipy.sparse.csr_array, weight: NDArray[np.float64], block: NDArray[np.int32], n_blocks: int
-) -> NDArray[np.float64]:
-    """D of the loss for each coordinate; see the top."""
-    sizes = abs(X)
-    in_block = np.zeros((len(block), n_blocks))
-    in_block[np.arange(len(block)), block] = 1.0
-    mass = 0.25 * weight[:, None] * (sizes @ in_block)
-    return (sizes.T @ mass)[np.arange(len(block)), block]
-
-
-def solvers_of(
-    X: scipy.sparse.csr_array,
-    target: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    members: Sequence[NDArray[np.int64]],
-    *,
-    n_blocks: int,
-    delay: float,
-    intercept: bool,
-    penalty: Penalty,
-) -> tuple[list[RankSolver], NDArray[np.float64]]:
-    """Each rank's solver, and the scale of every coordinate.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_samples, n_features)
-    target, weight : float64 ndarray of shape (n_samples,)
-        ±1; mean 1.
-    members : sequence of int64 ndarray
-        The rows of each rank.
-    n_blocks : int
-    delay : float
-    intercept : bool
-    penalty : Penalty
-
-    Returns
-    -------
-    solvers : list of RankSolver
-    scale : float64 ndarray of shape (n_features + 1,)
-        The intercept's is the last.
-    """
-    n_samples, n_features = X.shape
-    ones = scipy.sparse.csr_array(np.full((n_samples, 1), float(intercept)))
-    whole: Any = scipy.sparse.csr_array(scipy.sparse.hstack([X, ones], "csr"), dtype=np.float64)
-    whole.eliminate_zeros()
-    share_of_row = weight / n_samples
-    block = blocks_of(whole, n_blocks)
-    touched = [np.unique(whole[own].indices) for own in members]
-    ranks = np.zeros(n_features + 1)
-    for ids in touched:
-        ranks[ids] += 1
-    bound = curvature(whole, share_of_row, block, n_blocks) + penalty.l2
-    scale = bound * steps_at_once(ranks, delay, n_blocks)
-    scale[-1] *= _UNPENALISED
-    scale[scale == 0] = 1.0
-    share = 1.0 / np.maximum(ranks, 1)
-    share[-1] = 0.0
-    solvers = []
-    for own, ids in zip(members, touched, strict=True):
-        rows = scipy.sparse.csc_array(whole[own])
-        parts = [ids[block[ids] == number] for number in range(n_blocks)]
-        blocks = [
-            Block(part, rows[:, part], scale[part], share[part], *np.zeros((2, len(part))))
-            for part in parts
-        ]
-        solvers.append(RankSolver(blocks, target[own], share_of_row[own], np.zeros(len(own))))
-    return solvers, scale
-
-
 def steps_at_once(
-    ranks: NDArray[np.float64], delay: float, n_blocks: int
+    ranks: NDArray[np.int64], delay: float, n_blocks: int
 ) -> NDArray[np.float64] | float:
     """By how much steps are shortened: for each rank that pushes, and each block under way.
 
@@ -231,9 +279,10 @@ def update_rule(penalty: Penalty, delay: float) -> UpdateRule:
 def _step_along_sum(
     values: NDArray[Any], slots: NDArray[np.int32], rows: NDArray[Any], *, threshold: float
 ) -> None:
-    values[slots, 1] += rows[:, 1]
-    moved = values[slots, 0] - values[slots, 1]
-    values[slots, 0] = np.copysign(np.maximum(np.abs(moved) - threshold, 0.0), moved)
+    half = rows.shape[1] // 2
+    values[slots, half:] += rows[:, half:]
+    moved = values[slots, :half] - values[slots, half:]
+    values[slots, :half] = np.copysign(np.maximum(np.abs(moved) - threshold, 0.0), moved)
 
 
 # -- programs of the ranks ---
@@ -243,8 +292,8 @@ def begin(endpoint: ServerEndpoint, solver: RankSolver) -> int:
     """Take the weights of the server; gives the bytes held."""
     for block in solver.blocks:
         rows = endpoint.pull(block.ids)
-        block.weights = (rows if endpoint.delay == 0 else rows[:, 0]) / block.scale
-        block.pushed = np.zeros(len(block.ids))
+        block.weights = rows[:, : block.weights.shape[1]] / block.scale
+        block.pushed = np.zeros(block.weights.shape)
     return solver.nbytes
 
 
@@ -265,9 +314,7 @@ def _visit(endpoint: ServerEndpoint, solver: RankSolver, block: Block, penalty: 
         endpoint.advance()
         solver.move(block, endpoint.pull(block.ids))
         return
-    rows = np.zeros((len(block.ids), 2))
-    rows[:, 1] = scaled - block.pushed
+    endpoint.push(block.ids, np.hstack([np.zeros(scaled.shape), scaled - block.pushed]))
     block.pushed = scaled
-    endpoint.push(block.ids, rows)
     endpoint.advance()
-    solver.move(block, endpoint.pull(block.ids)[:, 0])
+    solver.move(block, endpoint.pull(block.ids)[:, : scaled.shape[1]])

@@ -11,6 +11,7 @@ objectives, so the same optimum.
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -20,18 +21,17 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
+from daskpart.models.samples.problem import encoded
 
-from .delayed_blocks import Penalty
+from .delayed_blocks import DelayedBlocks, Penalty
 from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, by_sgd, shared_words
 from .losses import LOSSES, Loss
-from .problem import Samples, encoded
-from .server import PARTITIONERS, ServerConnection, ServerText, server_plan
+from .server import ServerConnection, ServerText
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):
@@ -68,17 +68,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         classes : array, optional
             All classes; needed on the first call.
         """
-        if hasattr(self, "classes_"):
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise InputError(
-                    f"classes={np.unique(classes).tolist()} differ from those of the first call, "
-                    f"{self.classes_.tolist()}"
-                )
-            known = self.classes_
-        elif classes is None:
-            raise InputError("classes must be passed on the first call to partial_fit")
-        else:
-            known = np.unique(classes)
+        known = self._classes_of_partial_fit(classes)
         return self._fit(
             X, y, client=client, one_step=True, classes=known, sample_weight=sample_weight,
             goes_on=hasattr(self, "state_"),
@@ -114,11 +104,10 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         n_outputs = self._fitted().n_outputs
         return 0 if n_outputs == 1 else n_outputs
 
-    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
-        check_classification_targets(y)
-        classes = np.unique(y) if classes is None else np.asarray(classes)
-        target = encoded(y, classes)
-        return target, 1 if len(classes) == 2 else len(classes), classes
+    _encode = staticmethod(encoded)
+
+    def _n_outputs(self, classes: NDArray[Any]) -> int:
+        return 1 if len(classes) == 2 else len(classes)
 
     def _strength(self, problem: Any) -> float:
         return 1.0 / (self.C * problem.total_weight)
@@ -144,13 +133,11 @@ class LogisticRegression(LinearClassifier):
         With more than two classes: one softmax, or each class against the rest.
     delay : int or math.inf, default=0
         Of ``solver="server"``, which goes beside "lbfgs" and "sgd": delayed block proximal gradient
-        on the parameter server, for two classes and any `l1_ratio`. By how many blocks a rank may
-        run ahead of the slowest: 0 is synchronous and gives the same bits on every transport.
+        on the parameter server, for any `l1_ratio`. By how many blocks a rank may run ahead of the
+        slowest: 0 is synchronous and gives the same bits on every transport.
     n_blocks : int, default=16
         Of ``solver="server"``: coordinates are fetched and sent in so many blocks. More blocks make
         longer steps and more messages.
-    partitioner : {"parsa", "random"}, default="parsa"
-        Of ``solver="server"``: how rows are placed on ranks and coordinates on shards.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn.
     {shared parameters}
@@ -179,18 +166,15 @@ class LogisticRegression(LinearClassifier):
         "solver": [StrOptions({"lbfgs", "sgd", "server"})],
         "delay": [Interval(Real, 0, np.inf, closed="both")],
         "n_blocks": [COUNT],
-        "partitioner": [StrOptions(set(PARTITIONERS))],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = (*LinearClassifier._decide_plan, "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *LinearClassifier._decide_bits,
-        *("multi_class", "delay", "n_blocks", "partitioner"),
+        *("multi_class", "delay", "n_blocks"),
     )
 
     multi_class: str
     delay: float
     n_blocks: int
-    partitioner: str
 
     def __init__(
         self,
@@ -200,7 +184,6 @@ class LogisticRegression(LinearClassifier):
         multi_class: str = "multinomial",
         delay: float = 0,
         n_blocks: int = 16,
-        partitioner: str = "parsa",
         class_weight: Any = None,
         fit_intercept: bool = True,
         solver: str = "lbfgs",
@@ -213,6 +196,7 @@ class LogisticRegression(LinearClassifier):
         power_t: float = 0.5,
         average: bool = False,
         shuffle: bool = True,
+        partitioner: str = "auto",
         aggregation: str = "auto",
         top_k: int | None = None,
         top_k_bucket: int | None = None,
@@ -258,26 +242,6 @@ class LogisticRegression(LinearClassifier):
         if self.delay != np.inf and self.delay != int(self.delay):
             raise InputError(f"delay is {self.delay}: give a whole number of blocks, or math.inf")
 
-    def _make_plan(
-        self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
-    ) -> Any:
-        if self.solver != "server":
-            return super()._make_plan(
-                problem, n_ranks, transport=transport, random_state=random_state, kept=kept
-            )
-        if type(problem) is not Samples:
-            raise InputError(
-                "solver='server' takes samples in memory, as Parsa places them; of a Dask "
-                "collection give what compute() returns, or take solver='sgd' or 'lbfgs'"
-            )
-        if problem.n_outputs > 1:
-            raise InputError(
-                f"solver='server' is for two classes, y has {problem.n_outputs}: take solver='sgd' "
-                "or wrap the model in sklearn.multiclass.OneVsRestClassifier"
-            )
-        n_ranks = min(n_ranks, problem.n_samples)
-        return server_plan(problem, n_ranks, self.partitioner, random_state)
-
     def _connection(self, plan: Any, client: Any) -> Any:
         if self.solver != "server":
             return super()._connection(plan, client)
@@ -286,17 +250,19 @@ class LogisticRegression(LinearClassifier):
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> Any:
         if self.solver != "server":
             return super()._text(session, plan, problem, state)
-        strength = self._strength(problem)
-        return ServerText(
-            session,
-            plan,
-            problem,
-            penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
+        strength, n_outputs = self._strength(problem), problem.n_outputs
+        fit = DelayedBlocks(
+            n_samples=problem.n_samples,
+            n_features=problem.n_features,
+            n_outputs=n_outputs,
+            joint=n_outputs > 1 and self.multi_class == "multinomial",
             intercept=bool(self.fit_intercept),
-            delay=float(self.delay),
             n_blocks=int(self.n_blocks),
-            tolerance=float(self.tol),
+            delay=float(self.delay),
+            penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
         )
+        rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
+        return ServerText(session, plan, rows_on, fit, float(self.tol))
 
     def _loss_of(self, n_outputs: int) -> Loss:
         joint = n_outputs > 1 and self.multi_class == "multinomial"
@@ -357,6 +323,7 @@ class LinearSVC(LinearClassifier):
         power_t: float = 0.5,
         average: bool = False,
         shuffle: bool = True,
+        partitioner: str = "auto",
         aggregation: str = "auto",
         top_k: int | None = None,
         top_k_bucket: int | None = None,
@@ -438,6 +405,7 @@ class LinearRegression(RegressorMixin, LinearModel):
         power_t: float = 0.5,
         average: bool = False,
         shuffle: bool = True,
+        partitioner: str = "auto",
         aggregation: str = "auto",
         top_k: int | None = None,
         top_k_bucket: int | None = None,
@@ -476,9 +444,6 @@ class LinearRegression(RegressorMixin, LinearModel):
         if is_lazy(X):
             return self._lazily("predict", X, 0, np.float64)
         return self._scores(X).ravel()
-
-    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
-        return np.asarray(y, np.float64), 1, None
 
     def _strength(self, problem: Any) -> float:
         return float(self.alpha)

@@ -24,7 +24,6 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
-from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
 from .losses import slopes_of
@@ -125,27 +124,6 @@ def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
 def fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
     """Bring all weights up to date: afterwards ``v`` is what it stands for."""
     _fold(n_outputs, v, last, scalars)
-
-
-@kernel
-def epoch_order(batch: int, first_slot: int, seed: np.uint64, order: Array) -> None:
-    """Shuffle each slot of a rank's rows: the order of an epoch.
-
-    Row ``t · batch + s`` lies in slot ``s`` and is taken at some step by that slot. A slot is
-    shuffled by its number among the slots of all ranks, so the same samples meet in a step however
-    many ranks share the slots.
-    """
-    n = len(order)
-    for row in range(n):
-        order[row] = row
-    for slot in range(min(batch, n)):
-        state = mixed_word(seed + np.uint64(first_slot + slot) * GOLDEN)
-        length = (n - slot + batch - 1) // batch
-        for t in range(length - 1, 0, -1):
-            state += GOLDEN
-            other = int(mixed_word(state) % np.uint64(t + 1)) * batch + slot
-            here = t * batch + slot
-            order[here], order[other] = order[other], order[here]
 
 
 @kernel

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank
-from daskpart.collectives.stream import Stream
+from daskpart.collectives.stream import Stream, entries_stream
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
+from daskpart.models.samples.rows import RankRows
 
-from .rows import RankRows
-from .sgd import bytes_held, entries_stream, gradient_stream
+from .sgd import bytes_held, gradient_stream
 
 DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative

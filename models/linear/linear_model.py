@@ -1,6 +1,6 @@
 """What all linear models share: parameters and their words, samples, plan, options of the text.
 
-    X, y ─► Samples ─► LinearPlan ─► Sgd or Lbfgs ─► LinearText ─► LinearState ─► coef_, intercept_
+    X, y ─► Samples ─► SamplesPlan ─► Sgd or Lbfgs ─► LinearText ─► LinearState ─► coef_, intercept_
 
 A model of the three says its loss, how strong its penalty is, and what its targets are.
 """
@@ -8,42 +8,31 @@ A model of the three says its loss, how strong its penalty is, and what its targ
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
+from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from sklearn.base import is_classifier
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
-from daskpart.models.base.plan import FitPlan
-from daskpart.models.base.problem import is_lazy
-from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
-    NAMES,
     Aggregator,
     aggregation_of,
-    compressor_of,
 )
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
-from daskpart.readers import ExamplesFile
+from daskpart.models.samples.estimator import SampleModel
+from daskpart.models.samples.files import FileSamples
+from daskpart.models.samples.plan import SamplesPlan
+from daskpart.models.samples.problem import Samples
 
-from .files import FileSamples, classes_of, file_samples
-from .lazy import answered, lazy_rows, whole_vector
 from .lbfgs import Lbfgs
 from .losses import Loss
-from .plan import LinearPlan
-from .problem import LazySamples, Samples, weights_of
-from .rows import members_of_ranks
+from .placement import PARTITIONERS, placed_rows, random_rows
 from .sgd import Sgd
 from .state import LinearState
 from .text import LinearText
@@ -74,6 +63,11 @@ average : bool, default=False
     least: it begins anew at epochs 2, 4, 8, and so on.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
+partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
+    How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
+    same features, so that a rank touches few of them and sends less; each rank then shuffles its
+    own, and has a share of each batch by its samples. "auto" is "parsa" with ``solver="server"``
+    and samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
     or "auto", which takes the quickest at each step and gives the bits of "dense".
@@ -102,7 +96,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes the shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: progress bar with the loss.
+    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
 """
 _SHARED_ATTRIBUTES = """\
 n_features_in_, feature_names_in_ : int, ndarray of str
@@ -136,62 +130,41 @@ def by_sgd(model: Any) -> bool:
     return True
 
 
-class LinearModel(DistributedEstimator):
+class LinearModel(SampleModel):
     """What all linear models share: parameters, plan, text."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DistributedEstimator._parameter_constraints,
+        **SampleModel._parameter_constraints,
         "fit_intercept": ["boolean"],
         "solver": [StrOptions({"lbfgs", "sgd"})],
-        "batch_size": [COUNT],
         "optimizer": [StrOptions(set(OPTIMIZERS))],
         "learning_rate": [StrOptions(set(SCHEDULES))],
         "eta0": [POSITIVE],
         "power_t": [AT_LEAST_0],
         "average": ["boolean"],
-        "shuffle": ["boolean"],
-        "aggregation": [StrOptions(set(NAMES))],
-        "top_k": [COUNT, None],
-        "top_k_bucket": [COUNT, None],
-        "top_k_approximate": ["boolean"],
+        "partitioner": [StrOptions(set(PARTITIONERS))],
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle")
+    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle", "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
         *("aggregation", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
     )
-    _measures: ClassVar[tuple[Measure, ...]] = (
-        Measure("loss", "loss"),
-        Measure("validation_loss", "validation", "loss"),
-    )
     _state_class: ClassVar[type[State]] = LinearState
-    _tolerance_column: ClassVar[str | None] = "change"
-    _patience_column: ClassVar[str] = "validation_loss"
 
     l1_ratio: float
     fit_intercept: bool
     solver: str
-    batch_size: int
     optimizer: str
     learning_rate: str
     eta0: float
     power_t: float
     average: bool
-    shuffle: bool
-    aggregation: str
-    top_k: int | None
-    top_k_bucket: int | None
-    top_k_approximate: bool
+    partitioner: str
     overlap: bool
     state_: LinearState
-
-    def _set_parameters(self, given: dict[str, Any]) -> None:
-        """Keep the arguments of ``__init__`` under their names."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
 
     # -- what a model of the three says ---
 
@@ -202,54 +175,7 @@ class LinearModel(DistributedEstimator):
         """λ, of the mean loss."""
         raise NotImplementedError
 
-    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
-        """Targets as kernels take them, number of outputs, classes."""
-        raise NotImplementedError
-
     # -- fitting ---
-
-    @with_callbacks
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        eval_set: Any = None,
-        plan: FitPlan | None = None,
-        client: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
-            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
-            labels are y.
-        y : array of shape (n_samples,)
-        sample_weight : array of shape (n_samples,), optional
-            At least 0.
-        eval_set : tuple (X, y), optional
-            Samples to measure `validation_loss` on after each epoch.
-        plan : LinearPlan, optional
-            Of these samples, from `plan`.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or samples, before anything is computed.
-        DivergenceError
-            When weights became NaN or infinite; those of the last good epoch are kept.
-        """
-        return self._fit(
-            X, y, plan=plan, client=client, sample_weight=sample_weight, eval_set=eval_set
-        )
 
     def _check(self) -> None:
         sgd = self.solver == "sgd"
@@ -263,112 +189,57 @@ class LinearModel(DistributedEstimator):
             raise InputError("l1_ratio and average go with optimizer='sgd' only")
         if sgd and self.average and self.l1_ratio:
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
-        if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
-            raise InputError("top_k_bucket and top_k_approximate need top_k")
         if not sgd and (self.top_k is not None or self.overlap or self.average):
             raise InputError("top_k, overlap and average need solver='sgd'")
-        compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
-
-    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
-        if self.patience is not None and data.get("eval_set") is None:
-            raise InputError("patience needs eval_set=(X, y) in fit")
-        goes_on = data.get("goes_on", False)
-        problem = self._samples(X, y, data.get("sample_weight"), data.get("classes"), not goes_on)
-        if data.get("eval_set") is not None:
-            try:
-                held_X, held_y = data["eval_set"]
-            except (TypeError, ValueError):
-                raise InputError("eval_set is a tuple (X, y)") from None
-            if isinstance(held_X, ExamplesFile):
-                raise InputError("eval_set is in memory or a Dask collection, no file")
-            problem.validation = self._samples(held_X, held_y, None, problem.classes, False)
-        return problem
-
-    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool) -> Samples:
-        if isinstance(X, ExamplesFile):
-            return self._file_samples(X, y, sample_weight, classes, reset)
-        if is_lazy(X):
-            return self._lazy_samples(X, y, sample_weight, classes, reset)
-        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
-            X = X.to_scipy_sparse()
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        target, n_outputs, classes = self._targets(y, classes)
-        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
-        return Samples(csr_array(X), target, n_outputs, weight, classes)
-
-    def _file_samples(
-        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
-    ) -> FileSamples:
-        """Of a file: only its labels come here, where they are classes."""
-        if getattr(self, "class_weight", None) is not None:
-            raise InputError("class_weight needs samples in memory or in a Dask collection")
-        if reset:
-            self.n_features_in_ = file.n_features
-        elif file.n_features != self.n_features_in_:
-            raise InputError(
-                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
-            )
-        if classes is None and is_classifier(self):
-            classes = classes_of(file)
-        return file_samples(file, y, sample_weight, classes)
-
-    def _lazy_samples(
-        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool
-    ) -> LazySamples:
-        """Of a Dask collection: X stays where it is, y and the weights come here."""
-        rows, names = lazy_rows(X)
-        if not reset:
-            self._check_lazy(rows, names)
-        else:
-            self.n_features_in_ = rows.shape[1]
-            if names is not None:
-                self.feature_names_in_ = names
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        n_samples = rows.shape[0]
-        y = whole_vector(y, n_samples, "y")
-        weight = np.ones(n_samples)
-        if sample_weight is not None:
-            weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
-        target, n_outputs, classes = self._targets(y, classes)
-        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
-        return LazySamples(rows, target, n_outputs, weight, classes)
-
-    def _check_lazy(self, rows: Any, names: Any) -> None:
-        known = getattr(self, "feature_names_in_", None)
-        if names is not None and known is not None and not np.array_equal(names, known):
-            raise InputError(
-                f"the feature names are {names.tolist()[:5]} …, those of fit {known.tolist()[:5]} …"
-            )
-        if rows.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X has {rows.shape[1]} features, {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}"
-            )
+        self._check_compressor()
 
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
-    ) -> LinearPlan:
-        sgd = self.solver == "sgd"
-        batch = int(self.batch_size) if sgd else 1
-        shuffle = bool(self.shuffle) and sgd
-        if isinstance(problem, FileSamples):
-            members = problem.members(n_ranks, random_state if shuffle else None)
+    ) -> SamplesPlan:
+        server = self.solver == "server"
+        n_ranks = min(n_ranks, problem.n_samples) if server else n_ranks
+        partitioner, placed = self._partitioner(problem), None
+        if partitioner != "random" and n_ranks > 1:
+            placed = placed_rows(problem, partitioner, n_ranks, random_state)
+            partition = placed.partition
+            members = [partition.members(rank) for rank in range(n_ranks)]
         else:
-            members = members_of_ranks(problem.n_samples, n_ranks, batch, random_state, shuffle)
-        size = (problem.n_features + 1) * problem.n_outputs
-        vectors = 2 + bool(self.average) + bool(self.l1_ratio) if sgd else 26
-        return LinearPlan(
+            partition = None
+            members, partitioner = self._dealt_out(problem, n_ranks, random_state)
+        vectors = {"sgd": 2 + bool(self.average) + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
+        return SamplesPlan(
             n_ranks=n_ranks,
-            partitioner="shuffle" if shuffle else "cyclic",
+            partition=partition,
+            partitioner=partitioner,
             members=members,
-            weight_bytes=8 * size * vectors,
+            weight_bytes=8 * (problem.n_features + 1) * problem.n_outputs * vectors[self.solver],
             row_bytes=problem.bytes_of(members),
+            touched=None if placed is None else placed.touched,
+            shards=None if placed is None else placed.shards,
+            seconds=0.0 if placed is None else placed.seconds,
         )
+
+    def _partitioner(self, problem: Any) -> str:
+        if self.partitioner != "auto":
+            return self.partitioner
+        return "parsa" if self.solver == "server" and type(problem) is Samples else "random"
+
+    def _dealt_out(
+        self, problem: Any, n_ranks: int, random_state: int
+    ) -> tuple[list[NDArray[np.int64]], str]:
+        """The samples of each rank where they are not placed, and in a word how."""
+        if self.solver == "server" and not isinstance(problem, FileSamples):
+            partition = random_rows(problem.n_samples, n_ranks, random_state)
+            return [partition.members(rank) for rank in range(n_ranks)], "random"
+        batch = int(self.batch_size) if self.solver == "sgd" else 1
+        members = self._members(problem, n_ranks, batch, random_state, self._shuffles)
+        unshuffled = "block" if isinstance(problem, FileSamples) else "cyclic"
+        return members, "shuffle" if self._shuffles else unshuffled
+
+    @property
+    def _shuffles(self) -> bool:
+        """Whether samples go to ranks in a random order."""
+        return self.solver == "sgd" and bool(self.shuffle)
 
     def _first_state(self, problem: Any, plan: Any) -> LinearState:
         size = (problem.n_features + 1) * problem.n_outputs
@@ -392,16 +263,11 @@ class LinearModel(DistributedEstimator):
         return state
 
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
-        if isinstance(problem, FileSamples):
-            shuffled = bool(self.shuffle) and self.solver == "sgd"
-            rows = problem.rows_on(session, plan.random_state if shuffled else None)
-        else:
-            rows = problem.rows_of(plan.members)
+        rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
         loss, strength = self._loss_of(problem.n_outputs), self._strength(problem)
-        aggregation = aggregation_of(self.aggregation)
         shared = {
             "loss": loss.code,
             "epsilon": float(getattr(self, "epsilon", 0.0)),
@@ -411,12 +277,9 @@ class LinearModel(DistributedEstimator):
         if self.solver == "lbfgs":
             return Lbfgs(
                 **shared, l2=strength, n_samples=problem.n_samples,
-                aggregator=Aggregator(aggregation),
+                aggregator=Aggregator(aggregation_of(self.aggregation)),
             )  # fmt: skip
         l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
-        compressor = compressor_of(
-            self.top_k, self.top_k_bucket, self.top_k_approximate, plan.random_state
-        )
         return Sgd(
             **shared,
             l1=l1,
@@ -433,7 +296,7 @@ class LinearModel(DistributedEstimator):
             ),
             curvature=loss.curvature,
             optimizer=optimizer_of(self.optimizer),
-            aggregator=Aggregator(aggregation, compressor),
+            aggregator=self._aggregator(plan.random_state),
         )  # fmt: skip
 
     def _evaluation(self, problem: Any) -> Any:
@@ -444,24 +307,20 @@ class LinearModel(DistributedEstimator):
         epsilon = float(getattr(self, "epsilon", 0.0))
 
         def evaluate(state: LinearState) -> dict[str, float]:
-            scores = held.scores(state.coefficients, state.intercepts)
+            how = {"coefficients": state.coefficients, "intercepts": state.intercepts}
+            scores = held.outputs(partial(scores_of_rows, **how))
             return {"validation_loss": loss.mean(scores, held.target, held.weight, epsilon)}
 
         return evaluate
 
-    def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
-        """What a method answers for a Dask collection, as a Dask array; columns 0: one answer."""
-        self._fitted()
-        rows, names = lazy_rows(X, known_length=False)
-        self._check_lazy(rows, names)
-        plain = copy(self)
-        plain.__dict__.pop("feature_names_in_", None)  # chunks have no names
-        return answered(rows, plain, name, n_columns, dtype)
-
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_samples, n_outputs)."""
-        state = self._fitted()
-        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
-            X = X.to_scipy_sparse()
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return np.asarray(X @ state.coefficients.T + state.intercepts)
+        rows, state = self._checked_rows(X), self._fitted()
+        return scores_of_rows(rows, state.coefficients, state.intercepts)
+
+
+def scores_of_rows(
+    rows: Any, coefficients: NDArray[Any], intercepts: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Scores of shape (n_rows, n_outputs)."""
+    return np.asarray(rows @ coefficients.T + intercepts)

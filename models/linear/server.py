@@ -1,7 +1,7 @@
 """The parameter server as a session of a fit, and the text of `solver="server"` on it.
 
     driver                              ranks, each with its rows and a shard
-    begin_from(state)  ── w ────▶       ParameterServer(initial=w), rows handed out once
+    begin_from(state)  ── w ────▶       rows laid out once, a solver each; ParameterServer of w
     run(first, last)   ─────────▶       epochs of `delayed_blocks`: push, advance, pull
     gather             ◀── w ────       rows of all shards
 
@@ -11,81 +11,22 @@ together that touch the same coordinates, and these beside them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
-from daskpart import parsa
-from daskpart.collectives import ParameterServer
+from daskpart.collectives import Communicator, ParameterServer, PerRank
 from daskpart.collectives.counters import Counters
 from daskpart.errors import InputError
 from daskpart.models.base.session import expected_transport
 from daskpart.models.base.text import Step, Text
-from daskpart.partitions import Partition
+from daskpart.models.samples.plan import SamplesPlan
 
 from . import delayed_blocks
-from .delayed_blocks import Penalty, solvers_of, update_rule
-from .plan import LinearPlan
-from .problem import Samples
+from .delayed_blocks import DelayedBlocks, set_up, update_rule
 from .state import LinearState
-
-PARTITIONERS = ("parsa", "random")
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ServerPlan(LinearPlan):
-    """Rows on ranks, coordinates on their shards.
-
-    Attributes
-    ----------
-    placement : int32 ndarray of shape (n_features + 1,), or None
-        The shard of each coordinate; the intercept's is the last. None: by a hash.
-    """
-
-    placement: NDArray[np.int32] | None = field(default=None, repr=False)
-
-
-def server_plan(problem: Samples, n_ranks: int, partitioner: str, random_state: int) -> ServerPlan:
-    """Place rows and coordinates.
-
-    Parameters
-    ----------
-    problem : Samples
-    n_ranks : int
-    partitioner : {"parsa", "random"}
-    random_state : int
-
-    Returns
-    -------
-    ServerPlan
-    """
-    n_samples, n_features = problem.X.shape
-    placement, seconds = None, 0.0
-    if partitioner == "parsa" and n_ranks > 1:
-        found = parsa.partition(problem.X, n_ranks, random_state=random_state)
-        partition = found.partition
-        placement = np.append(found.placement.assignment, np.int32(0))
-        seconds = float(found.report.get("seconds", 0.0))
-    else:
-        order = np.random.default_rng(random_state).permutation(n_samples)
-        ranks = np.empty(n_samples, np.int32)
-        ranks[order] = np.arange(n_samples) * n_ranks // n_samples
-        partition = Partition(ranks, n_ranks)
-    members = [partition.members(rank) for rank in range(n_ranks)]
-    nnz = np.array([problem.X[own].nnz for own in members])
-    return ServerPlan(
-        n_ranks=n_ranks,
-        partition=partition,
-        partitioner=partitioner,
-        seconds=seconds,
-        members=members,
-        weight_bytes=40 * (n_features + 1),
-        row_bytes=12 * nnz + 24 * np.array(list(map(len, members))),
-        placement=placement,
-    )
 
 
 class ServerConnection:
@@ -95,8 +36,11 @@ class ServerConnection:
         self.transport, self.n_ranks, self.client = transport, n_ranks, client
 
     def open(self, after_loss: bool) -> ServerSession:
-        """A session on the workers that are there now."""
-        found = expected_transport(self.transport, self.n_ranks, self.client)
+        """A session; after a loss on the transport that was found first, whose server waits until
+        there are workers enough again."""
+        if not after_loss:
+            self.transport = expected_transport(self.transport, self.n_ranks, self.client)
+        found = self.transport
         if found == "graph":
             raise InputError(
                 "solver='server' needs a thread of a worker for each rank: there is no server on "
@@ -166,54 +110,50 @@ class ServerText(Text):
     Parameters
     ----------
     session : ServerSession
-    plan : ServerPlan
-    problem : Samples
-    penalty : Penalty
-    intercept : bool
-    delay : float
-    n_blocks : int
+    plan : SamplesPlan
+    rows_on : callable
+        ``rows_on(comm)``: RankRows of each rank, a PerRank.
+    fit : DelayedBlocks
     tolerance : float
     """
 
     def __init__(
         self,
         session: ServerSession,
-        plan: ServerPlan,
-        problem: Samples,
-        *,
-        penalty: Penalty,
-        intercept: bool,
-        delay: float,
-        n_blocks: int,
+        plan: SamplesPlan,
+        rows_on: Callable[[Communicator], PerRank],
+        fit: DelayedBlocks,
         tolerance: float,
     ) -> None:
-        self.session, self._plan, self._penalty = session, plan, penalty
-        self._delay, self._tolerance = delay, tolerance
-        self._solvers, self._scale = solvers_of(
-            scipy.sparse.csr_array(problem.X), problem.target, problem.weight, plan.members,
-            n_blocks=n_blocks, delay=delay, intercept=intercept, penalty=penalty,
-        )  # fmt: skip
+        self.session, self._plan, self._rows_on = session, plan, rows_on
+        self._fit, self._tolerance = fit, tolerance
         self._loss = np.inf
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
         """A server that holds the weights of a state; every rank with its rows."""
-        initial = state.slots.get("rows", np.zeros(0))  # exact, where the data are the same
-        if not np.array_equal(initial / self._scale if len(initial) else initial, state.weights):
-            initial = state.weights * self._scale
-        if self._delay:
-            initial = np.column_stack([initial, np.zeros(len(initial))])
+        fit, shards = self._fit, self._plan.shards
         server = self.session.begin(
-            len(initial),
-            row_length=2 if self._delay else None,
-            placement="hashed" if self._plan.placement is None else self._plan.placement,
-            update=update_rule(self._penalty, self._delay),
-            delay=self._delay,
-            initial=initial,
+            fit.n_features + 1,
+            row_length=fit.n_outputs * (2 if fit.delay else 1),
+            placement="hashed" if shards is None else shards,
+            update=update_rule(fit.penalty, fit.delay),
+            delay=fit.delay,
         )
-        self._held = server.hold(self._solvers)
+        comm = server.communicator
+        solvers, self._scale = comm.run(set_up, self._rows_on(comm), fit=fit)
+        self._held = server.hold(solvers)
+        server.set_values(self._first_rows(state))
         self.memory = server.run(delayed_blocks.begin, self._held)
         server.reset_report()
         self._loss = state.loss
+
+    def _first_rows(self, state: LinearState) -> NDArray[np.float64]:
+        """Of the server; with a delay the sum of all gradients beside the weights."""
+        weights = state.weights.reshape(-1, self._fit.n_outputs)
+        rows = state.slots.get("rows", np.zeros((0, 1)))  # exact, where the data are the same
+        if rows.shape != weights.shape or not np.array_equal(rows / self._scale[:, None], weights):
+            rows = weights * self._scale[:, None]
+        return np.hstack([rows, np.zeros_like(rows)]) if self._fit.delay else rows
 
     def run(self, first: int, last: int) -> list[Step]:
         """Do epochs `first` to `last`, fewer if the loss changes too little."""
@@ -227,7 +167,7 @@ class ServerText(Text):
     def _epoch(self, number: int) -> Step:
         session, server = self.session, self.session.server
         assert server is not None
-        found = server.run(delayed_blocks.epoch, self._held, penalty=self._penalty)
+        found = server.run(delayed_blocks.epoch, self._held, penalty=self._fit.penalty)
         seconds = np.array([of_rank for _, of_rank in found])
         session.count(seconds)
         loss = float(sum(part for part, _ in found))
@@ -243,11 +183,11 @@ class ServerText(Text):
     def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
         """The weights of all shards."""
         assert self.session.server is not None
-        rows = self.session.server.values()
-        rows = rows[:, 0].copy() if self._delay else rows
+        rows = self.session.server.values()[:, : self._fit.n_outputs].copy()
+        weights = (rows / self._scale[:, None]).ravel()
         nothing = {"rank": [np.array([rank]) for rank in range(self._plan.n_ranks)]}
         parts = state.cut(nothing, self._plan.n_ranks)
-        parts[0] |= {"weights": rows / self._scale, "slots": {"rows": rows}}
+        parts[0] |= {"weights": weights, "slots": {"rows": rows}}
         return state.assembled(parts, nothing, loss=self._loss)
 
     def advice(self, step: Step) -> str:

@@ -22,23 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank, allreduce
-from daskpart.collectives.stream import Stream, index_type
+from daskpart.collectives.stream import Stream, entries_stream, index_type
 from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.optimisation.optimisers import SGD, Optimizer
 from daskpart.models.optimisation.schedules import Schedule
+from daskpart.models.samples.rows import Batches, RankRows
 
 from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
-from .rows import RankRows, order_of_epoch, seed_of_epoch
 
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
 
 
-@dataclass(frozen=True)
-class Sgd:
+@dataclass(frozen=True, kw_only=True)
+class Sgd(Batches):
     """What a fit by SGD is, equal on all ranks.
 
     Attributes
@@ -49,10 +49,8 @@ class Sgd:
         Of the Huber loss.
     l1, l2 : float
         Strength of the penalties, of the mean loss.
-    intercept, average, overlap, shuffle : bool
-    n_outputs, batch_size, random_state : int
-    sizes : tuple of int
-        Samples of each rank.
+    intercept, average, overlap : bool
+    n_outputs : int
     schedule : Schedule
     optimizer : Optimizer
         Without weight decay.
@@ -68,11 +66,7 @@ class Sgd:
     intercept: bool
     average: bool
     overlap: bool
-    shuffle: bool
     n_outputs: int
-    batch_size: int
-    random_state: int
-    sizes: tuple[int, ...]
     schedule: Schedule
     optimizer: Optimizer
     aggregator: Aggregator
@@ -87,21 +81,6 @@ class Sgd:
     def is_alone(self) -> bool:
         """Whether one rank does it without making gradients."""
         return len(self.sizes) == 1 and self.is_lazy and self.aggregator.compressor is None
-
-    @property
-    def n_samples(self) -> int:
-        """Of all ranks."""
-        return sum(self.sizes)
-
-    @property
-    def n_steps(self) -> int:
-        """Of an epoch."""
-        return -(-max(self.sizes) // self.batch_size)
-
-    def count(self, step: int) -> int:
-        """Samples of all ranks in a step of an epoch."""
-        done = step * self.batch_size
-        return sum(min(max(size - done, 0), self.batch_size) for size in self.sizes)
 
     def penalty(self, weights: NDArray[np.float64]) -> float:
         """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
@@ -276,8 +255,7 @@ def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> Sg
     if sgd.average and number & (number - 1) == 0:
         model.summed[:] = 0
         model.scalars[MASS] = model.scalars[COUNT] = 0.0
-    seed = seed_of_epoch(sgd.random_state, number)
-    model.order = order_of_epoch(rows, sgd.batch_size, seed, sgd.shuffle)
+    model.order = sgd.order(rows, number)
     model.loss, model.entries = 0.0, 0
     return model
 
@@ -294,7 +272,7 @@ def run_alone(model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sg
 
 def forward(model: SgdModel, rows: RankRows, *, step: int, sgd: Sgd) -> SgdModel:
     """The gradient of a rank's batch, its share of the mean over all ranks."""
-    batch = model.order[step * sgd.batch_size : (step + 1) * sgd.batch_size]
+    batch = sgd.of_step(model.order, step)
     model.gradient, loss = gradient_stream(
         rows, batch, 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
         model.room, model.touched, rows.data.dtype,
@@ -322,12 +300,6 @@ def gradient_stream(
     values = np.empty(n_touched * n_outputs, dtype)
     n = take_out(room, touched, n_outputs, indices, values)
     return entries_stream(indices[:n], values[:n], size), loss
-
-
-def entries_stream(indices: NDArray[Any], values: NDArray[Any], size: int) -> Stream:
-    """Sorted entries, known to be in order, as a stream."""
-    narrow = indices.astype(index_type(size), copy=False)
-    return Stream(size, values, narrow, values.dtype.type(0), 0, size, (size,))
 
 
 def gradient_of(model: SgdModel) -> Stream:

@@ -25,15 +25,16 @@ class LinearText(Text):
     Parameters
     ----------
     comm : Communicator
-    rows : sequence of RankRows, a Dask collection of them, or a PerRank
-        One a rank.
+    rows : PerRank of RankRows
     fit : Sgd or Lbfgs
     tolerance : float
     """
 
-    def __init__(self, comm: Communicator, rows: Any, fit: Sgd | Lbfgs, tolerance: float) -> None:
+    def __init__(
+        self, comm: Communicator, rows: PerRank, fit: Sgd | Lbfgs, tolerance: float
+    ) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
-        self._rows = rows if isinstance(rows, PerRank) else comm.settle(comm.values(rows))
+        self._rows = rows
         if isinstance(fit, Sgd):
             self._fit = comm.run(sgd.bounded, self._rows, sgd=fit)
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}

@@ -23,6 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -30,7 +31,7 @@ from daskpart.models.base.state import State
 from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
 from daskpart.partitions import Partition
 
-from .growing import continues, grown, joined
+from .growing import continues, grown, joined, new_rows_distance
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit
 from .problem import Ratings
@@ -102,7 +103,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.
     verbose : int, default=0
-        1: progress bar with RMSE.
+        1: RMSE as the fit goes, in a bar, or a line a step where the output is no terminal.
 
     Attributes
     ----------
@@ -123,6 +124,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     partition_ : Partition
     connectivity_ : Connectivity
     n_features_in_ : int
+    new_rows_distance_ : float
+        After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the
+        ridge solution of each from its ratings while the rows of the other side stay. 0: only the
+        rows that were known before could still move, as they would in a fit of all ratings.
 
     Examples
     --------
@@ -165,6 +170,21 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = MFState
 
+    n_components: int
+    eta: int | None
+    partitioner: Any
+    axis: str
+    averaging: str
+    learning_rate: str
+    initial_learning_rate: float | None
+    regularization: float
+    biases: bool
+    init_scale: float
+    clip: bool | tuple[float, float]
+    user: str | None
+    item: str | None
+    rating: str | None
+    validation_fraction: float
     state_: MFState
 
     def __init__(
@@ -196,33 +216,10 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.n_ranks = n_ranks
-        self.eta = eta
-        self.partitioner = partitioner
-        self.axis = axis
-        self.averaging = averaging
-        self.learning_rate = learning_rate
-        self.initial_learning_rate = initial_learning_rate
-        self.regularization = regularization
-        self.biases = biases
-        self.init_scale = init_scale
-        self.clip = clip
-        self.user = user
-        self.item = item
-        self.rating = rating
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.transport = transport
-        self.warm_start = warm_start
-        self.checkpoint_path = checkpoint_path
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_parameters(locals())
 
     @with_callbacks
+    @with_words_of_fit
     def fit(
         self,
         X: Any,
@@ -244,23 +241,7 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         y : ignored
         validation : container, optional
             Ratings to measure `validation_rmse` on, with users and items of X.
-        plan : MFPlan, optional
-            Of these ratings, from `plan`: nothing is cut again.
-        client : distributed.Client, optional
-            Default: the current one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            For bad parameters or ratings; before anything is computed.
-        DivergenceError
-            When factors became NaN or infinite; those of the last good epoch are kept.
-        KeyboardInterrupt
-            After Ctrl-C, with the factors of a whole epoch kept.
+        {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client, validation=validation)
 
@@ -272,8 +253,9 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
 
         Parameters and errors are those of `fit`. Where X and the fit have labels, X may have other
         users and items: the new ones are solved from their ratings, as by `transform`, and stand
-        behind the known ones from then on; those that X lacks stay as they are. Without labels X
-        has the shape of the fit.
+        behind the known ones from then on; those that X lacks stay as they are. How far the new
+        rows are from their optimum then is in `new_rows_distance_`. Without labels X has the shape
+        of the fit.
         """
         onto = getattr(self, "state_", None)
         return self._fit(X, y, client=client, one_step=True, validation=validation, onto=onto)
@@ -300,7 +282,8 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         columns = self._columns()
         ratings = Ratings.of(X, columns)
         if data.get("onto") is not None and ratings.in_memory:
-            ratings = Ratings(joined(ratings.matrix, data["onto"]), seen_before=self.seen_)
+            before = data["onto"]
+            ratings = Ratings(joined(ratings.matrix, before), None, self.seen_, before.shape)
         return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
 
     def _make_plan(
@@ -371,3 +354,11 @@ class MatrixFactorization(FactorModel, DistributedEstimator):
         self.seen_ = None
         if problem.in_memory:
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
+        if problem.known not in (None, problem.shape):
+            self.new_rows_distance_ = new_rows_distance(
+                self.state_,
+                problem.matrix,
+                problem.known,
+                float(self.regularization),
+                bool(self.biases),
+            )

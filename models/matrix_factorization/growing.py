@@ -86,7 +86,53 @@ def grown(
     state = replace(state, **new, user_labels=matrix.row_labels, item_labels=matrix.column_labels)
     of_users, of_items = split_unit(state.unit)
     _fold_in(state, matrix, n_users, n_items, regularization, biases)
-    turned = replace(  # the same model with users and items exchanged
+    turned = _turned(state)
+    _fold_in(turned, matrix.transposed(), n_items, shape[0], regularization, biases)
+    state.item_factors[n_items:] = turned.user_factors[n_items:] * np.float32(of_items / of_users)
+    state.item_bias[n_items:] = turned.user_bias[n_items:]
+    return state
+
+
+def new_rows_distance(
+    state: MFState,
+    matrix: LabelledMatrix,
+    known: tuple[int, int],
+    regularization: float,
+    biases: bool,
+) -> float:
+    """‖Z − Z*‖ / ‖Z*‖ over the rows, biases among them, of users and items that are new.
+
+    Z are the rows as they are, Z* the ridge solution of each from its ratings in `matrix`, the rows
+    of the other side as they are.
+
+    Parameters
+    ----------
+    state : MFState
+    matrix : LabelledMatrix
+        In the positions of the state.
+    known : (int, int)
+        Users and items that stand before the new ones.
+    regularization : float
+    biases : bool
+    """
+    apart = whole = 0.0
+    for side, ratings, n_known in (
+        (state, matrix, known[0]),
+        (_turned(state), matrix.transposed(), known[1]),
+    ):
+        best = replace(side, user_factors=side.user_factors.copy(), user_bias=side.user_bias.copy())
+        _fold_in(best, ratings, n_known, ratings.shape[1], regularization, biases)
+        for name in ("user_factors", "user_bias"):
+            wanted = getattr(best, name)[n_known:].astype(np.float64)
+            apart += float(np.square(wanted - getattr(side, name)[n_known:]).sum())
+            whole += float(np.square(wanted).sum())
+    return float(np.sqrt(apart / whole)) if whole else 0.0
+
+
+def _turned(state: MFState) -> MFState:
+    """The same model with users and items exchanged."""
+    of_users, of_items = split_unit(state.unit)
+    return replace(
         state,
         user_factors=state.item_factors * np.float32(of_users / of_items),
         item_factors=state.user_factors * np.float32(of_items / of_users),
@@ -94,10 +140,6 @@ def grown(
         user_gradient=state.item_gradient, item_gradient=state.user_gradient,
         user_labels=state.item_labels, item_labels=state.user_labels,
     )  # fmt: skip
-    _fold_in(turned, matrix.transposed(), n_items, shape[0], regularization, biases)
-    state.item_factors[n_items:] = turned.user_factors[n_items:] * np.float32(of_items / of_users)
-    state.item_bias[n_items:] = turned.user_bias[n_items:]
-    return state
 
 
 def _fold_in(

@@ -87,6 +87,11 @@ class MFPlan(FitPlan):
         """Each rank's part of the schedule."""
         return rank_schedules(self.schedule, self.reduces, self.connectivity, self.averaging)
 
+    @property
+    def decided(self) -> dict[str, str]:
+        """What is split."""
+        return {"axis": self.axis}
+
     def plans(self) -> dict[str, Sequence[Plan]]:
         """The messages of each sub-epoch."""
         return dict(zip(LABELS, (self.reduces, self.expands), strict=True))
@@ -238,7 +243,7 @@ def _partitioned(
 ) -> Partition:
     if isinstance(partitioner, Partition):
         partitioner.check_fits(data.shape[0], "the matrix", axis)
-        return partitioner
+        return _of_rows(partitioner, axis)
     if not isinstance(partitioner, str | Mapping):
         assignment = given_assignment(partitioner, data.shape[0], n_ranks, axis)
         weights = np.ones(assignment.size, np.int64)
@@ -253,6 +258,20 @@ def _partitioned(
         return weigh(data, n_ranks, random_state)
     arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
     return make_partition(data, n_ranks, **{"random_state": random_state, **arguments})
+
+
+def _of_rows(partition: Partition, axis: str) -> Partition:
+    """A given partition as one of the rows of what is split, which "columns" has transposed."""
+    if partition.info.get("model") != "row-net":
+        return partition
+    if axis == "rows":
+        raise InputError(
+            'the partition is one of columns (model row-net): give axis="columns", or partition '
+            "the rows"
+        )
+    shape = partition.info.get("shape")
+    info = {**partition.info, "model": "column-net"}
+    return replace(partition, info=info if shape is None else {**info, "shape": shape[::-1]})
 
 
 def weighed_partition(

@@ -31,11 +31,14 @@ class Ratings(Problem):
         Ratings that training does not see.
     seen_before : csr_array of bool or None
         Pattern of earlier ratings that a fit goes on from.
+    known : (int, int) or None
+        Users and items of that fit.
     """
 
     matrix: Any
     validation: Validation | None = None
     seen_before: Any = None
+    known: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, X: Any, columns: Columns = (None, None, None)) -> Ratings:

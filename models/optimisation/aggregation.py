@@ -122,9 +122,7 @@ def compressor_of(
     if k is None:
         return None
     if approximate:
-        if bucket is not None:
-            raise InputError("approximate TopK has no buckets; leave the bucket out")
-        return ApproximateTopK(k, random_state)
+        return ApproximateTopK(k, random_state, bucket)
     return TopK(k, bucket)
 
 

@@ -1,6 +1,6 @@
-"""The transports as one fixture, and a small cluster of processes that the tests share.
+"""The transports as one fixture.
 
-In the MPI job of `test_spmd_mpi.py` the same tests run over MPI alone, on the workers of that job.
+In the MPI job of `test_under_mpiexec.py` the same tests run over MPI alone, on its workers.
 """
 
 from __future__ import annotations
@@ -38,54 +38,6 @@ if "DASKPART_TESTS_IN_MPI_JOB" in os.environ:
     TRANSPORTS = ["mpi"]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two single-threaded worker processes; lost workers come back under a nanny."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        # not the default client: other tests mean it when they have none
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
-
-
-@pytest.fixture(scope="session")
-def threaded_client() -> Iterator[Any]:
-    """A client of two worker processes of four threads, so that they hold eight ranks.
-
-    Nobody kills its workers, so it serves all files.
-    """
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=4, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
-
-
-@pytest.fixture
-def own_client() -> Iterator[Any]:
-    """A cluster to kill workers of."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        client.wait_for_workers(2, timeout=60)
-        yield client
-
-
 @pytest.fixture(scope="session")
 def mpi_client() -> Iterator[Any]:
     """The client of the MPI job that these tests run in."""
@@ -120,7 +72,7 @@ def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
     if request.param == "mpi":
         return MpiCommunicator(n_ranks, request.getfixturevalue("mpi_client"))
     if request.param == "dask-processes":
-        return DaskCommunicator(n_ranks, request.getfixturevalue("threaded_client"))
+        return DaskCommunicator(n_ranks, request.getfixturevalue("quiet_client"))
     if request.param == "graph-processes":
-        return GraphCommunicator(n_ranks, request.getfixturevalue("client"))
+        return GraphCommunicator(n_ranks, request.getfixturevalue("quiet_client"))
     return GraphCommunicator(n_ranks, scheduler=request.param.removeprefix("graph-"))

@@ -1,4 +1,4 @@
-"""Started by `test_mpi_job.py` under mpiexec: the exchange text on a dask-mpi cluster.
+"""Started by `test_under_mpiexec.py` under mpiexec: the exchange text on a dask-mpi cluster.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers. Prints one line that the test
 reads.
@@ -6,7 +6,6 @@ reads.
 
 from __future__ import annotations
 
-import dask_mpi
 import numpy as np
 from exchange_text import (
     N_ITEMS,
@@ -39,13 +38,8 @@ def main() -> None:
             assert_same_bits(expected, found)
             for name, count in expected_counts(connectivity).items():
                 assert np.array_equal(found["counts"][name], count), name
-    print("same bits for", *RANK_COUNTS, "ranks on 4 MPI workers", flush=True)
+    print("graph: same bits for", *RANK_COUNTS, "ranks on 4 MPI workers", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=1, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main()
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Started by `test_parameter_server_mpi.py` under mpiexec: parameter servers on a dask-mpi cluster.
+"""Started by `test_under_mpiexec.py` under mpiexec: parameter servers on a dask-mpi cluster.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers of two threads. Prints lines that
 the test reads.
@@ -6,7 +6,6 @@ the test reads.
 
 from __future__ import annotations
 
-import dask_mpi
 import numpy as np
 import pytest
 from server_programs import (
@@ -65,13 +64,8 @@ def main() -> None:
             same_bits(transport)
             bounded_delay(transport)
             faults(client, transport)
-        print("all done", flush=True)
+        print("parameter server: all done", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=2, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main()
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Started by `test_spmd_mpi.py` under mpiexec: SPMD over MPI on a dask-mpi cluster.
+"""Started by `test_under_mpiexec.py` under mpiexec: SPMD over MPI on a dask-mpi cluster.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers of two threads. Prints lines that
 the test reads.
@@ -10,7 +10,6 @@ import threading
 import time
 from functools import partial
 
-import dask_mpi
 import numpy as np
 import pytest
 from distributed import Client
@@ -55,7 +54,7 @@ def same_bits(client):
         assert_same_bits(expected, found)
         for name, count in expected_counts(connectivity).items():
             assert np.array_equal(found["counts"][name], count), name
-    print("same bits for", *RANK_COUNTS, "ranks", flush=True)
+    print("spmd: same bits for", *RANK_COUNTS, "ranks", flush=True)
 
 
 def large_and_odd_values(client):
@@ -86,7 +85,7 @@ def faults(client):
     with make(4) as mpi:
         ring_of_values(mpi, [(3,)])
     assert_nothing_left(client)
-    print("faults leave nothing behind", flush=True)
+    print("spmd: faults leave nothing behind", flush=True)
 
 
 def more_ranks_than_threads(client):
@@ -152,13 +151,8 @@ def main() -> None:
         ranks_that_disagree(client)
         faults(client)
         factorization()
-        print("all done", flush=True)
+        print("spmd: all done", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=2, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main()
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Started by `test_spmd_mpi.py` under mpiexec: the tests of every collective, over MPI.
+"""Started by `test_under_mpiexec.py` under mpiexec: the tests of every collective, over MPI.
 
 MPI rank 0 is the scheduler, 1 runs pytest, the others are workers of two threads. `conftest.py`
 gives the tests communicators over MPI, and nothing else.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import dask_mpi
 import pytest
 
 FILES = (
@@ -33,12 +32,6 @@ def main() -> int:
     return int(pytest.main([*options, *(str(here / name) for name in FILES)]))
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=2, nanny=False, exit=False, dashboard=False
-):
-    code = 1
-    try:
-        code = main()
-    finally:
-        dask_mpi.send_close_signal()
-    sys.exit(code)
+if __name__ == "__main__":
+    if code := main():
+        sys.exit(code)

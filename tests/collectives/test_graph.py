@@ -220,39 +220,39 @@ def test_transports_by_name():
 
 
 @pytest.mark.cluster
-def test_ranks_stay_where_they_are_placed(client):
-    pids = client.run(os.getpid)
-    with GraphCommunicator(5, client) as communicator:
+def test_ranks_stay_where_they_are_placed(own_client):
+    pids = own_client.run(os.getpid)
+    with GraphCommunicator(5, own_client) as communicator:
         expected = [pids[address] for address in communicator.placement]
         assert len(set(expected)) == 2  # more ranks than workers
         state = communicator.map(process_of, communicator.values(list(range(5))))
         collection = communicator.collection(state)
-        assert client.compute(collection, sync=True) == expected
+        assert own_client.compute(collection, sync=True) == expected
         assert communicator.gather(state) == expected
         assert communicator.gather(communicator.map(process_of, state)) == expected
         turned = communicator.placement[::-1]
-    with GraphCommunicator(5, client, placement=turned) as communicator:
+    with GraphCommunicator(5, own_client, placement=turned) as communicator:
         state = communicator.map(process_of, communicator.values(list(range(5))))
         assert communicator.gather(state) == expected[::-1]
     with pytest.raises(InputError, match="unknown"):
-        GraphCommunicator(2, client, placement=["tcp://nowhere:1", turned[0]])
+        GraphCommunicator(2, own_client, placement=["tcp://nowhere:1", turned[0]])
     with pytest.raises(InputError, match="4 names"):
-        GraphCommunicator(5, client, placement=turned[:4])
+        GraphCommunicator(5, own_client, placement=turned[:4])
 
 
 @pytest.mark.cluster
-def test_the_current_client_is_taken(client):
-    with client.as_current(), communicator_for("graph", 2) as communicator:
+def test_the_current_client_is_taken(own_client):
+    with own_client.as_current(), communicator_for("graph", 2) as communicator:
         assert isinstance(communicator, GraphCommunicator)
         assert communicator.placement is not None
 
 
 @pytest.mark.cluster
-def test_collections_on_a_cluster(client):
+def test_collections_on_a_cluster(own_client):
     import dask.array as da
 
-    blocks = client.persist(da.arange(6, chunks=2))
-    with GraphCommunicator(3, client) as communicator:
+    blocks = own_client.persist(da.arange(6, chunks=2))
+    with GraphCommunicator(3, own_client) as communicator:
         values = communicator.map(doubled, communicator.values(blocks))
         assert [block.tolist() for block in communicator.gather(values)] == [
             [0, 2],
@@ -268,38 +268,38 @@ def run_in_a_task():
 
 
 @pytest.mark.cluster
-def test_a_run_inside_a_task(client):
+def test_a_run_inside_a_task(own_client):
     """Its ranks need the very thread that it runs on, so it gives it back."""
-    for address in client.nthreads():
-        future = client.submit(run_in_a_task, workers=[address], pure=False)
+    for address in own_client.nthreads():
+        future = own_client.submit(run_in_a_task, workers=[address], pure=False)
         assert future.result(timeout=30) == (12, True)
 
 
 @pytest.mark.cluster
-def test_local_ranks_fetch_what_a_cluster_holds(client):
+def test_local_ranks_fetch_what_a_cluster_holds(own_client):
     import dask.array as da
 
-    with client.as_current(), LocalCommunicator(3) as communicator:
-        values = communicator.values(client.persist(da.arange(6, chunks=2)))
+    with own_client.as_current(), LocalCommunicator(3) as communicator:
+        values = communicator.values(own_client.persist(da.arange(6, chunks=2)))
         assert [block.tolist() for block in communicator.gather(values)] == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.cluster
-def test_nothing_is_left_on_the_cluster(client):
-    with GraphCommunicator(3, client) as communicator:
+def test_nothing_is_left_on_the_cluster(own_client):
+    with GraphCommunicator(3, own_client) as communicator:
         _, (prepared_expand, prepared_reduce), rows = prepared_exchange(communicator)
         rows = communicator.settle(reduce(communicator, prepared_reduce, rows))
         rows = expand(communicator, prepared_expand, rows)
         communicator.gather(rows)
         run = communicator.run_id
-    assert all(run not in key for key in _left_over(client, run))
-    assert all(run not in runs for runs in client.run(ledger.open_runs).values())
+    assert all(run not in key for key in _left_over(own_client, run))
+    assert all(run not in runs for runs in own_client.run(ledger.open_runs).values())
 
 
-def _left_over(client, run):
+def _left_over(own_client, run):
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:  # futures are released by messages
-        left = client.run_on_scheduler(tasks_on_scheduler)
+        left = own_client.run_on_scheduler(tasks_on_scheduler)
         if not any(run in key for key in left):
             break
         time.sleep(0.05)
@@ -307,8 +307,8 @@ def _left_over(client, run):
 
 
 @pytest.mark.cluster
-def test_ctrl_c_leaves_nothing(client):
-    with GraphCommunicator(3, client) as communicator:
+def test_ctrl_c_leaves_nothing(own_client):
+    with GraphCommunicator(3, own_client) as communicator:
         state = communicator.map(asleep, communicator.values([1, 2, 3]), seconds=0.4)
         timer = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -316,30 +316,30 @@ def test_ctrl_c_leaves_nothing(client):
             communicator.settle(state)
         timer.join()
         run = communicator.run_id
-    assert all(run not in key for key in _left_over(client, run))
+    assert all(run not in key for key in _left_over(own_client, run))
 
 
 @pytest.mark.cluster
-def test_values_that_the_cluster_forgot(client):
-    with GraphCommunicator(3, client) as communicator:
+def test_values_that_the_cluster_forgot(own_client):
+    with GraphCommunicator(3, own_client) as communicator:
         state = communicator.settle(communicator.map(doubled, communicator.values([1, 2, 3])))
-        client.restart()
+        own_client.restart()
         with pytest.raises(WorkerLostError):
             communicator.gather(communicator.map(doubled, state))
 
 
 @pytest.mark.cluster
-def test_a_lost_worker_is_an_error_and_the_run_goes_on(client):
+def test_a_lost_worker_is_an_error_and_the_run_goes_on(own_client):
     """A worker dies in mid-step; on the others the result is what it would have been.
 
     The last test on its cluster, which has one worker less for a while.
     """
-    client.wait_for_workers(2, timeout=60)
-    communicator = GraphCommunicator(3, client)
+    own_client.wait_for_workers(2, timeout=60)
+    communicator = GraphCommunicator(3, own_client)
     kept = communicator.gather(communicator.map(doubled, communicator.values([1, 2, 3])))
     asked = communicator.map(asleep, communicator.values(kept), seconds=1.5)
     victim = communicator.placement[1]
-    pid = client.run(os.getpid)[victim]
+    pid = own_client.run(os.getpid)[victim]
     threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     begin = time.monotonic()
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1\."):

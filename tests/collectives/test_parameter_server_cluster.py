@@ -44,13 +44,13 @@ def assert_usable(client):
 
 
 @pytest.mark.parametrize(("n_ranks", "width"), [(1, None), (3, 2), (4, None), (8, 1)])
-def test_the_same_bits_as_a_serial_replay(threaded_client, n_ranks, width):
+def test_the_same_bits_as_a_serial_replay(quiet_client, n_ranks, width):
     random = np.random.default_rng(n_ranks)
     initial = random.standard_normal((N_ITEMS, *(() if width is None else (width,))))
     placement = random.integers(0, n_ranks, N_ITEMS)
     options = {"n_ranks": n_ranks, "row_length": width, "placement": placement, "initial": initial}
     expected, values = replay(n_ranks, initial)
-    with server_on(threaded_client, **options) as server:
+    with server_on(quiet_client, **options) as server:
         assert server.run(move_values, range(n_ranks), width=width) == expected
         assert server.values().tobytes() == values.tobytes()
         expected, values = replay(n_ranks, values)
@@ -67,8 +67,8 @@ def test_the_same_bits_as_a_serial_replay(threaded_client, n_ranks, width):
 
 
 @pytest.mark.parametrize("delay", [0, 2])
-def test_staleness_never_exceeds_the_delay(threaded_client, delay):
-    with server_on(threaded_client, dtype=int, delay=delay) as server:
+def test_staleness_never_exceeds_the_delay(quiet_client, delay):
+    with server_on(quiet_client, dtype=int, delay=delay) as server:
         seen = server.run(log_tasks, slow=2, seconds=0.05)
         assert_never_too_stale(seen, delay)
         # the fast ranks do run ahead as far as they may
@@ -76,14 +76,14 @@ def test_staleness_never_exceeds_the_delay(threaded_client, delay):
         assert (server.values()[:4] == 6).all()
 
 
-def test_without_bound_nobody_waits(threaded_client):
-    with server_on(threaded_client, dtype=int, delay=math.inf, n_ranks=2) as server:
+def test_without_bound_nobody_waits(quiet_client):
+    with server_on(quiet_client, dtype=int, delay=math.inf, n_ranks=2) as server:
         seen = server.run(log_tasks, slow=1, seconds=0.2)
         assert max(task - counts[1] for task, counts in seen[0]) >= 3
 
 
-def test_tasks_numbered_through(threaded_client):
-    with server_on(threaded_client, 1, dtype=int) as server:
+def test_tasks_numbered_through(quiet_client):
+    with server_on(quiet_client, 1, dtype=int) as server:
         seen = server.run(numbered_tasks, n_tasks=7)
         assert {t: s for of_rank in seen for t, s in of_rank.items()} == {t: t for t in range(7)}
 
@@ -97,8 +97,8 @@ def roundtrip(endpoint, *, n_rows):
     return endpoint.pull(np.arange(n_rows)).sum()
 
 
-def test_large_messages_come_whole(threaded_client):
-    with server_on(threaded_client, 4000, row_length=50, update="assign") as server:
+def test_large_messages_come_whole(quiet_client):
+    with server_on(quiet_client, 4000, row_length=50, update="assign") as server:
         assert server.run(roundtrip, n_rows=4000) == [50 * sum(range(4000))] * 4
         is_local = server.report.is_local
         assert is_local.tolist() == [[i % 2 == j % 2 for j in range(4)] for i in range(4)]
@@ -106,10 +106,10 @@ def test_large_messages_come_whole(threaded_client):
         assert 0.4 < server.report.to_dict()["share of rows that is remote"] < 0.6
 
 
-def test_two_servers_at_once(threaded_client):
+def test_two_servers_at_once(quiet_client):
     with (
-        server_on(threaded_client, dtype=int) as one,
-        server_on(threaded_client, dtype=int, n_ranks=3, delay=1) as other,
+        server_on(quiet_client, dtype=int) as one,
+        server_on(quiet_client, dtype=int, n_ranks=3, delay=1) as other,
     ):
         found = {}
 
@@ -124,28 +124,28 @@ def test_two_servers_at_once(threaded_client):
         assert sorted(found) == [3, 4]
         assert one.values()[:5].tolist() == [12, 12, 12, 12, 0]
         assert other.values()[:5].tolist() == [12, 12, 12, 0, 0]
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
 # what goes wrong
 
 
-def test_a_server_that_finds_the_workers_busy(threaded_client):
+def test_a_server_that_finds_the_workers_busy(quiet_client):
     begin = time.monotonic()
     with (
-        server_on(threaded_client, n_ranks=8),
+        server_on(quiet_client, n_ranks=8),
         pytest.raises(InputError, match=r"4 rank\(s\) find 0 of 4 threads free") as caught,
     ):
-        server_on(threaded_client, n_ranks=8, start_seconds=0.3)
+        server_on(quiet_client, n_ranks=8, start_seconds=0.3)
     assert "transport='local'" in caught.value.__notes__[0]
     assert time.monotonic() - begin < BOUND
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
 @pytest.mark.parametrize("delay", [0, 1, math.inf])
-def test_a_failing_rank_leaves_the_rows_as_they_were(threaded_client, delay):
+def test_a_failing_rank_leaves_the_rows_as_they_were(quiet_client, delay):
     begin = time.monotonic()
-    with server_on(threaded_client, dtype=int, initial=3, delay=delay) as server:
+    with server_on(quiet_client, dtype=int, initial=3, delay=delay) as server:
         for _ in range(2):
             with pytest.raises(ArithmeticError, match="went to infinity") as caught:
                 server.run(fail_on, culprit=1, seconds=0.05)
@@ -154,32 +154,32 @@ def test_a_failing_rank_leaves_the_rows_as_they_were(threaded_client, delay):
         server.run(log_tasks)
         assert (server.values()[:4] == 9).all()
     assert time.monotonic() - begin < BOUND
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("pusher", [0, 3])
-def test_a_failing_rule(threaded_client, delay, pusher):
+def test_a_failing_rule(quiet_client, delay, pusher):
     begin = time.monotonic()
-    with server_on(threaded_client, dtype=int, update=no_sevens, delay=delay) as server:
+    with server_on(quiet_client, dtype=int, update=no_sevens, delay=delay) as server:
         with pytest.raises(ArithmeticError, match="seven"):
             server.run(push_seven, pusher=pusher)
         assert (server.values() == 0).all()
         assert len(server.run(log_tasks)) == 4
     assert time.monotonic() - begin < BOUND
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_bad_input_is_told_on_the_client(threaded_client):
-    with server_on(threaded_client) as server:
+def test_bad_input_is_told_on_the_client(quiet_client):
+    with server_on(quiet_client) as server:
         with pytest.raises(InputError, match="id 23 is out of range"):
             server.run(pull_too_far)
         assert len(server.run(log_tasks)) == 4
     with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8 after") as caught:
-        server_on(threaded_client, n_ranks=9, start_seconds=0.3)
+        server_on(quiet_client, n_ranks=9, start_seconds=0.3)
     assert "transport='local'" in caught.value.__notes__[0]
     with pytest.raises(InputError, match=r"needs workers that are ranks of one MPI job"):
-        server_on(threaded_client, transport="mpi")
+        server_on(quiet_client, transport="mpi")
     with pytest.raises(InputError, match="needs a synchronous Dask client"):
         server_on(None)
 
@@ -188,50 +188,50 @@ def pull_too_far(endpoint):
     endpoint.pull([N_ITEMS])
 
 
-def test_a_timeout_ends_every_wait(threaded_client):
+def test_a_timeout_ends_every_wait(quiet_client):
     begin = time.monotonic()
     # "assign" compiles nothing, which would take longer than this timeout
-    with server_on(threaded_client, timeout=0.5, update="assign") as server:
+    with server_on(quiet_client, timeout=0.5, update="assign") as server:
         with pytest.raises(
             TimeoutError, match=r"Rank \d waited 0.5 s for shard \d.*too far behind"
         ):
             server.run(wait_long, seconds=1.5)
         assert len(server.run(log_tasks)) == 4
     assert time.monotonic() - begin < BOUND
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_ctrl_c(threaded_client):
+def test_ctrl_c(quiet_client):
     begin = time.monotonic()
-    with server_on(threaded_client, delay=1) as server:
+    with server_on(quiet_client, delay=1) as server:
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             server.run(wait_long, seconds=0.2)
         timer.join()
         assert not server.values().any()  # the ranks stop, and the rows are as before the run
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
     assert time.monotonic() - begin < BOUND
-    assert_usable(threaded_client)
+    assert_usable(quiet_client)
 
 
-def test_cancelled_ranks(threaded_client):
+def test_cancelled_ranks(quiet_client):
     begin = time.monotonic()
-    with server_on(threaded_client, delay=1) as server:
+    with server_on(quiet_client, delay=1) as server:
         tasks = server._transport._communicator._tasks
-        timer = threading.Timer(0.3, threaded_client.cancel, (tasks,), {"force": True})
+        timer = threading.Timer(0.3, quiet_client.cancel, (tasks,), {"force": True})
         timer.start()
         with pytest.raises(WorkerLostError, match="was cancelled, or its client went away") as lost:
             server.run(wait_long, seconds=0.2)
         timer.join()
         assert "make a new server" in lost.value.__notes__[0]
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
     assert time.monotonic() - begin < BOUND
 
 
-def test_a_client_that_is_killed(threaded_client):
+def test_a_client_that_is_killed(quiet_client):
     script = Path(__file__).with_name("server_client.py")
-    command = [sys.executable, str(script), threaded_client.scheduler.address]
+    command = [sys.executable, str(script), quiet_client.scheduler.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
@@ -240,19 +240,19 @@ def test_a_client_that_is_killed(threaded_client):
         finally:
             watchdog.cancel()
             process.kill()
-    assert_nothing_left(threaded_client)
-    assert_usable(threaded_client)
+    assert_nothing_left(quiet_client)
+    assert_usable(quiet_client)
 
 
 def threads_of_shards():
     return [thread.name for thread in threading.enumerate() if thread.name == "shards"]
 
 
-def test_threads_end_with_their_server(threaded_client):
-    with server_on(threaded_client):
-        assert all(len(names) == 1 for names in threaded_client.run(threads_of_shards).values())
+def test_threads_end_with_their_server(quiet_client):
+    with server_on(quiet_client):
+        assert all(len(names) == 1 for names in quiet_client.run(threads_of_shards).values())
     limit = time.monotonic() + BOUND
-    while any(threaded_client.run(threads_of_shards).values()):
+    while any(quiet_client.run(threads_of_shards).values()):
         assert time.monotonic() < limit
         time.sleep(0.05)
 

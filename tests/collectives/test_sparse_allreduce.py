@@ -280,10 +280,10 @@ def test_lazily_on_a_dask_array(algorithm, as_sparse):
 
 
 @pytest.mark.cluster
-def test_a_dask_array_on_a_cluster(client):
+def test_a_dask_array_on_a_cluster(quiet_client):
     vectors = unequal_vectors(4)
     total = sparse_allreduce(array_of(vectors), algorithm="butterfly", switch_density=SWITCH)
-    block = client.compute(total.blocks[2], sync=True)
+    block = quiet_client.compute(total.blocks[2], sync=True)
     np.testing.assert_allclose(block.todense()[0], serial_sum(vectors), atol=1e-9)
 
 

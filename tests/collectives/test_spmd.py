@@ -56,9 +56,9 @@ def give_a_lock(value):
     return threading.Lock()
 
 
-def test_ranks_live_where_they_are_placed(threaded_client):
-    pids = threaded_client.run(os.getpid)
-    with DaskCommunicator(5, threaded_client) as communicator:
+def test_ranks_live_where_they_are_placed(quiet_client):
+    pids = quiet_client.run(os.getpid)
+    with DaskCommunicator(5, quiet_client) as communicator:
         expected = [pids[address] for address in communicator.placement]
         assert sorted(map(expected.count, set(expected))) == [2, 3]
         numbers = communicator.values(list(range(5)))
@@ -67,16 +67,16 @@ def test_ranks_live_where_they_are_placed(threaded_client):
         assert threads == communicator.gather(communicator.map(thread_of, numbers))
         assert len(set(zip(expected, threads, strict=True))) == 5  # each keeps its own
     turned = communicator.placement[::-1]
-    with DaskCommunicator(5, threaded_client, placement=turned) as communicator:
+    with DaskCommunicator(5, quiet_client, placement=turned) as communicator:
         numbers = communicator.values(list(range(5)))
         assert communicator.gather(communicator.map(process_of, numbers)) == expected[::-1]
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_large_values(threaded_client):
+def test_large_values(quiet_client):
     """They are scattered, never overwritten where others hold them, and go both ways whole."""
     given = [np.full(40_000, float(rank)) for rank in range(3)]
-    with DaskCommunicator(3, threaded_client) as communicator:
+    with DaskCommunicator(3, quiet_client) as communicator:
         state = communicator.values(given)
         again = communicator.values(given)
         state = communicator.update(increment, state)
@@ -87,17 +87,17 @@ def test_large_values(threaded_client):
         ring_of_values(communicator, [(400, 300), (0,), (5,)])
 
 
-def test_the_same_object_twice_is_two_values(threaded_client):
+def test_the_same_object_twice_is_two_values(quiet_client):
     shared = np.zeros(2)
-    with DaskCommunicator(4, threaded_client) as communicator:
+    with DaskCommunicator(4, quiet_client) as communicator:
         one, other = communicator.values([shared] * 4), communicator.values([shared] * 4)
         one = communicator.update(increment, one)
         assert [array.sum() for array in communicator.gather(one)] == [2.0] * 4
         assert [array.sum() for array in communicator.gather(other)] == [0.0] * 4
 
 
-def test_a_folded_value_may_be_overwritten_at_once(threaded_client):
-    with DaskCommunicator(4, threaded_client) as communicator:
+def test_a_folded_value_may_be_overwritten_at_once(quiet_client):
+    with DaskCommunicator(4, quiet_client) as communicator:
         state = communicator.values([np.full(3, float(rank)) for rank in range(4)])
         for turn in range(20):
             total = allreduce(communicator, state)
@@ -105,27 +105,27 @@ def test_a_folded_value_may_be_overwritten_at_once(threaded_client):
             assert total.result().tolist() == [6.0 + 4 * turn] * 3
 
 
-def test_values_of_a_dask_collection(threaded_client):
+def test_values_of_a_dask_collection(quiet_client):
     """Brought to the ranks while the ranks run: they keep no thread of the workers."""
     import dask.array as da
 
-    with DaskCommunicator(8, threaded_client) as communicator:
+    with DaskCommunicator(8, quiet_client) as communicator:
         blocks = da.arange(16, chunks=2)
-        for collection in (blocks, threaded_client.persist(blocks)):
+        for collection in (blocks, quiet_client.persist(blocks)):
             values = communicator.map(doubled, communicator.values(collection))
             found = communicator.gather(values)
             assert [block.tolist() for block in found] == [[4 * i, 4 * i + 2] for i in range(8)]
         with pytest.raises(InputError, match="8 ranks need as many values, got 4"):
             communicator.values(da.arange(4, chunks=1))
-        assert threaded_client.submit(doubled, 21, pure=False).result(timeout=30) == 42
+        assert quiet_client.submit(doubled, 21, pure=False).result(timeout=30) == 42
 
 
-def test_values_that_nobody_holds_are_dropped(threaded_client):
-    with DaskCommunicator(2, threaded_client) as communicator:
+def test_values_that_nobody_holds_are_dropped(quiet_client):
+    with DaskCommunicator(2, quiet_client) as communicator:
         state = communicator.values([0, 0])
         for _ in range(5):
             state = communicator.settle(communicator.map(doubled, state))
-        held = threaded_client.run(_values_held)
+        held = quiet_client.run(_values_held)
         assert max(held.values()) <= 2  # of the last turns, not of all
 
 
@@ -136,16 +136,16 @@ def _values_held(dask_worker):
     return max((len(rank._held) for s in sessions for rank in s.ranks.values()), default=0)
 
 
-def test_a_failing_rank(threaded_client):
-    with DaskCommunicator(5, threaded_client) as communicator:
+def test_a_failing_rank(quiet_client):
+    with DaskCommunicator(5, quiet_client) as communicator:
         assert_survives_a_failing_rank(communicator)
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_ranks_that_disagree(threaded_client):
-    with DaskCommunicator(3, threaded_client) as communicator:
+def test_ranks_that_disagree(quiet_client):
+    with DaskCommunicator(3, quiet_client) as communicator:
         assert_ranks_that_disagree_are_told(communicator)
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
 def milliseconds(dask_worker):
@@ -153,22 +153,22 @@ def milliseconds(dask_worker):
     return {name: chore.callback_time for name, chore in dask_worker.periodic_callbacks.items()}
 
 
-def test_workers_look_at_themselves_less_often_while_they_have_ranks(threaded_client):
-    assert_nothing_left(threaded_client)
-    before = threaded_client.run(milliseconds)
-    with DaskCommunicator(2, threaded_client):
-        with DaskCommunicator(2, threaded_client):
+def test_workers_look_at_themselves_less_often_while_they_have_ranks(quiet_client):
+    assert_nothing_left(quiet_client)
+    before = quiet_client.run(milliseconds)
+    with DaskCommunicator(2, quiet_client):
+        with DaskCommunicator(2, quiet_client):
             pass
-        during = threaded_client.run(milliseconds)
+        during = quiet_client.run(milliseconds)
     assert all(times["tick"] == 250.0 for times in during.values())
-    assert_nothing_left(threaded_client)
-    after = threaded_client.run(milliseconds)
+    assert_nothing_left(quiet_client)
+    after = quiet_client.run(milliseconds)
     for name in ("tick", "profile"):  # heartbeats change by themselves
         assert [t[name] for t in after.values()] == [t[name] for t in before.values()]
 
 
-def test_what_cannot_be_sent_back(threaded_client):
-    with DaskCommunicator(2, threaded_client) as communicator:
+def test_what_cannot_be_sent_back(quiet_client):
+    with DaskCommunicator(2, quiet_client) as communicator:
         locks = communicator.map(give_a_lock, communicator.values([1, 2]))
         communicator.settle(locks)  # it may stay where it is
         with pytest.raises(InputError, match="rank 0 gave back cannot be pickled"):
@@ -176,72 +176,74 @@ def test_what_cannot_be_sent_back(threaded_client):
         assert communicator.gather(communicator.values([1, 2])) == [1, 2]
 
 
-def test_the_deadline_names_both_ranks(threaded_client):
-    assert_timeout_names_both(partial(DaskCommunicator, client=threaded_client))
+def test_the_deadline_names_both_ranks(quiet_client):
+    assert_timeout_names_both(partial(DaskCommunicator, client=quiet_client))
 
 
-def test_two_runs_at_once(threaded_client):
-    make = partial(DaskCommunicator, client=threaded_client)
+def test_two_runs_at_once(quiet_client):
+    make = partial(DaskCommunicator, client=quiet_client)
     assert_two_runs_do_not_mix(make)
     assert_threads_run_at_once(make)
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_a_run_waits_for_threads_that_another_holds(threaded_client):
-    with DaskCommunicator(6, threaded_client) as first:
+def test_a_run_waits_for_threads_that_another_holds(quiet_client):
+    with DaskCommunicator(6, quiet_client) as first:
         begin = time.monotonic()
         with pytest.raises(WorkersBusyError, match=rf"find 1 of 4.*{first.run_id}"):
-            DaskCommunicator(4, threaded_client, start_seconds=0.3)
+            DaskCommunicator(4, quiet_client, start_seconds=0.3)
         assert time.monotonic() - begin < 10
-        with communicator_for("auto", 4, threaded_client) as graph:
+        with communicator_for("auto", 4, quiet_client) as graph:
             assert isinstance(graph, GraphCommunicator)  # which shares threads
         closer = threading.Timer(0.3, first.close)
         closer.start()
-        with DaskCommunicator(4, threaded_client) as second:
+        with DaskCommunicator(4, quiet_client) as second:
             assert allreduce(second, second.values([1] * 4)).result() == 4
         closer.join()
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_more_ranks_than_threads(threaded_client):
+def test_more_ranks_than_threads(quiet_client):
     with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
-        DaskCommunicator(9, threaded_client, start_seconds=0.5)
-    with communicator_for("auto", 9, threaded_client) as communicator:
+        DaskCommunicator(9, quiet_client, start_seconds=0.5)
+    with communicator_for("auto", 9, quiet_client) as communicator:
         assert isinstance(communicator, GraphCommunicator)
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
 
 
-def test_threads_that_other_tasks_keep(threaded_client):
+def test_threads_that_other_tasks_keep(quiet_client):
     from distributed import Event
 
-    address = next(iter(threaded_client.nthreads()))
-    release = Event("release", client=threaded_client)
+    address = next(iter(quiet_client.nthreads()))
+    release = Event("release", client=quiet_client)
     busy = [
-        threaded_client.submit(hold_a_thread, "release", workers=[address], pure=False)
+        quiet_client.submit(hold_a_thread, "release", workers=[address], pure=False)
         for _ in range(4)
     ]
     try:
         with pytest.raises(WorkersBusyError, match=rf"these ranks do not run: .*{address}"):
-            DaskCommunicator(2, threaded_client, start_seconds=0.5)
-        assert_nothing_left(threaded_client)
+            DaskCommunicator(2, quiet_client, start_seconds=0.5)
+        assert_nothing_left(quiet_client)
     finally:
         release.set()
-        threaded_client.gather(busy)
-    with DaskCommunicator(8, threaded_client) as communicator:
+        quiet_client.gather(busy)
+    with DaskCommunicator(8, quiet_client) as communicator:
         assert allreduce(communicator, communicator.values([1] * 8)).result() == 8
 
 
-def test_transports_by_name(threaded_client):
-    with communicator_for("dask", 2, threaded_client) as communicator:
+def test_transports_by_name(quiet_client):
+    with communicator_for("dask", 2, quiet_client) as communicator:
         assert isinstance(communicator, DaskCommunicator)
-    with communicator_for("auto", 2, threaded_client) as communicator:
+    with communicator_for("auto", 2, quiet_client) as communicator:
         assert isinstance(communicator, DaskCommunicator)
     assert isinstance(communicator_for("auto", 2), LocalCommunicator)
+    with pytest.raises(InputError, match=r"needs a synchronous.*pip install 'daskpart\[mpi\]'"):
+        communicator_for("mpi", 4)
     with pytest.raises(InputError, match="needs a synchronous Dask client"):
         communicator_for("dask", 2)
     with pytest.raises(InputError, match=r"workers that are ranks of one MPI job.*'dask'"):
-        MpiCommunicator(2, threaded_client)
-    assert_nothing_left(threaded_client)
+        MpiCommunicator(2, quiet_client)
+    assert_nothing_left(quiet_client)
 
 
 def run_in_a_task():
@@ -249,6 +251,6 @@ def run_in_a_task():
         return allreduce(communicator, communicator.values([1, 2, 3, 4])).result()
 
 
-def test_a_run_inside_a_task(threaded_client):
-    assert threaded_client.submit(run_in_a_task, pure=False).result(timeout=60) == 10
-    assert_nothing_left(threaded_client)
+def test_a_run_inside_a_task(quiet_client):
+    assert quiet_client.submit(run_in_a_task, pure=False).result(timeout=60) == 10
+    assert_nothing_left(quiet_client)

@@ -41,8 +41,8 @@ def assert_usable(client):
     assert_nothing_left(client)
 
 
-def test_ctrl_c(threaded_client):
-    with DaskCommunicator(N_RANKS, threaded_client) as communicator:
+def test_ctrl_c(quiet_client):
+    with DaskCommunicator(N_RANKS, quiet_client) as communicator:
         kept = communicator.map(increment, communicator.values([1] * N_RANKS))
         begin = time.monotonic()  # workers that begin to import may take their time
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
@@ -51,33 +51,33 @@ def test_ctrl_c(threaded_client):
             busy(communicator)
         timer.join()
         assert communicator.gather(kept) == [2] * N_RANKS  # the ranks stop, and go on
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
     assert time.monotonic() - begin < BOUND
-    assert_usable(threaded_client)
+    assert_usable(quiet_client)
 
 
-def test_cancelled_ranks(threaded_client):
-    assert_cancelled_run_ends(partial(DaskCommunicator, client=threaded_client), threaded_client)
-    assert_usable(threaded_client)
+def test_cancelled_ranks(quiet_client):
+    assert_cancelled_run_ends(partial(DaskCommunicator, client=quiet_client), quiet_client)
+    assert_usable(quiet_client)
 
 
-def test_a_client_that_closes_without_a_word(threaded_client):
+def test_a_client_that_closes_without_a_word(quiet_client):
     from distributed import Client
 
-    address = threaded_client.scheduler.address
+    address = quiet_client.scheduler.address
     with Client(address, set_as_default=False) as other:
         communicator = DaskCommunicator(N_RANKS, other)
         assert allreduce(communicator, communicator.values([1] * N_RANKS)).result() == N_RANKS
-    assert_nothing_left(threaded_client)
+    assert_nothing_left(quiet_client)
     with pytest.raises(WorkerLostError):
         communicator.gather(communicator.values([1] * N_RANKS))
     communicator.close()
-    assert_usable(threaded_client)
+    assert_usable(quiet_client)
 
 
-def test_a_client_that_is_killed(threaded_client):
+def test_a_client_that_is_killed(quiet_client):
     script = Path(__file__).with_name("spmd_client.py")
-    command = [sys.executable, str(script), threaded_client.scheduler.address]
+    command = [sys.executable, str(script), quiet_client.scheduler.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         watchdog = threading.Timer(60, process.kill)
         watchdog.start()
@@ -86,8 +86,8 @@ def test_a_client_that_is_killed(threaded_client):
         finally:
             watchdog.cancel()
             process.kill()
-    assert_nothing_left(threaded_client)
-    assert_usable(threaded_client)
+    assert_nothing_left(quiet_client)
+    assert_usable(quiet_client)
 
 
 def test_a_worker_killed_in_the_middle(own_client):

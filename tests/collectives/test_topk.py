@@ -23,7 +23,7 @@ SIZE, N_RANKS, N_STEPS = 400, 4, 6
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.integers(0, 200), st.integers(1, 40), st.sampled_from([None, 1, 7, 64]), st.integers(0))
+@given(st.integers(0, 200), st.integers(1, 100), st.sampled_from([None, 1, 7, 64]), st.integers(0))
 def test_exactly_the_k_largest(size, k, bucket, seed):
     """Against a sort; small integers, so that magnitudes are often equal."""
     values = np.random.default_rng(seed).integers(-5, 6, size).astype(float)
@@ -36,7 +36,9 @@ def test_exactly_the_k_largest(size, k, bucket, seed):
     assert found.tolist() == expected
 
 
-@pytest.mark.parametrize("compressor", [TopK(9), TopK(2, bucket=10), ApproximateTopK(9)])
+@pytest.mark.parametrize(
+    "compressor", [TopK(9), TopK(2, bucket=10), ApproximateTopK(9), ApproximateTopK(2, bucket=10)]
+)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_what_is_sent_and_what_is_kept_is_everything(compressor, dtype):
     random = np.random.default_rng(0)
@@ -76,6 +78,13 @@ def test_k_are_kept_in_expectation(name, k):
     counts = [len(compressor.selected(values, Feedback(values, step=t))) for t in range(400)]
     deviation = np.sqrt((chances * (1 - chances)).sum() / len(counts))
     assert abs(np.mean(counts) - k) <= 5 * deviation + 1e-9
+
+
+def test_k_of_each_bucket_are_kept_in_expectation():
+    values = VECTORS["power law"]
+    chances = ApproximateTopK(3, bucket=64).probabilities(values)
+    for begin in range(0, 300, 64):
+        assert chances[begin : begin + 64].sum() == pytest.approx(3, rel=1e-12)
 
 
 def test_draws_differ_by_rank_and_step_and_repeat_by_seed():

@@ -32,6 +32,16 @@ def words(tmp_path):
     return path
 
 
+def test_formats_that_are_offered_are_those_that_can_be_used(tmp_path, capsys, run_cli):
+    strange = tmp_path / "strange.data"
+    strange.write_text("a b c\n")
+    for kind, offered in (("cp", "'tns', 'npz', 'mtx'"), ("mf", "'ratings', 'parquet'")):
+        assert run_cli("fit", kind, strange) == 2
+        told = capsys.readouterr().err
+        assert f"give --format one of {offered}" in told
+        assert "hgr" not in told and len(told) < 400
+
+
 def metrics_of(folder):
     return json.loads((folder / "metrics.json").read_text())
 

@@ -42,6 +42,7 @@ def full_page(**content) -> str:
         "numbers": {"test_RMSE": 0.87654321, "ratings": 100_000},
         "heads": ["method", "rows sent"],
         "lines": [["<block>", 1200], ["random", 3]],
+        "words": {"rows sent": "in an expand"},
         "settings": {"data": 'load("<path>")', "empty": None},
         "pictures": {},
         **content,

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import daskpart
+from daskpart.models.base.checkpoints import CheckpointWriter
+from daskpart.models.matrix_factorization.state import MFState
 
 INTERRUPTED = 130
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
@@ -57,7 +59,7 @@ def same_factors(one: Path, other: Path) -> bool:
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("kind", "workers", "transport"),
-    [("threads", 2, "graph"), ("processes", 2, "graph"), ("processes", 3, "dask")],
+    [("threads", 2, "graph"), ("processes", 3, "dask")],
 )
 def test_a_cluster_on_this_machine_gives_the_same_bits(
     kind, workers, transport, tmp_path, rating_file, in_one_process
@@ -163,7 +165,9 @@ def mpi_processes() -> dict[int, int]:
 
 @pytest.mark.mpi
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(mpiexec, tmp_path, rating_file):
+def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
+    mpiexec, tmp_path, rating_file, run_cli
+):
     """MPI ends the whole job with a process of it; what a fit kept at --checkpoint-path is left."""
     options = ("--partitioner", "block", "--ranks", "2", "--n-components", "4", "--no-plots")
     checkpoint = ("--checkpoint-path", tmp_path / "state.npz")
@@ -178,14 +182,14 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(mpiexec, tmp
     process.communicate(timeout=100)
     assert process.returncode != 0
     assert time.monotonic() - killed < 30
-    again = finished(*arguments, "--resume", "--max-iter", "1")  # says how far it is
-    reached = len(daskpart.MatrixFactorization.load(tmp_path / "out" / "model").history_)
-    assert reached >= 3, again.stderr
+    kept = CheckpointWriter(tmp_path / "state.npz", MFState, 1).latest()
+    assert kept is not None
+    reached = kept.epoch
+    assert reached >= 3
     goal = ("--max-iter", str(reached + 2))
     done = finished(*arguments, "--resume", *goal, "--cluster", "mpi", before=(mpiexec, "-n", "4"))
     assert done.returncode == 0, done.stderr
-    whole = ("fit", "mf", rating_file, *options, *goal, "--out", tmp_path / "whole")
-    assert finished(*whole).returncode == 0
+    assert run_cli("fit", "mf", rating_file, *options, *goal, "--out", tmp_path / "whole") == 0
     assert same_factors(tmp_path / "whole", tmp_path / "out")
 
 

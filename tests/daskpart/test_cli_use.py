@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -36,6 +37,36 @@ def test_fit_implicit_writes_a_model_that_loads(runs):
     page = (out / "report.html").read_text()
     assert "NDCG" in page and "ImplicitFactorization.load" in page
     assert (out / "training.png").is_file()
+
+
+def test_a_table_of_ones_own_from_events_to_answers(tmp_path, capsys, run_cli):
+    """Columns of any name and order, labels with spaces, lines that come again."""
+    random = np.random.default_rng(0)
+    orders = pd.DataFrame({
+        "day": "2024-01-02", "article": [f"tea no {i}" for i in random.integers(0, 20, 900)],
+        "qty": random.integers(1, 4, 900), "buyer": [f"B {i}" for i in random.integers(0, 60, 900)],
+        "shop": "x",
+    })  # fmt: skip
+    path, out = tmp_path / "orders.csv", tmp_path / "run"
+    orders.to_csv(path, index=False)
+    assert run_cli("fit", "implicit", path, "--out", out) == 2
+    assert "columns of a table with a header: --user, --item, --rating" in capsys.readouterr().err
+    assert run_cli("fit", "implicit", path, "--user", "buyer", "--out", out) == 2
+    assert "together" in capsys.readouterr().err
+    named = ("--user", "buyer", "--item", "article", "--rating", "qty", "--test-fraction", 0)
+    assert run_cli("fit", "implicit", path, *named, *SMALL, "--no-plots", "--out", out) == 0
+    assert "60 buyers × 20 articles" in capsys.readouterr().out
+    model = daskpart.ImplicitFactorization.load(out / "model")
+    columns = {"user": "buyer", "item": "article", "rating": "qty"}
+    same = {"n_ranks": 2, "max_iter": 3, "partitioner": "block"}
+    expected = daskpart.ImplicitFactorization(4, **same, **columns).fit(orders)
+    np.testing.assert_array_equal(model.user_factors_, expected.user_factors_)
+    assert run_cli("recommend", out, "--user", "B 3", "-n", 1) == 0
+    assert capsys.readouterr().out.split()[:3] == ["buyer", "article", "score"]
+    assert run_cli("predict", out, path, "--output", tmp_path / "p.csv") == 0
+    np.testing.assert_allclose(
+        pd.read_csv(tmp_path / "p.csv")["predicted"], model.predict(orders), rtol=1e-5
+    )
 
 
 def test_recommend_some_users_and_all(runs, tmp_path, capsys, run_cli):

@@ -1,11 +1,10 @@
-"""Started under mpiexec by `test_cp_transports.py`: decompositions over MPI, against one process.
+"""Started under mpiexec by `test_models_under_mpiexec.py`: decompositions over MPI.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers of four threads.
 """
 
 from __future__ import annotations
 
-import dask_mpi
 import numpy as np
 import sparse
 
@@ -34,13 +33,8 @@ def main() -> None:
                 assert found.comm_report_.matches, found.comm_report_
                 for one, other in zip(local.state_.factors, found.state_.factors, strict=True):
                     assert np.array_equal(one, other), (n_ranks, method)
-    print("same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
+    print("cp: same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=4, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main()
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,10 @@
-"""Started under mpiexec by `test_graph_convolution_transports.py`: training over MPI.
+"""Started under mpiexec by `test_models_under_mpiexec.py`: training over MPI.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers of four threads.
 """
 
 from __future__ import annotations
 
-import dask_mpi
 import numpy as np
 from test_graph_convolution_transports import CASES, small_graph
 
@@ -33,13 +32,8 @@ def main() -> None:
                 assert found.comm_report_.matches, found.comm_report_
                 for name, weight in local.coefs_.items():
                     assert np.array_equal(weight, found.coefs_[name]), (n_ranks, options, name)
-    print("same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
+    print("graph convolution: same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=4, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main()
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    main()

@@ -74,6 +74,11 @@ class OnEdges(daskpart.GCNClassifier):
     def plan(self, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any) -> Any:
         return super().plan(X, y, graph=graph, **more)
 
+    def load_plan(
+        self, path: Any, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any
+    ) -> Any:
+        return super().load_plan(path, X, y, graph=graph, **more)
+
 
 def rating_answers(model: Any) -> np.ndarray:
     return model.predict([(user, item) for user in range(9) for item in range(9)])
@@ -177,6 +182,11 @@ class Case:
     exceptions: dict[str, str] = field(default_factory=dict)
 
 
+SGD_WEIGHS = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+    "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+)
 SMALL = {"n_ranks": 3, "max_iter": 4, "transport": "local"}
 PLAIN_NETWORK = {
     "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
@@ -247,11 +257,7 @@ MODELS = {
             n_ranks=1,
             transport="local",
         ),
-        dict.fromkeys(
-            [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
-            "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
-            "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
-        ),
+        SGD_WEIGHS,
     ),
     "LinearRegression": Case(
         partial(
@@ -267,6 +273,41 @@ MODELS = {
         samples,
         lambda model: model.predict(samples()[0]),
         partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
+    "MLPClassifier": Case(
+        partial(
+            daskpart.MLPClassifier,
+            (8, 5),
+            batch_size=15,
+            tol=0,
+            eta0=0.01,
+            top_k=2,
+            top_k_bucket=10,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(
+            daskpart.MLPClassifier, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"
+        ),
+        SGD_WEIGHS,
+    ),
+    "MLPRegressor": Case(
+        partial(
+            daskpart.MLPRegressor,
+            6,
+            batch_size=15,
+            tol=0,
+            optimizer="momentum",
+            eta0=1e-3,
+            top_k=3,
+            top_k_approximate=True,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.MLPRegressor, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"),
+        SGD_WEIGHS,
     ),
     "GCNClassifier": Case(
         partial(OnEdges, 8, partitioner="random", **SMALL),
@@ -440,6 +481,19 @@ def test_a_plan_is_made_once(case, monkeypatch):
         case.make().fit(*data, plan="mine")
 
 
+def test_a_saved_plan_is_made_again_without_a_cut(case, tmp_path):
+    data, path = case.data(), tmp_path / "plan.npz"
+    plan = case.make().plan(*data)
+    plan.save(path)
+    again = case.make().load_plan(path, *data)
+    assert repr(again.report()) == repr(plan.report())
+    assert_same(case.make().fit(*data, plan=plan), case.make().fit(*data, plan=again))
+    with pytest.raises(InputError, match="the plan was made"):
+        case.make(n_ranks=2).load_plan(path, *data)
+    with pytest.raises(InputError, match="made for other data"):
+        case.make().load_plan(path, data[0] * 2, *data[1:])
+
+
 def test_a_plan_of_other_data_is_refused(case):
     data = list(case.data())
     plan = case.make().plan(*data)
@@ -514,26 +568,17 @@ def test_a_random_state_may_be_drawn(case):
 
 
 @pytest.mark.cluster
-def test_a_lost_worker_does_not_change_the_result(case):
-    from distributed import Client, LocalCluster
-
+def test_a_lost_worker_does_not_change_the_result(case, own_client):
     data = case.data()
     expected = case.make(n_ranks=2, max_iter=6).fit(*data)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        process = next(iter(client.run(os.getpid).values()))
+    process = next(iter(own_client.run(os.getpid).values()))
 
-        def kill() -> None:
-            threading.Timer(0.01, os.kill, (process, signal.SIGKILL)).start()
+    def kill() -> None:
+        threading.Timer(0.01, os.kill, (process, signal.SIGKILL)).start()
 
-        model = case.make(n_ranks=2, max_iter=6, transport="auto")
-        model.set_callbacks(At(2, kill), At(4, lambda: None))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DaskpartWarning)  # the loss, if it came in time
-            model.fit(*data, client=client)
+    model = case.make(n_ranks=2, max_iter=6, transport="auto")
+    model.set_callbacks(At(2, kill), At(4, lambda: None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DaskpartWarning)  # the loss, if it came in time
+        model.fit(*data, client=own_client)
     assert_same(expected, model)

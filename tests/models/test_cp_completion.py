@@ -342,8 +342,14 @@ def test_a_frame_of_indices_and_values():
     with pytest.raises(InputError, match="unknown to the model: 'nobody'"):
         beside.predict(other)
     assert np.isnan(beside.predict(other, unknown="nan")).tolist() == [False, True, False]
-    with pytest.raises(InputError, match="unknown='mean': give"):
-        beside.predict(other, unknown="mean")
+    with pytest.raises(InputError, match="unknown='zero': give"):
+        beside.predict(other, unknown="zero")
+    everybody = other.iloc[[1] * 30].assign(user=beside.state_.labels["user"])
+    known = beside.predict(other.iloc[[0, 2]])
+    np.testing.assert_allclose(
+        beside.predict(other, unknown="mean"),
+        [known[0], beside.predict(everybody).mean(), known[1]],
+    )
 
 
 def test_cross_validation_holds_out_entries():

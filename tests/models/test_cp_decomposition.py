@@ -228,6 +228,7 @@ def test_score_aligns_by_name(tensor):
     there = few.data.todense()
     expected = 1 - np.linalg.norm(there - dense) / np.linalg.norm(there)
     assert result.score(few) == pytest.approx(expected, abs=1e-12)
+    assert result.reconstruct(("u3", 4, "word6")) == result.reconstruct([("u3", 4, "word6")])[0]
     rows = result.transform(turned, mode="word").sel(word=WORDS)
     np.testing.assert_allclose(rows, result.transform(named, mode="word"), atol=1e-12)
     for wrong, words in (

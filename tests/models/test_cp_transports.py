@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,6 @@ from daskpart.errors import DaskpartWarning
 from daskpart.models.base.callbacks import EpochCallback
 
 METHODS = ("p2p", "emb-naive", "emb")
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
 OPTIONS = {"max_iter": 3, "tol": 0, "partitioner": "random"}
 
 
@@ -115,41 +111,15 @@ def test_ctrl_c_keeps_whole_iterations(tensor, client):
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_does_not_change_the_result(tensor):
-    from distributed import Client, LocalCluster
-
+def test_a_killed_worker_does_not_change_the_result(tensor, own_client):
     options = {"max_iter": 5, "method": "p2p"}
     expected = model("local", **options).fit(tensor)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as own_cluster,
-        Client(own_cluster) as own_client,
-    ):  # fmt: skip
-        process = next(iter(own_client.run(os.getpid).values()))
-        survivor = model("auto", **options)
-        survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
-        with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
-            survivor.fit(tensor)
+    process = next(iter(own_client.run(os.getpid).values()))
+    survivor = model("auto", **options)
+    survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
+    with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
+        survivor.fit(tensor, client=own_client)
     assert_same(expected, survivor)
     # on the workers that are left as a graph; back on all of them once there are enough
     assert survivor.comm_report_.transport in ("graph", "dask")
     assert survivor.history_["iteration"].tolist() == list(range(1, 6))
-
-
-@pytest.mark.mpi
-@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
-def test_mpi_ranks_give_the_bits_of_local():
-    pytest.importorskip("dask_mpi")
-    job = Path(__file__).with_name("cp_mpi_job.py")
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "4", sys.executable, str(job)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "same bits for 1 2 3 4 8 ranks over MPI" in done.stdout

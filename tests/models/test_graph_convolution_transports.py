@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse
 
 import daskpart
 
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
 COMMON = {"hidden": (16,), "max_iter": 3, "partitioner": "random", "validation_fraction": 0.2}
 CASES = [
     {"layer": "gcn", "first_product": "each", **COMMON},
@@ -67,23 +61,6 @@ def test_worker_processes_give_the_bits_of_local(client, n_ranks):
         assert spmd.comm_report_.transport == "dask"
         assert_same(local, spmd)
     assert not client.futures  # nothing is left behind
-
-
-@pytest.mark.mpi
-@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
-def test_mpi_ranks_give_the_bits_of_local():
-    pytest.importorskip("dask_mpi")
-    job = Path(__file__).with_name("graph_convolution_mpi_job.py")
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "4", sys.executable, str(job)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "same bits for 3 8 ranks over MPI" in done.stdout
 
 
 def test_cora_is_classified_as_well_as_published(shared_data):

@@ -126,6 +126,36 @@ def test_new_users_are_solved_as_those_of_the_fit():
     assert not seen & set(zip(new["user"], new["item"], strict=True))
 
 
+@pytest.mark.parametrize("options", [{"alpha": 3.0}, {"solver": "cholesky", "nonnegative": True}])
+def test_partial_fit_takes_new_users_and_items(options):
+    X = counts().tocoo()
+    lines = pd.DataFrame({"user": X.coords[0], "item": X.coords[1], "rating": X.data})
+    new = (lines["user"] >= 45) | (lines["item"] >= 34)
+    fitted = model(**options, regularization=0.5).fit(lines[~new])
+    before, n_seen = fitted.state_, fitted.seen_.nnz
+    fitted.partial_fit(lines[new])
+    state = fitted.state_
+    assert set(state.user_labels) == set(lines["user"]) and state.n_items > before.n_items
+    np.testing.assert_array_equal(state.user_factors[: before.n_users], before.user_factors)
+    np.testing.assert_array_equal(state.item_factors[: before.n_items], before.item_factors)
+    assert fitted.seen_.nnz == n_seen + new.sum()
+    # a new user's row is what a fit would solve for, the items as they are
+    newest = state.user_labels[before.n_users :]
+    rows = fitted.transform(lines[lines["user"].isin(newest)])
+    np.testing.assert_allclose(rows, state.user_factors[before.n_users :], atol=1e-6)
+    assert 0 < fitted.new_rows_distance_ < 0.3
+    unseen = fitted.recommend(int(newest[0]), n=3)
+    assert len(unseen) == 3 and np.isfinite(unseen["score"]).all()
+
+
+def test_new_users_alone_are_at_their_optimum():
+    X = counts().tocoo()
+    lines = pd.DataFrame({"user": X.coords[0], "item": X.coords[1], "rating": X.data})
+    new = lines["user"] >= 45
+    fitted = model().fit(lines[~new]).partial_fit(lines[new])
+    assert fitted.new_rows_distance_ < 1e-6
+
+
 def test_events_as_people_have_them():
     X = counts().tocoo()
     lines = pd.DataFrame({"who": X.coords[0], "track": X.coords[1], "plays": X.data})

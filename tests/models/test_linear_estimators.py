@@ -270,8 +270,6 @@ def test_bad_samples_are_refused():
     (lambda: LogisticRegression(C=0), "C"),
     (lambda: LogisticRegression(top_k_bucket=4, solver="sgd"), "need top_k"),
     (lambda: LogisticRegression(top_k=4), "need solver='sgd'"),
-    (lambda: LogisticRegression(top_k=4, top_k_bucket=9, top_k_approximate=True, solver="sgd"),
-     "no buckets"),
     (lambda: LogisticRegression(optimizer="adam", average=True, solver="sgd"), "optimizer='sgd'"),
     (lambda: LogisticRegression(average=True, l1_ratio=0.1, solver="sgd"), "not sparse"),
     (lambda: LogisticRegression(aggregation="mine"), "aggregation"),

@@ -10,7 +10,8 @@ import pytest
 
 import daskpart
 from daskpart.errors import InputError
-from daskpart.models.linear.files import FileSamples
+from daskpart.models.samples.files import FileSamples
+from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
 
 N_ROWS = 240
@@ -64,7 +65,7 @@ def test_sgd_sees_shuffled_rows_however_the_file_is_packed(path, tmp_path):
 
 def test_a_plan_knows_which_rows_a_rank_gets(path):
     X, y = daskpart.read(path)
-    problem = FileSamples(survey(path), np.array([0.0, 1.0, 2.0]))
+    problem = FileSamples(survey(path), encoded, 3, np.array([0.0, 1.0, 2.0]))
     for seed in (None, 4):
         members = problem.members(4, seed)
         with daskpart.collectives.communicator_for("local", 4) as comm:
@@ -124,5 +125,5 @@ def test_bad_input(path, tmp_path):
     sgd = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(file)
     with pytest.raises(InputError, match=r"has 2 features, .* fitted with 30"):
         sgd.partial_fit(survey(tmp_path / "one.libsvm"), None)
-    with pytest.raises(InputError, match="samples in memory"):
-        daskpart.LogisticRegression(solver="server", transport="local").fit(file)
+    with pytest.raises(InputError, match="takes samples in memory: of a file give 'parsa'"):
+        daskpart.LogisticRegression(partitioner="connectivity", n_ranks=2).fit(file)

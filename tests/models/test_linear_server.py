@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 
+import dask.array
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LogisticRegression as Reference
 
 import daskpart
 from daskpart.collectives import ParameterServer
 from daskpart.errors import InputError
 from daskpart.models.linear import delayed_blocks
-from daskpart.models.linear.delayed_blocks import Penalty, solvers_of, update_rule
+from daskpart.models.linear.delayed_blocks import DelayedBlocks, Penalty, set_up, update_rule
+from daskpart.models.samples.rows import rank_rows
+from daskpart.readers import survey
 
 C = 0.5
 SERVER = {"C": C, "l1_ratio": 1.0, "solver": "server", "transport": "local", "tol": 0.0}
@@ -70,13 +74,14 @@ def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
     X, y = samples
     penalty = Penalty(1 / (C * len(y)), 0.0)
     members = [np.arange(rank, len(y), 4) for rank in range(4)]
-    solvers, scale = solvers_of(
-        X, y, np.ones(len(y)), members, n_blocks=6, delay=delay, intercept=False, penalty=penalty
-    )
+    rows = [rank_rows(rank, X[own], y[own], np.ones(len(own))) for rank, own in enumerate(members)]
+    fit = DelayedBlocks(len(y), X.shape[1], 1, False, False, 6, delay, penalty)
     with ParameterServer(
-        len(scale), n_ranks=4, row_length=2, update=update_rule(penalty, delay), delay=delay,
+        X.shape[1] + 1, n_ranks=4, row_length=2, update=update_rule(penalty, delay), delay=delay,
         transport="local", schedule="stalest",
     ) as server:  # fmt: skip
+        comm = server.communicator
+        solvers, scale = comm.run(set_up, comm.values(rows), fit=fit)
         held = server.hold(solvers)
         for _ in range(90):
             server.run(delayed_blocks.epoch, held, penalty=penalty)
@@ -138,7 +143,7 @@ def test_traffic_is_that_of_the_placement(samples):
         plan = model.plan(X, y)
         model.fit(X, y, plan=plan)
         with ParameterServer(X.shape[1] + 1, n_ranks=n_ranks, transport="local") as server:
-            owner = server.placement if plan.placement is None else plan.placement
+            owner = server.placement if plan.shards is None else plan.shards
         remote = sum(
             int((owner[np.unique(X[own].indices)] != rank).sum())
             for rank, own in enumerate(plan.members)
@@ -185,8 +190,6 @@ def test_the_same_bits_on_a_cluster(samples):
 def test_bad_input(samples):
     X, y = samples
     model = daskpart.LogisticRegression(**SERVER, n_ranks=2)
-    with pytest.raises(InputError, match="two classes, y has 3"):
-        model.fit(X, np.arange(len(y)) % 3)
     with pytest.raises(InputError, match="delay goes with solver='server'"):
         daskpart.LogisticRegression(delay=1).fit(X, y)
     with pytest.raises(InputError, match=r"delay is 1.5: give a whole number"):
@@ -195,10 +198,10 @@ def test_bad_input(samples):
         model.set_params(delay=-1).fit(X, y)
     with pytest.raises(InputError, match="no server on transport='graph'"):
         model.set_params(delay=0, transport="graph").fit(X, y)
-    import dask.array
-
-    with pytest.raises(InputError, match="samples in memory"):
-        model.fit(dask.array.from_array(X.toarray()), dask.array.from_array(y))
+    lazy = dask.array.from_array(X.toarray())
+    for partitioner in ("parsa", "connectivity"):
+        with pytest.raises(InputError, match=f"{partitioner}.* looks at all rows"):
+            model.set_params(transport="local", partitioner=partitioner).fit(lazy, y)
     with pytest.raises(InputError, match="top_k, overlap and average need solver='sgd'"):
         model.set_params(transport="local", average=True).fit(X, y)
 
@@ -214,3 +217,67 @@ def test_what_ranks_hold_stays_between_runs():
         assert server.run(add, held) == [2, 3]
         with pytest.raises(InputError, match="give one for each of the 2 ranks"):
             server.hold([1])
+
+
+# -- several classes, Dask collections, files ---
+
+
+@pytest.fixture(scope="module")
+def classes(samples) -> tuple:
+    """The same samples, and three classes."""
+    X, _ = samples
+    random = np.random.default_rng(2)
+    scores = X @ (random.normal(size=(X.shape[1], 3)) * (random.random((X.shape[1], 1)) < 0.4))
+    return X, (scores + random.normal(size=scores.shape)).argmax(axis=1)
+
+
+@pytest.mark.filterwarnings("ignore:.*:FutureWarning")
+@pytest.mark.parametrize("delay", [0, 2, math.inf])
+@pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
+def test_one_softmax_of_three_classes(classes, l1_ratio, delay):
+    X, y = classes
+    options = {"l1_ratio": l1_ratio, "fit_intercept": False, "n_blocks": 6}
+    model = daskpart.LogisticRegression(
+        **SERVER | options, delay=delay, n_ranks=3, max_iter=100
+    ).fit(X, y)
+    solver = "saga" if l1_ratio else "lbfgs"
+    expected = Reference(
+        C=C, l1_ratio=l1_ratio, solver=solver, tol=1e-8, max_iter=10_000, fit_intercept=False
+    ).fit(X, y)
+
+    def loss(coef: np.ndarray) -> float:
+        scores = X @ coef.T
+        each = scipy.special.logsumexp(scores, axis=1) - scores[np.arange(len(y)), y]
+        size = l1_ratio * np.abs(coef).sum() + (1 - l1_ratio) / 2 * (coef**2).sum()
+        return each.mean() + size / (C * len(y))
+
+    assert loss(model.coef_) < loss(expected.coef_) * (1 + 2e-3)
+    assert model.history_["loss"].iloc[-1] == pytest.approx(loss(model.coef_), rel=1e-4)
+
+
+def test_each_class_against_the_rest_is_a_fit_of_its_own(classes):
+    X, y = classes
+    shared = SERVER | {"n_ranks": 2, "max_iter": 6, "partitioner": "random"}
+    model = daskpart.LogisticRegression(**shared, multi_class="ovr").fit(X, y)
+    for c in range(3):
+        alone = daskpart.LogisticRegression(**shared).fit(X, y == c)
+        np.testing.assert_allclose(model.coef_[c], alone.coef_[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(model.intercept_[c], alone.intercept_[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_rows_of_dask_arrays_and_files_stay_with_the_ranks(classes, tmp_path, delay):
+    X, y = classes
+    dump_svmlight_file(X, y, str(tmp_path / "x.libsvm"), zero_based=False)
+    file = survey(tmp_path / "x.libsvm", n_features=X.shape[1])
+    shared = SERVER | {"n_ranks": 3, "max_iter": 8, "n_blocks": 4, "delay": delay}
+    here = daskpart.LogisticRegression(**shared, partitioner="random").fit(X, y)
+    lazy = dask.array.from_array(X.toarray(), chunks=(50, -1))
+    tolerance = {"rtol": 1e-6, "atol": 1e-9} if not delay else {"atol": 0.3}
+    for data in ((lazy, y), (file,)):
+        model = daskpart.LogisticRegression(**shared).fit(*data)
+        assert model.plan_report_.partitioner in ("random", "block")
+        np.testing.assert_allclose(model.coef_, here.coef_, **tolerance)
+    placed = daskpart.LogisticRegression(**shared, partitioner="parsa").fit(file)
+    np.testing.assert_allclose(placed.coef_, here.coef_, **tolerance)
+    assert placed.history_["volume"].sum() < model.history_["volume"].sum()

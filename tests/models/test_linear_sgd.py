@@ -14,9 +14,9 @@ from daskpart import LinearRegression, LinearSVC, LogisticRegression
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.models.base.state import same_bits
 from daskpart.models.linear.losses import LOSSES, slopes_of
-from daskpart.models.linear.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
 from daskpart.models.optimisation.aggregation import same_order
 from daskpart.models.optimisation.schedules import schedule_of
+from daskpart.models.samples.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
 
 LOCAL = {"transport": "local", "solver": "sgd", "tol": 0}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -117,6 +118,19 @@ def test_validation_rmse_is_the_score(ratings, triples):
     assert fitted.score(ratings) == pytest.approx(-expected, rel=1e-6)
 
 
+def test_a_partition_of_columns_goes_with_their_axis(triples):
+    """Also of a square matrix, where its length does not tell."""
+    square = as_matrix(triples).to_scipy()[:30, :30]
+    parts = daskpart.partition(square, 3, model="row-net", random_state=0)
+    fitted = model(axis="columns", n_ranks=3, partitioner=parts).fit(square)
+    np.testing.assert_array_equal(fitted.partition_.assignment, parts.assignment)
+    of_rows = daskpart.partition(square.T.tocsr(), 3, model="column-net", random_state=0)
+    same = model(axis="columns", n_ranks=3, partitioner=of_rows).fit(square)
+    np.testing.assert_array_equal(same.state_.item_factors, fitted.state_.item_factors)
+    with pytest.raises(InputError, match='give axis="columns"'):
+        model(n_ranks=3, partitioner=parts).fit(square)
+
+
 def test_columns_are_the_dual_of_rows(ratings, triples):
     by_columns = model(axis="columns").fit(ratings)
     by_rows = model(axis="rows").fit(triples.transposed().to_scipy())
@@ -201,6 +215,19 @@ def test_partial_fit_goes_on(ratings):
         stepwise.partial_fit(ratings)
     assert_same(whole, stepwise)
     assert stepwise.n_iter_ == 3
+
+
+def test_verbose_writes_lines_where_there_is_no_terminal(ratings, capfd, monkeypatch):
+    from daskpart.models import TrainingProgress
+
+    monkeypatch.setitem(TrainingProgress.__init__.__kwdefaults__, "delay", 0.0)
+    model(verbose=1, max_iter=2).fit(ratings)
+    assert "epoch 2/2  train RMSE" in capfd.readouterr().err
+
+
+def test_an_asynchronous_client_is_refused_in_words_of_a_fit(ratings):
+    with pytest.raises(InputError, match="a fit waits for its ranks: run it in a thread"):
+        model(transport="auto").fit(ratings, client=SimpleNamespace(asynchronous=True))
 
 
 def test_early_stopping(ratings):
@@ -400,6 +427,7 @@ def test_partial_fit_takes_new_users_and_items(triples):
     assert fitted.n_iter_ == 16 and fitted.state_.is_finite()
     assert fitted.state_.user_labels[:70].tolist() == list(range(70))
     assert before.shape == fitted.user_factors_.sel(user=3).shape
+    assert 0 < fitted.new_rows_distance_ < 1
     # what was rated before and now is seen, and nothing else
     assert fitted.seen_.sum() == len(frame)
     whole = model(max_iter=16, n_ranks=2).fit(frame)
@@ -411,6 +439,20 @@ def test_partial_fit_takes_new_users_and_items(triples):
     for user in unmet[:3]:  # users that the batch lacks stay as they are
         rows = [each.user_factors_.sel(user=user) for each in (fitted, old)]
         np.testing.assert_array_equal(*rows)
+
+
+def test_the_distance_of_new_rows_is_to_their_ridge_solution(triples):
+    """Where the new user is put on its solution by `transform`, it is 0."""
+    from daskpart.models.matrix_factorization.growing import joined, new_rows_distance
+
+    frame = triples.to_frame()
+    new = frame["user"] >= 70
+    fitted = model(n_ranks=2).fit(frame[~new]).partial_fit(frame[new])
+    state, matrix = fitted.state_, joined(as_matrix(frame[new]), fitted.state_)
+    assert new_rows_distance(state, matrix, (70, 50), 0.05, True) == fitted.new_rows_distance_ > 0
+    rows = fitted.transform(frame[new])
+    state.user_factors[70:], state.user_bias[70:] = rows, rows.coords["bias"]
+    assert new_rows_distance(state, matrix, (70, 50), 0.05, True) < 1e-6
 
 
 def test_a_new_user_begins_at_its_ridge_solution(triples):

@@ -34,16 +34,6 @@ def assert_same(one, other):
         np.testing.assert_array_equal(getattr(one.state_, name), getattr(other.state_, name))
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as running:
-        yield running
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
 def test_graph_on_threads_gives_the_bits_of_local(ratings, n_ranks):
     local, graph = (model(kind, n_ranks, eta=1).fit(ratings) for kind in ("local", "graph"))
@@ -54,19 +44,19 @@ def test_graph_on_threads_gives_the_bits_of_local(ratings, n_ranks):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("n_ranks", [2, 5])
+@pytest.mark.parametrize("n_ranks", [8, 9])
 def test_worker_processes_give_the_bits_of_local(ratings, client, n_ranks):
     expected = model("local", n_ranks).fit(ratings)
     fitted = model(n_ranks=n_ranks).fit(ratings)  # "auto" takes the client that is there
-    # one thread a worker: five ranks can only share them
-    assert fitted.comm_report_.transport == ("dask" if n_ranks == 2 else "graph")
+    # eight threads: nine ranks can only share them
+    assert fitted.comm_report_.transport == ("dask" if n_ranks == 8 else "graph")
     assert fitted.comm_report_.matches
     assert_same(expected, fitted)
 
 
 @pytest.mark.cluster
 def test_a_second_fit_on_the_same_cluster(ratings, client):
-    first, second = model().fit(ratings), model().fit(ratings)
+    first, second = model("graph").fit(ratings), model("graph").fit(ratings)
     assert_same(first, second)
     assert not client.futures  # nothing is left behind
 
@@ -80,7 +70,7 @@ def test_lazy_ratings_are_not_gathered(ratings, client):
     lazy = da.from_array(matrix.to_coo(), chunks=(30, 50))
     parts = daskpart.partition(ratings, 3, method="random")
     expected = model("local", partitioner=parts).fit(matrix.to_coo())
-    assert_same(expected, model(partitioner=parts).fit(lazy))
+    assert_same(expected, model("graph", partitioner=parts).fit(lazy))
 
 
 class KillWorkerAfter(EpochCallback):
@@ -98,21 +88,12 @@ class KillWorkerAfter(EpochCallback):
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("delay", [0.0, 0.1])
-def test_a_killed_worker_does_not_change_the_result(ratings, delay):
-    from distributed import Client, LocalCluster
-
+def test_a_killed_worker_does_not_change_the_result(ratings, delay, own_client):
     expected = model("local", max_iter=12).fit(ratings)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as own_cluster,
-        Client(own_cluster) as own_client,
-    ):  # fmt: skip
-        survivor = model(max_iter=12)
-        survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
-        with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
-            survivor.fit(ratings)
+    survivor = model("graph", max_iter=12)
+    survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
+    with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
+        survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)
     assert survivor.history_["epoch"].tolist() == list(range(1, 13))
 

@@ -120,22 +120,13 @@ class KillWorkerAfter(EpochCallback):
         return False
 
 
-def test_a_killed_worker_does_not_change_the_result(ratings):
+def test_a_killed_worker_does_not_change_the_result(ratings, own_client):
     """The fit goes on as a graph on the workers that are left."""
-    from distributed import Client, LocalCluster
-
     expected = model("local", max_iter=30).fit(ratings)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as own_cluster,
-        Client(own_cluster) as own_client,
-    ):  # fmt: skip
-        survivor = model("auto", max_iter=30)
-        survivor.set_callbacks(KillWorkerAfter(own_client, 4, 0.02))
-        with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
-            survivor.fit(ratings)
+    survivor = model("auto", max_iter=30)
+    survivor.set_callbacks(KillWorkerAfter(own_client, 4, 0.02))
+    with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
+        survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)
     # on the workers that are left as a graph; back on all of them once there are enough
     assert survivor.comm_report_.transport in ("graph", "dask")

@@ -62,7 +62,8 @@ def gram_of_rows(rows: NDArray) -> NDArray[np.float64]:
     else:
         room = aligned_rows(_ROWS_CONVERTED, n_components, np.float64)
         _add_converted(template, rows, room, room.ctypes.data, gram, gram.ctypes.data)
-    return np.triu(gram) + np.triu(gram, 1).T
+    components = np.arange(n_components)
+    return np.where(components[:, None] <= components, gram, gram.T)
 
 
 @kernel

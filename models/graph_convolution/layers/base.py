@@ -125,6 +125,16 @@ class Layer(ABC):
         """Numbers that are kept of each entry of Â."""
         return 0
 
+    @property
+    def passing_entry_values(self) -> int:
+        """Numbers that are made of each entry of Â on the way back, and dropped."""
+        return 0
+
+    @property
+    def message_values(self) -> int:
+        """Numbers a vertex of the message back, where it is not the gradient itself."""
+        return 0 if self.transforms_first or not self.n_backward else self.n_inputs
+
     # -- one rank, forward ---
 
     def enter(self, inputs: Rows, weights: Weights) -> Rows:
@@ -142,8 +152,11 @@ class Layer(ABC):
             What Â made of the message.
         weights : list of ndarray
         """
-        product = total if self.transforms_first else times(total, weights[0])
-        return product + weights[-1], None
+        if self.transforms_first:
+            return total + weights[-1], None
+        product = times(total, weights[0])
+        product += weights[-1]
+        return product, None
 
     # -- one rank, backward ---
 

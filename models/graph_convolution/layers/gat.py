@@ -113,6 +113,16 @@ class GAT(Layer):
         """The attention of each entry."""
         return self.n_heads
 
+    @property
+    def passing_entry_values(self) -> int:
+        """The gradient of the attention; and of both what dropout left."""
+        return self.n_heads * (3 if self.attention_dropout else 1)
+
+    @property
+    def message_values(self) -> int:
+        """Behind the last layer the gradient of each head."""
+        return self.width if self.is_last else 0
+
     def leave(self, inputs: Rows, total: Any, weights: Weights) -> tuple[NDArray[Any], Any]:
         """All heads, or their mean behind the last layer."""
         outputs = total.outputs

@@ -37,6 +37,8 @@ class SAGE(Layer):
         """Both ways into H are added up."""
         into, of_weight = self.product_back(inputs, total, gradient, total_back, weights[0])
         if into is not None:
-            into = into + gradient @ weights[1].T
+            of_vertex = gradient @ weights[1].T
+            of_vertex += into
+            into = of_vertex
         of_self = transposed_times(inputs, gradient)
         return into, [of_weight, of_self, gradient.sum(axis=0)]

@@ -72,6 +72,14 @@ if __name__ == "__main__":
     jobs = (delayed(kernels.used)(dtype) for dtype in ("int64", "int32", "int64", "int32"))
     print(sorted(set(Parallel(n_jobs=2, backend="loky")(jobs)), key=lambda job: job[2])[:1])
 """
+OF_SPARSE = """
+import numpy as np
+import daskpart.containers
+from sparse.numba_backend._compressed.convert import is_sorted
+assert is_sorted(np.arange(4))
+stats = is_sorted.stats
+print(*(sum(counts.values()) for counts in (stats.cache_hits, stats.cache_misses)))
+"""
 HERE = "import kernels; print(kernels.used())"
 COMPILED, LOADED = "(10, 0, 1, True)", "(10, 1, 0, False)"
 
@@ -155,6 +163,11 @@ def test_without_a_cache_nothing_is_read_or_written(workplace):
     before = workplace.files()
     assert "(10, 0, 1, False)" in workplace.run(DASKPART_KERNEL_CACHE="off").stdout
     assert workplace.files() == before
+
+
+def test_kernels_of_sparse_are_kept_too(workplace):
+    """It keeps none itself: each process compiled for seconds what slices an array."""
+    assert [workplace.run(OF_SPARSE).stdout for _ in range(2)] == ["0 1\n", "1 0\n"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"not ours", None], ids=["empty", "foreign", "cut"])

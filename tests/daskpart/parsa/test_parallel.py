@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,20 +30,6 @@ def noise(seed: int, n_data: int = 400, n_parameters: int = 150) -> scipy.sparse
     ones = np.ones(len(keys))
     shape = (n_data, n_parameters)
     return scipy.sparse.csr_array((ones, np.divmod(keys, n_parameters)), shape=shape)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """Two worker processes of one thread."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
 
 
 @settings(max_examples=12)
@@ -123,10 +108,15 @@ def test_the_placement_serves_a_parameter_server():
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_worker_processes_give_the_sequential_result(client, tmp_path):
+def test_worker_processes_give_the_sequential_result(quiet_client, tmp_path):
     matrix = noise(5)
     wanted = partition(matrix, K, n_blocks=6, random_state=1)
-    dask: dict[str, Any] = {"workers": 2, "transport": "dask", "client": client, "random_state": 1}
+    dask: dict[str, Any] = {
+        "workers": 2,
+        "transport": "dask",
+        "client": quiet_client,
+        "random_state": 1,
+    }
     folder = BlockFolder.write(Bipartite.from_matrix(matrix), tmp_path, 6, random_state=1)
     assert partition(folder, K, **dask) == wanted
     late = partition(matrix, K, n_blocks=6, delay=2, **dask)

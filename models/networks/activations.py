@@ -13,35 +13,39 @@ from numpy.typing import NDArray
 
 
 class Activation(NamedTuple):
-    """σ, and the gradient of its input from its value and the gradient of its value."""
+    """σ; and σ', which takes the value and its gradient, and turns that into its input's."""
 
     value: Callable[[NDArray[Any]], NDArray[Any]]
-    backward: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+    backward: Callable[[NDArray[Any], NDArray[Any]], None]
 
 
 def _relu(z: NDArray[Any]) -> NDArray[Any]:
     return np.maximum(z, 0)
 
 
-def _relu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-    return gradient * (value > 0)
+def _relu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
+    gradient *= value > 0
 
 
-def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-    return gradient * (1 - value * value)
+def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
+    gradient *= 1 - value * value
 
 
 def _elu(z: NDArray[Any]) -> NDArray[Any]:
     return np.where(z > 0, z, np.expm1(np.minimum(z, 0)))
 
 
-def _elu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-    return gradient * np.where(value > 0, 1, value + 1)
+def _elu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
+    gradient *= np.where(value > 0, 1, value + 1)
+
+
+def _identity_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
+    pass
 
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "relu": Activation(_relu, _relu_backward),
     "tanh": Activation(np.tanh, _tanh_backward),
     "elu": Activation(_elu, _elu_backward),
-    "identity": Activation(lambda z: z, lambda _, gradient: gradient),
+    "identity": Activation(lambda z: z, _identity_backward),
 }

@@ -1,11 +1,11 @@
-"""Losses over the labelled vertices: sums of a rank, the gradient, what they mean together.
+"""Losses of a network: sums of a rank, the gradient, what they mean together.
 
-    softmax   one class a vertex       − log softmax(z)[y]
-    sigmoid   any classes a vertex     − y log p − (1 − y) log(1 − p), p = 1 / (1 + e^−z)
-    squared   numbers                  (z − y)²
+    softmax   one class a row       − log softmax(z)[y]
+    sigmoid   any classes a row     − y log p − (1 − y) log(1 − p), p = 1 / (1 + e^−z)
+    squared   numbers               (z − y)²
 
-A loss is the mean over labelled vertices (and their columns), so a rank needs to know how many
-there are on all ranks. Each rank gives two sums, which travel behind the gradients.
+A loss is the mean over rows with a target (and their columns), so a rank needs to know how many
+there are on all ranks. Each rank gives two sums, which are added up over the ranks.
 """
 
 from __future__ import annotations
@@ -33,8 +33,19 @@ class Loss(ABC):
     variance: float = 1.0
 
     @abstractmethod
-    def sums(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.float64]:
-        """Summed loss, and summed hits (a loss of numbers: the loss again)."""
+    def terms(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Losses, and hits (a loss of numbers: the losses again), a row each."""
+
+    def sums(
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
+        """Summed loss, and summed hits, of rows that count as much as their weights say."""
+        terms = self.terms(outputs, targets)
+        if weight is not None:
+            terms = terms[0].T * weight, terms[1].T * weight
+        return np.array([each.sum(dtype=np.float64) for each in terms])
 
     @abstractmethod
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
@@ -51,19 +62,21 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class SoftmaxLoss(Loss):
-    """Cross-entropy of one class a vertex; targets are class numbers."""
+    """Cross-entropy of one class a row; targets are class numbers."""
 
     name = "softmax"
 
-    def sums(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.float64]:
-        """− Σ log p[y], and how many are right."""
+    def terms(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """− log p[y], and whether it is right."""
         logs = _log_softmax(outputs)
-        chosen = logs[np.arange(len(targets)), targets].sum(dtype=np.float64)
-        return np.array([-chosen, (outputs.argmax(axis=1) == targets).sum()], np.float64)
+        return -logs[np.arange(len(targets)), targets], outputs.argmax(axis=1) == targets
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """P − one-hot(y)."""
-        gradient = np.exp(_log_softmax(outputs))
+        logs = _log_softmax(outputs)
+        gradient = np.exp(logs, out=logs)
         gradient[np.arange(len(targets)), targets] -= 1
         return gradient
 
@@ -78,11 +91,12 @@ class SigmoidLoss(Loss):
 
     name = "sigmoid"
 
-    def sums(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.float64]:
-        """Σ log(1 + eᶻ) − y z, and how many are right."""
+    def terms(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """log(1 + eᶻ) − y z, and whether it is right."""
         losses = np.logaddexp(0, outputs) - targets * outputs
-        right = ((outputs > 0) == (targets > 0)).sum()
-        return np.array([losses.sum(dtype=np.float64), right], np.float64)
+        return losses, (outputs > 0) == (targets > 0)
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """p − y."""
@@ -100,10 +114,12 @@ class SquaredLoss(Loss):
     name = "squared"
     score_name = "r2"
 
-    def sums(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.float64]:
-        """Σ (z − y)², twice."""
-        total = np.square(outputs - targets).sum(dtype=np.float64)
-        return np.array([total, total])
+    def terms(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """(z − y)², twice."""
+        losses = np.square(outputs - targets)
+        return losses, losses
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """2 (z − y)."""
@@ -115,5 +131,6 @@ class SquaredLoss(Loss):
 
 
 def _log_softmax(outputs: NDArray[Any]) -> NDArray[Any]:
-    shifted = outputs - outputs.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    logs = outputs - outputs.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    return logs

@@ -1,13 +1,13 @@
-"""Samples and targets of a linear model, checked and encoded.
+"""Samples and what is to be learnt of them, checked and encoded.
 
 X, y, sample_weight ─► csr rows, targets as numbers, weights of mean 1 ─► rows of each rank
 
-two classes    −1, +1          more classes   0, 1, 2 …        regression   y itself
+classes   0, 1, 2 …, or of two −1, +1          regression   y itself
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -19,7 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 
-from .lazy import ranks_of_chunks, scores_of_chunk
+from .lazy import outputs_of_chunk, ranks_of_chunks
 from .rows import rank_rows
 
 
@@ -31,7 +31,7 @@ class Samples(Problem):
     X : csr_array of shape (n_samples, n_features)
         Checked.
     target : float64 ndarray of shape (n_samples,)
-        As kernels take it: see `encoded`.
+        See `encoded` and `class_numbers`; of a regression the numbers themselves.
     n_outputs : int
     sample_weight : float64 ndarray of shape (n_samples,)
         Checked.
@@ -57,9 +57,18 @@ class Samples(Problem):
         self.weight = sample_weight * (self.n_samples / self.total_weight)
         self.validation: Samples | None = None
 
-    def scores(self, coefficients: NDArray[Any], intercepts: NDArray[Any]) -> NDArray[Any]:
-        """Of all samples, of shape (n_samples, n_outputs)."""
-        return np.asarray(self.X @ coefficients.T + intercepts)
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values: float32 or float64."""
+        return np.dtype(np.float32 if self._values.dtype == np.float32 else np.float64)
+
+    @property
+    def _values(self) -> Any:
+        return self.X
+
+    def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
+        """What a model answers for all samples: ``of_rows(rows)`` of shape (n_rows, n_outputs)."""
+        return np.asarray(of_rows(self.X))
 
     def fingerprint(self) -> str:
         """Shape, and a checksum of all that is learnt from."""
@@ -93,11 +102,11 @@ class LazySamples(Samples):
         digest = tokenize(self.X.name, self.target, self.weight, self.classes)
         return f"{self.n_samples} × {self.n_features}, {digest[:16]}"
 
-    def scores(self, coefficients: NDArray[Any], intercepts: NDArray[Any]) -> NDArray[Any]:
-        """Of all samples, computed on their chunks."""
+    def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
+        """The same, computed on the chunks of the samples."""
         shown = self.X.map_blocks(
-            scores_of_chunk, coefficients, intercepts, dtype=np.float64,
-            chunks=(self.X.chunks[0], (len(intercepts),)), meta=np.empty((0, 0)),
+            outputs_of_chunk, of_rows, dtype=np.float64,
+            chunks=(self.X.chunks[0], (np.nan,)), meta=np.empty((0, 0)),
         )  # fmt: skip
         return np.asarray(shown.compute())
 
@@ -111,7 +120,16 @@ class LazySamples(Samples):
 
 
 def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Labels as kernels take them: ±1 of two classes, else the number of the class.
+    """Labels for one output of two classes, else one a class: ±1, else the number of the class.
+
+    Raises as `class_numbers`.
+    """
+    target = class_numbers(y, classes)
+    return 2.0 * target - 1.0 if len(classes) == 2 else target
+
+
+def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """The number of the class of each label.
 
     Raises
     ------
@@ -132,8 +150,8 @@ def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
             f"y[{strange[0]}] is {found!r}, which is none of the classes "
             f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
         )
-    target: NDArray[np.float64] = places.astype(np.float64)
-    return 2.0 * target - 1.0 if len(classes) == 2 else target
+    numbers: NDArray[np.float64] = places.astype(np.float64)
+    return numbers
 
 
 def weights_of(

@@ -1,4 +1,4 @@
-"""The plan of a linear model: which rank has which samples."""
+"""The plan of a model of samples: which rank has which."""
 
 from __future__ import annotations
 
@@ -11,8 +11,28 @@ from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.reports import PlanReport
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class SamplesPlanReport(PlanReport):
+    """Also how many features each rank touches, where rows were placed by them.
+
+    Attributes
+    ----------
+    touched : list of int, or None
+    """
+
+    touched: list[int] | None = None
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        words = super().rows()
+        if self.touched is None:
+            return words
+        mean, most = np.mean(self.touched), max(self.touched)
+        return {"features a rank": f"{mean:,.0f} on average, {most:,} at most", **words}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LinearPlan(FitPlan):
+class SamplesPlan(FitPlan):
     """Who has which samples, in which order.
 
     Attributes
@@ -23,6 +43,11 @@ class LinearPlan(FitPlan):
         That each rank holds besides its samples.
     row_bytes : int64 ndarray of shape (n_ranks,)
         Of its samples; zeros where that is not known beforehand.
+    touched : int64 ndarray of shape (n_ranks,), or None
+        Distinct features of each rank's rows, where rows were placed by them.
+    shards : int32 ndarray of shape (n_features + 1,), or None
+        Of ``solver="server"``: the shard of each feature; the intercept's is the last. None: by a
+        hash.
     unit : str
         What a step is called.
     """
@@ -30,6 +55,8 @@ class LinearPlan(FitPlan):
     members: list[NDArray[np.int64]] = field(repr=False)
     weight_bytes: int = 0
     row_bytes: NDArray[np.int64] = field(repr=False)
+    touched: NDArray[np.int64] | None = field(default=None, repr=False)
+    shards: NDArray[np.int32] | None = field(default=None, repr=False)
     unit: str = "epoch"
 
     @property
@@ -37,14 +64,19 @@ class LinearPlan(FitPlan):
         """Samples of each rank."""
         return tuple(map(len, self.members))
 
+    @property
+    def cut(self) -> None:
+        """Nothing is kept: samples are placed again, the same by the same seed."""
+
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold."""
         weights = np.full(self.n_ranks, self.weight_bytes, np.int64)
         return {"samples": self.row_bytes, "weights": weights}
 
-    def report(self) -> PlanReport:
+    def report(self) -> SamplesPlanReport:
         """What is known of a step before it."""
-        return PlanReport(
+        return SamplesPlanReport(
+            touched=None if self.touched is None else self.touched.tolist(),
             n_ranks=self.n_ranks,
             unit=self.unit,
             partitioner=self.partitioner,

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels import epoch_order
+from daskpart._floor.hashing import GOLDEN, mixed_word
+from daskpart._floor.kernels import kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,48 @@ class RankRows:
         return self.pointer, self.indices, self.data, self.target, self.weight
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """Which samples make a step, equal on all ranks.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Samples of each rank.
+    batch_size, random_state : int
+    shuffle : bool
+    """
+
+    sizes: tuple[int, ...]
+    batch_size: int
+    random_state: int
+    shuffle: bool
+
+    @property
+    def n_samples(self) -> int:
+        """Of all ranks."""
+        return sum(self.sizes)
+
+    @property
+    def n_steps(self) -> int:
+        """Of an epoch."""
+        return -(-max(self.sizes) // self.batch_size)
+
+    def count(self, step: int) -> int:
+        """Samples of all ranks in a step of an epoch."""
+        done = step * self.batch_size
+        return sum(min(max(size - done, 0), self.batch_size) for size in self.sizes)
+
+    def order(self, rows: RankRows, epoch: int) -> NDArray[np.int64]:
+        """The order in which a rank takes its rows in an epoch."""
+        seed = seed_of_epoch(self.random_state, epoch)
+        return order_of_epoch(rows, self.batch_size, seed, self.shuffle)
+
+    def of_step(self, order: NDArray[np.int64], step: int) -> NDArray[np.int64]:
+        """The rows of a rank in a step of an epoch."""
+        return order[step * self.batch_size : (step + 1) * self.batch_size]
+
+
 def rank_rows(rank: int, X: Any, target: Any, weight: Any, places: Any = None) -> RankRows:
     """Rows of a csr matrix as a rank holds them."""
     return RankRows(
@@ -97,3 +140,24 @@ def order_of_epoch(rows: RankRows, batch_size: int, seed: int, shuffle: bool) ->
 def seed_of_epoch(random_state: int, epoch: int) -> int:
     """Of the shuffle of an epoch."""
     return int(np.random.SeedSequence([random_state, 2, epoch]).generate_state(1, np.uint64)[0])
+
+
+@kernel
+def epoch_order(batch: int, first_slot: int, seed: np.uint64, order: NDArray[Any]) -> None:
+    """Shuffle each slot of a rank's rows: the order of an epoch.
+
+    Row ``t · batch + s`` lies in slot ``s`` and is taken at some step by that slot. A slot is
+    shuffled by its number among the slots of all ranks, so the same samples meet in a step however
+    many ranks share the slots.
+    """
+    n = len(order)
+    for row in range(n):
+        order[row] = row
+    for slot in range(min(batch, n)):
+        state = mixed_word(seed + np.uint64(first_slot + slot) * GOLDEN)
+        length = (n - slot + batch - 1) // batch
+        for t in range(length - 1, 0, -1):
+            state += GOLDEN
+            other = int(mixed_word(state) % np.uint64(t + 1)) * batch + slot
+            here = t * batch + slot
+            order[here], order[other] = order[other], order[here]

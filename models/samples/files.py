@@ -9,7 +9,7 @@ ranks, not on how the file was cut or packed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 from daskpart.models.base.examples import Reading, examples_on_ranks, readings, shuffled_rows
+from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
-from .problem import Samples, encoded
+from .problem import Samples, class_numbers
 from .rows import RankRows, rank_rows
+
+Encode = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
 
 class FileSamples(Samples):
@@ -30,14 +33,23 @@ class FileSamples(Samples):
     Parameters
     ----------
     file : ExamplesFile
+    encode : callable
+        ``encode(labels, classes)``: `encoded` or `class_numbers`.
+    n_outputs : int
     classes : ndarray or None
         None: labels are targets of a regression.
     """
 
-    def __init__(self, file: ExamplesFile, classes: NDArray[Any] | None) -> None:
+    def __init__(
+        self,
+        file: ExamplesFile,
+        encode: Encode,
+        n_outputs: int,
+        classes: NDArray[Any] | None,
+    ) -> None:
         self.file, self.classes = file, classes
+        self._encode, self.n_outputs = encode, n_outputs
         self.n_samples, self.n_features = file.shape
-        self.n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         self.total_weight = float(self.n_samples)
         self.validation: Samples | None = None
 
@@ -52,13 +64,23 @@ class FileSamples(Samples):
         borders = [self.file.row_pointer[own.start] for own in self.file.ranges(n_ranks)]
         return np.split(np.arange(self.n_samples), borders[1:])
 
-    def rows_on(self, comm: Any, seed: int | None) -> Any:
-        """Rows of each rank, read there; a PerRank of RankRows."""
-        own = readings(self.file, comm.n_ranks)
+    def rows_on(self, comm: Any, seed: int | None, partition: Partition | None = None) -> Any:
+        """Rows of each rank, read there; a PerRank of RankRows.
+
+        A partition says the rank of each row; a rank then has them in the order of the file.
+        """
+        own = readings(self.file, comm.n_ranks, partition=partition)
         handed = comm.values(own)
+        if partition is not None:
+            seed = 0  # rows travel, by the keys of the readings
         options = {"n_rounds": len(own[0].rounds), "seed": seed}
         examples = comm.run(examples_on_ranks, handed, **options)
-        return comm.settle(comm.map(_rank_rows, examples, handed, classes=self.classes))
+        how = {"classes": self.classes, "encode": self._encode}
+        return comm.settle(comm.map(_rank_rows, examples, handed, **how))
+
+    @property
+    def _values(self) -> Any:
+        return self.file.wanted
 
     def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Bytes of each rank's rows, about: as if all were of one length."""
@@ -66,13 +88,15 @@ class FileSamples(Samples):
         return np.array([int(n_bytes * len(own)) for own in members])
 
 
-def _rank_rows(examples: Examples, own: Reading, *, classes: NDArray[Any] | None) -> RankRows:
-    target = examples.target if classes is None else encoded(examples.target, classes)
+def _rank_rows(
+    examples: Examples, own: Reading, *, classes: NDArray[Any] | None, encode: Encode
+) -> RankRows:
+    target = examples.target if classes is None else encode(examples.target, classes)
     return rank_rows(own.rank, examples.data, target, np.ones(len(target)))
 
 
-def file_samples(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> FileSamples:
-    """The samples of a file for a classifier with these classes; None: for a regression.
+def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> None:
+    """Refuse a file that a classifier with these classes (None: a regression) cannot take.
 
     Raises
     ------
@@ -85,8 +109,7 @@ def file_samples(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -
         raise InputError(f"values are {file.wanted.dtype}: survey the file with dtype float32 or "
                          "float64")  # fmt: skip
     if classes is not None:
-        encoded(classes_of(file), classes)
-    return FileSamples(file, classes)
+        class_numbers(classes_of(file), classes)
 
 
 def classes_of(file: ExamplesFile) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ weights, 8 bytes each a sample, do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -146,11 +146,9 @@ def collect_rows(
     return rank_rows(rank, stacked, target, weight)
 
 
-def scores_of_chunk(
-    block: Any, coefficients: NDArray[Any], intercepts: NDArray[Any]
-) -> NDArray[np.float64]:
-    """Scores of the rows of a chunk."""
-    return np.asarray(checked_chunk(block, "a chunk") @ coefficients.T + intercepts)
+def outputs_of_chunk(block: Any, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    """What a model answers for the rows of a chunk."""
+    return np.asarray(of_rows(checked_chunk(block, "a chunk")))
 
 
 def answered(array: Any, model: Any, name: str, n_columns: int, dtype: Any) -> Any:

@@ -1,0 +1,53 @@
+"""What the commands that tell classes apart share: right and wrong answers, counted and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+
+def judged(wanted: NDArray[Any], found: NDArray[Any], classes: Sequence[Any]) -> dict[str, Any]:
+    """Accuracy, and the counts of right and wrong answers, for metrics.json.
+
+    Parameters
+    ----------
+    wanted, found : ndarray
+        True and found classes of what was held out.
+    classes : sequence
+        In the order of lines and columns; those that do not occur are left out.
+    """
+    table = pd.crosstab(wanted, found)
+    seen = [each for each in classes if each in table.index or each in table]
+    table = table.reindex(index=seen, columns=seen, fill_value=0)
+    return {
+        "test_accuracy": float((found == wanted).mean()),
+        "n_test": len(wanted),
+        "classes": [f"{each:g}" if isinstance(each, float) else str(each) for each in seen],
+        "confusion": table.to_numpy().tolist(),
+    }
+
+
+def most_frequent(judgement: dict[str, Any]) -> float:
+    """Share of the most frequent class in what was held out."""
+    counts = np.array(judgement["confusion"])
+    return float(counts.sum(axis=1).max() / judgement["n_test"])
+
+
+def draw_confusion(judgement: dict[str, Any], album: Any, what: str) -> None:
+    """The picture ``confusion`` of what was held out, if anything was."""
+    if "confusion" not in judgement:
+        return
+    from daskpart import plots
+
+    album.draw(
+        "confusion",
+        (5.6, 4.8),
+        partial(plots.confusion, judgement["confusion"], judgement["classes"]),
+        alt="Counts of true and found classes",
+        caption=f"{what}: true class by line, found class by column.",
+    )

@@ -1,0 +1,109 @@
+"""`daskpart fit mlp`: the samples of the linear models, and the section on classes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .classes import draw_confusion, judged, most_frequent
+from .fit import Fit
+from .linear import LinearCommand
+
+
+class _MLP(LinearCommand):
+    """Learn from SAMPLES to tell classes apart, by a multi-layer perceptron.
+
+    SAMPLES is a libsvm file: a label and index:value pairs a line (also .gz, .xz, .bz2). Labels are
+    whole numbers.
+
+    \b
+    One process:           daskpart fit mlp digits.libsvm --ranks 4 --hidden 64 --top-k 2 --out run
+    Worker processes:      daskpart fit mlp digits.libsvm --ranks 4 --cluster processes --out run
+    MPI, 4 workers:        mpiexec -n 6 daskpart fit mlp digits.libsvm --ranks 4 --cluster mpi
+    """
+
+    estimator = "MLPClassifier"
+    classifies = True
+    options = tuple(each for each in LinearCommand.options if each.name != "names")
+    template = "mlp.html"
+
+    def load(self, source: str, given: dict[str, Any]) -> Any:
+        """As of the linear models; features have no names here."""
+        return super().load(source, {**given, "names": None})
+
+    def judge(self, fit: Fit) -> dict[str, Any]:
+        """Loss, accuracy, counts of right and wrong classes, bytes."""
+        model = fit.model
+        history = model.history_
+        found = {
+            "train_loss": float(model.loss_),
+            "n_weights": int(model.state_.n_weights),
+            "density": float(history["density"].mean()),
+            "bytes_an_epoch": float(history["bytes"].mean()),
+        }
+        if fit.data.test is not None:
+            X, y = fit.data.test
+            found |= judged(np.asarray(y), model.predict(X), model.classes_.tolist())
+        return found
+
+    def told(self, fit: Fit) -> list[str]:
+        """The judgement as sentences."""
+        found = fit.judgement
+        lines = [f"training loss {found['train_loss']:.6g}"]
+        if "test_accuracy" in found:
+            lines.append(
+                f"accuracy {found['test_accuracy']:.4f} on {found['n_test']:,} held-out samples; "
+                f"the most frequent class makes up {most_frequent(found):.1%}"
+            )
+        lines.append(
+            f"the sums of a step hold {found['density']:.2%} of all {found['n_weights']:,} "
+            f"weights; an epoch sends {found['bytes_an_epoch'] / 1e6:,.3g} MB"
+        )
+        return lines
+
+    def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
+        """The class of every sample that was held out."""
+        if fit.data.test is None:
+            return {}
+        X, y = fit.data.test
+        found = pd.DataFrame({"label": y, "found": fit.model.predict(X)})
+        return {"labels.csv": (found, "true and found class of the held-out samples")}
+
+    def draw(self, fit: Fit, album: Any) -> None:
+        """Learning curves, what was sent, confusion."""
+        from daskpart import plots
+
+        history = fit.model.history_
+        album.draw(
+            "training",
+            (9.4, 3.4),
+            partial(plots.learning_curve, history, "loss"),
+            partial(plots.learning_curve, history, "score", words="accuracy"),
+            alt="Loss and accuracy over epochs",
+            caption="Loss and accuracy over the epochs; each sample is measured before its own "
+            "step.",
+        )
+        megabytes = history.assign(megabytes=history["bytes"] / 1e6)
+        album.draw(
+            "sent",
+            (9.4, 3.4),
+            partial(plots.learning_curve, megabytes, "megabytes", words="MB of all ranks"),
+            partial(plots.learning_curve, history, "density", words="density of the sums"),
+            alt="Bytes and density of the sums over epochs",
+            caption="What the ranks sent in each epoch, and the share of the weights that the sum "
+            "of a step holds.",
+        )
+        draw_confusion(fit.judgement, album, "Held-out samples")
+
+    def page(self, fit: Fit) -> dict[str, Any]:
+        """Key numbers."""
+        found = fit.judgement
+        score = {"test_accuracy": found["test_accuracy"]} if "test_accuracy" in found else {}
+        names = ("train_loss", "n_weights", "bytes_an_epoch")
+        return {"numbers": {**score, **{name: found[name] for name in names}}}
+
+
+MODEL = _MLP()

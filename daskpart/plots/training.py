@@ -1,0 +1,200 @@
+"""Charts of a training run: what was measured, over its steps or over seconds.
+
+RMSE │╲                   loss │╲                fit │      ______
+     │ ╲__ _ _ validation      │ ╲__                 │   __/
+     │   ‾‾‾‾‾ train           │    ‾‾‾‾             │ _/
+     └────────── epoch         └──────── seconds     └──────────── iteration
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .canvas import axes_or_new, quiet_frame, whole_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+_TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
+_MOST_MARKED = 60  # steps
+
+
+def convergence(
+    history: pd.DataFrame,
+    against: str = "epoch",
+    *,
+    test_rmse: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Training and validation RMSE against epochs or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that epoch
+        (or ``seconds_computing`` and ``seconds_communicating``), and ``validation_rmse`` where
+        there is a validation set: ``MatrixFactorization.history_``.
+    against : {"epoch", "seconds"}
+        What the horizontal axis counts.
+    test_rmse : float, optional
+        RMSE of held-out ratings after the fit, drawn as a level line.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    ax = _over(history, against, "epoch", "train_rmse", "validation_rmse", ax)
+    if test_rmse is not None:
+        label = f"test, after the fit: {test_rmse:.4f}"
+        ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
+    ax.set_ylabel("RMSE (units of the ratings)")
+    ax.legend(frameon=False)
+    return ax
+
+
+def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | None = None) -> Axes:
+    """Training and validation loss against epochs or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an epoch with the columns ``epoch``, ``loss``, ``seconds``, and ``validation_loss``
+        where there is a validation set: ``LogisticRegression.history_``.
+    against : {"epoch", "seconds"}
+        What the horizontal axis counts.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    ax = _over(history, against, "epoch", "loss", "validation_loss", ax)
+    ax.set_ylabel("loss")
+    if len(ax.lines) > 1:
+        ax.legend(frameon=False)
+    return ax
+
+
+def fit_history(
+    history: pd.DataFrame, against: str = "iteration", *, ax: Axes | None = None
+) -> Axes:
+    """The fit, or the loss, against iterations or seconds.
+
+    Parameters
+    ----------
+    history : DataFrame
+        One row an iteration with the columns ``iteration``, ``fit`` or ``loss``, and ``seconds``:
+        ``CPDecomposition.history_``, ``ImplicitFactorization.history_``.
+    against : {"iteration", "seconds"}
+        What the horizontal axis counts.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or ``against`` is unknown.
+    """
+    measure = "fit" if "fit" in history else "loss"
+    ax = _over(history, against, "iteration", measure, None, ax)
+    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if measure == "fit" else "loss an event")
+    return ax
+
+
+def learning_curve(
+    history: pd.DataFrame, column: str = "loss", *, words: str = "", ax: Axes | None = None
+) -> Axes:
+    """A measure of training, and of validation where there is one, over epochs.
+
+    Parameters
+    ----------
+    history : DataFrame
+        ``GCNClassifier.history_``: columns ``epoch``, the measure, ``validation_`` and its name.
+    column : str
+        The measure.
+    words : str
+        What it is called; default: its name.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If ``history`` is empty or lacks the measure.
+    """
+    ax = _over(history, "epoch", "epoch", column, f"validation_{column}", ax)
+    ax.set_ylabel(words or column)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _over(
+    history: pd.DataFrame,
+    against: str,
+    step: str,
+    column: str,
+    held_out: str | None,
+    ax: Axes | None,
+) -> Axes:
+    """A column of a history and its like on held-out data, over steps or seconds."""
+    if not len(history):
+        raise InputError(f"the history holds no {step}: nothing to draw; fit first")
+    if column not in history:
+        raise InputError(f"the history has no {column!r}: nothing to draw")
+    where = _positions(history, against, step)
+    ax = axes_or_new(ax, (6.0, 3.8))
+    size = 4 if len(history) <= _MOST_MARKED else 0
+    ax.plot(where, history[column], "o-", color=_TRAIN, label="train",
+            linewidth=1.8, markersize=size)  # fmt: skip
+    if held_out in history and history[held_out].notna().any():
+        values = history[held_out].to_numpy(dtype=np.float64)
+        known = ~np.isnan(values)  # it may be measured every few steps only
+        ax.plot(where[known], values[known], "s--", color=_VALIDATION, label="validation",
+                linewidth=1.8, markersize=size)  # fmt: skip
+    if against == step:
+        ax.set_xlabel(step)
+        whole_numbers(ax.xaxis)
+    else:
+        ax.set_xlabel("training time (seconds)")
+        ax.locator_params(axis="x", nbins=6)
+        ax.set_xlim(left=0)  # what the first step takes longer is part of the wait
+    quiet_frame(ax, "both")
+    return ax
+
+
+def _positions(history: pd.DataFrame, against: str, step: str) -> NDArray[np.float64]:
+    """Where each step stands on the horizontal axis."""
+    if against == step:
+        return history[step].to_numpy(dtype=np.float64)
+    if against == "seconds":
+        if "seconds" in history:
+            return history["seconds"].cumsum().to_numpy(dtype=np.float64)
+        parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
+        return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
+    raise InputError(f"against is {against!r}; it may be {step!r} or 'seconds'")

@@ -1,0 +1,1 @@
+"""Multi-layer perceptrons by data-parallel SGD, with TopK by layer."""

@@ -1,0 +1,317 @@
+"""What the perceptrons share: parameters and their words, network, plan, what a fitted one tells.
+
+X, y ─► Samples ─► Network, SamplesPlan ─► Training ─► MLPText ─► MLPState ─► coefs_
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from daskpart.errors import InputError
+from daskpart.models.base.estimator import COUNT
+from daskpart.models.base.state import State
+from daskpart.models.networks.activations import ACTIVATIONS
+from daskpart.models.networks.losses import Loss
+from daskpart.models.optimisation.aggregation import Aggregator
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
+from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
+from daskpart.models.samples.estimator import SampleModel
+from daskpart.models.samples.plan import SamplesPlan
+
+from .network import Network
+from .sgd import Training
+from .state import MLPState
+from .text import MLPText
+
+SHARED_PARAMETERS = """\
+hidden : int or tuple of int, default=(100,)
+    Widths of the hidden layers; (): one layer. (As in `GCNClassifier`; scikit-learn says
+    hidden_layer_sizes.)
+activation : {"relu", "tanh", "elu", "identity"}, default="relu"
+    Between layers.
+alpha : float, default=1e-4
+    Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out.
+optimizer : {"adam", "sgd", "momentum", "adagrad"}, default="adam"
+    With `top_k`, "sgd" and "momentum": the others divide by the size of what arrived, which TopK
+    makes rare and large.
+learning_rate : {"constant", "invscaling", "step"}, default="constant"
+    eta0; eta0 / t^power_t, t counting steps; eta0 halved each 10 epochs.
+eta0 : float, default=0.001
+    First learning rate.
+power_t : float, default=0.5
+    Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
+batch_size : int, default=64
+    Samples of each rank in a step: K ranks take K · batch_size.
+max_iter : int, default=200
+    Epochs.
+tol : float, default=1e-4
+    Stop when the loss changes less from one epoch to the next; 0: do all epochs.
+shuffle : bool, default=True
+    Shuffle the samples over all ranks, and anew in each epoch.
+aggregation : str, default="auto"
+    How the gradients of a layer are added up: "dense", an algorithm of
+    `daskpart.collectives.sparse_allreduce`, or "auto", which takes the quickest at each step and
+    gives the bits of "dense".
+top_k : int or None, default=None
+    Send the k largest entries of each bucket of a layer's gradient only, and keep the rest for the
+    next step.
+top_k_bucket : int or None, default=512
+    Length of a bucket; None: a layer is one bucket.
+top_k_approximate : bool, default=False
+    Draw entries by their size, k of a bucket in expectation.
+n_ranks : int or None, default=None
+    Ranks that hold the samples. None: as many as the workers have threads, or this process cores.
+patience : int or None, default=None
+    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``.
+transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
+    How ranks send; see `MatrixFactorization`.
+warm_start : bool, default=False
+    Begin at the weights of the last fit.
+checkpoint_path : path or None, default=None
+    ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
+checkpoint_every : int, default=1
+    Epochs between two checkpoints.
+resume : bool, default=False
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+random_state : int, RandomState or None, default=0
+    Fixes first weights, shuffles, and what approximate TopK draws.
+verbose : int, default=0
+    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
+"""
+SHARED_ATTRIBUTES = """\
+coefs_ : list of ndarray of shape (n_inputs, n_outputs)
+    Matrix of each layer, in the dtype of X (float32 or float64).
+intercepts_ : list of ndarray of shape (n_outputs,)
+n_layers_, n_outputs_ : int
+    Layers, that of the features among them; columns of the last.
+loss_ : float
+    Of the last epoch.
+n_features_in_, feature_names_in_ : int, ndarray of str
+n_iter_ : int
+    Epochs done.
+history_ : pandas.DataFrame
+    One row an epoch: loss (with the penalty; each sample's before its step), its change, score (of
+    a classifier, alike), density of the summed gradients, learning_rate, validation_loss and
+    validation_score (with an `eval_set`), seconds, seconds_computing, seconds_communicating (means
+    over ranks), messages, bytes.
+state_ : MLPState
+    All that a further epoch needs.
+plan_report_, comm_report_ : PlanReport, CommunicationReport
+"""
+
+
+class Perceptron(SampleModel):
+    """What the classifier and the regressor share; parameters are documented there."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SampleModel._parameter_constraints,
+        "hidden": [COUNT, tuple, list],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "learning_rate": [StrOptions(set(SCHEDULES) - {"optimal"})],
+        "eta0": [Interval(Real, 0, None, closed="neither")],
+        "power_t": [Interval(Real, 0, None, closed="left")],
+    }
+    _decide_plan: ClassVar[tuple[str, ...]] = ("hidden", "optimizer", "batch_size", "shuffle")
+    _decide_bits: ClassVar[tuple[str, ...]] = (
+        *_decide_plan,
+        *("activation", "alpha", "learning_rate", "eta0", "power_t"),
+        *("aggregation", "top_k", "top_k_bucket", "top_k_approximate"),
+    )
+    _state_class: ClassVar[type[State]] = MLPState
+
+    hidden: Any
+    activation: str
+    alpha: float
+    optimizer: str
+    learning_rate: str
+    eta0: float
+    power_t: float
+    state_: MLPState
+
+    def __init__(
+        self,
+        hidden: Any = (100,),
+        *,
+        activation: str = "relu",
+        alpha: float = 1e-4,
+        optimizer: str = "adam",
+        learning_rate: str = "constant",
+        eta0: float = 1e-3,
+        power_t: float = 0.5,
+        batch_size: int = 64,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        shuffle: bool = True,
+        aggregation: str = "auto",
+        top_k: int | None = None,
+        top_k_bucket: int | None = 512,
+        top_k_approximate: bool = False,
+        n_ranks: int | None = None,
+        patience: int | None = None,
+        transport: str = "auto",
+        warm_start: bool = False,
+        checkpoint_path: Any = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self._set_parameters(locals())
+
+    # -- what a model of the two says ---
+
+    _loss: ClassVar[Loss]
+
+    def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
+        """Accuracy, or R²."""
+        raise NotImplementedError
+
+    # -- what the base asks ---
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """Of the hidden layers."""
+        return (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
+
+    def _check(self) -> None:
+        if any(not isinstance(each, int | np.integer) or each < 1 for each in self._widths):
+            raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (100,)")
+        if self.top_k is None and self.top_k_approximate:
+            raise InputError("top_k_approximate needs top_k")
+
+    def _network(self, n_features: int, n_outputs: int, dtype: Any) -> Network:
+        widths = (n_features, *self._widths, n_outputs)
+        return Network(widths, self.activation, self._loss, np.dtype(dtype).name)
+
+    def _network_of(self, problem: Any) -> Network:
+        return self._network(problem.n_features, problem.n_outputs, problem.dtype)
+
+    def _make_plan(
+        self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
+    ) -> SamplesPlan:
+        members = self._members(
+            problem, n_ranks, int(self.batch_size), random_state, bool(self.shuffle)
+        )
+        network, slots = self._network_of(problem), OPTIMIZERS[self.optimizer].slots
+        size = np.dtype(network.dtype).itemsize * sum(network.sizes())
+        return SamplesPlan(
+            n_ranks=n_ranks,
+            partitioner="shuffle" if self.shuffle else "cyclic",
+            members=members,
+            weight_bytes=size * (1 + len(slots) + (self.top_k is not None)),
+            row_bytes=problem.bytes_of(members),
+        )
+
+    def _first_state(self, problem: Any, plan: Any) -> MLPState:
+        network = self._network_of(problem)
+        kept = 0 if self.top_k is None else sum(network.sizes())
+        return MLPState(
+            weights=network.first_weights(plan.random_state),
+            residual=np.zeros((plan.n_ranks, kept), network.dtype),
+        )
+
+    def _going_on(self, state: Any, problem: Any) -> Any:
+        network = self._network_of(problem)
+        wanted = {name: each.shape for name, each in network.first_weights(0).items()}
+        known = {name: each.shape for name, each in state.weights.items()}
+        if wanted != known:
+            raise InputError(
+                f"the data and the parameters make a network of the weights {wanted}, the last fit "
+                f"has {known}; give data of as many features and classes, or warm_start=False"
+            )
+        return state
+
+    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> MLPText:
+        rows = self._rows(session, plan, problem, bool(self.shuffle))
+        network = self._network_of(problem)
+        return MLPText(session, rows, self._training(network, plan), float(self.tol))
+
+    def _training(self, network: Network, plan: Any) -> Training:
+        return Training(
+            network=network,
+            alpha=float(self.alpha),
+            schedule=schedule_of(self.learning_rate, float(self.eta0), power=float(self.power_t)),
+            optimizer=optimizer_of(self.optimizer, weight_decay=(float(self.alpha), 0.0)),
+            aggregators=self._aggregators(network, plan.random_state),
+            sizes=plan.sizes,
+            batch_size=int(self.batch_size),
+            random_state=plan.random_state,
+            shuffle=bool(self.shuffle),
+        )
+
+    def _aggregators(self, network: Network, random_state: int) -> tuple[Aggregator, ...]:
+        """One a layer; of approximate TopK each draws for itself."""
+        return tuple(self._aggregator(random_state + place) for place in range(network.n_layers))
+
+    def _evaluation(self, problem: Any) -> Any:
+        held = problem.validation
+        if held is None:
+            return None
+        network = self._network_of(problem)
+
+        def evaluate(state: MLPState) -> dict[str, float]:
+            outputs = held.outputs(partial(outputs_of, network=network, weights=state.weights))
+            targets = self._as_targets(held.target)
+            total = network.loss.sums(outputs, targets, held.weight)[0]
+            return {
+                "validation_loss": float(total / held.n_samples),
+                "validation_score": self._score_of(outputs, targets),
+            }
+
+        return evaluate
+
+    def _as_targets(self, target: NDArray[np.float64]) -> NDArray[Any]:
+        return target.astype(np.int64) if self._loss.name == "softmax" else target[:, None]
+
+    # -- what a fitted model tells ---
+
+    @property
+    def coefs_(self) -> list[NDArray[Any]]:
+        """Matrix of each layer."""
+        return self._arrays("weight")
+
+    @property
+    def intercepts_(self) -> list[NDArray[Any]]:
+        """Bias of each layer."""
+        return self._arrays("bias")
+
+    def _arrays(self, kind: str) -> list[NDArray[Any]]:
+        weights = self._fitted().weights
+        return [array for name, array in weights.items() if name.endswith(kind)]
+
+    @property
+    def n_layers_(self) -> int:
+        """Layers, that of the features among them."""
+        return len(self.coefs_) + 1
+
+    @property
+    def n_outputs_(self) -> int:
+        """Columns of the last layer."""
+        return self.coefs_[-1].shape[1]
+
+    @property
+    def loss_(self) -> float:
+        """Of the last epoch."""
+        return self._fitted().loss
+
+    def _outputs(self, X: Any) -> NDArray[Any]:
+        """Outputs of the network for rows, of shape (n_samples, n_outputs)."""
+        rows, weights = self._checked_rows(X), self._fitted().weights
+        first, last = weights["0.weight"], self.coefs_[-1]
+        widths = (len(first), *(each.shape[1] for each in self.coefs_[:-1]), last.shape[1])
+        network = Network(widths, self.activation, self._loss, first.dtype.name)
+        return outputs_of(rows, network=network, weights=weights)
+
+
+def outputs_of(rows: Any, *, network: Network, weights: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Outputs of a network for csr or dense rows."""
+    inputs = rows.astype(network.dtype, copy=False)
+    return network.forward(network.joined(weights), inputs)[-1]

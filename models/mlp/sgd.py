@@ -1,0 +1,301 @@
+"""Data-parallel SGD of a perceptron: the sum of a layer travels while the layer before is computed.
+
+    backward of layer 2 │ backward of layer 1 │ backward of layer 0
+                        post Σ g2 ············│····················· collect, step of layer 2
+                                              post Σ g1 ··········· collect, step of layer 1
+
+A sum in several rounds goes one round on after each backward. Nothing is stale: all sums of a batch
+are collected before the next batch. Each layer is compressed by itself and keeps its own residual.
+
+Renggli 2017, §2.4 (TopK with error feedback) and §4.3, §5.4 (by layer, in buckets, non-blocking).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, PerRank, allreduce
+from daskpart.collectives.stream import Stream, entries_stream
+from daskpart.collectives.topk import Feedback
+from daskpart.models.base.state import Part
+from daskpart.models.base.text import Step
+from daskpart.models.optimisation.aggregation import Aggregator
+from daskpart.models.optimisation.optimisers import Optimizer
+from daskpart.models.optimisation.schedules import Schedule
+from daskpart.models.samples.rows import Batches, RankRows
+
+from .network import Network, layer_gradient
+
+FULL = 0.1  # share of entries from which rows are kept dense: a dense product is quicker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Batches):
+    """What a fit is, equal on all ranks.
+
+    Attributes
+    ----------
+    network : Network
+    alpha : float
+        Of the penalty ½ α ‖W‖² on the mean loss; biases are left out.
+    schedule : Schedule
+    optimizer : Optimizer
+        Of one layer: its matrix, with the decay α, and its bias.
+    aggregators : tuple of Aggregator
+        One a layer.
+    """
+
+    network: Network
+    alpha: float
+    schedule: Schedule
+    optimizer: Optimizer
+    aggregators: tuple[Aggregator, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A rank's samples as the network takes them.
+
+    Attributes
+    ----------
+    rows : RankRows
+        Without entries, where `X` holds them.
+    X : ndarray or csr_array
+    targets : ndarray
+        Numbers of classes, or of shape (n_rows, 1).
+    """
+
+    rows: RankRows
+    X: Any = field(repr=False)
+    targets: NDArray[Any] = field(repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        held = [self.X] if isinstance(self.X, np.ndarray) else [self.X.data, self.X.indices]
+        return self.rows.nbytes + sum(array.nbytes for array in (*held, self.targets))
+
+
+@dataclass(eq=False)
+class RankModel:
+    """Weights, slots and what a step makes, on one rank."""
+
+    weights: list[NDArray[Any]]
+    slots: list[dict[str, NDArray[Any]]]
+    order: NDArray[np.int64] = field(repr=False)
+    values: list[Any] = field(default_factory=list, repr=False)
+    slopes: Any = None
+    gradient: Stream | None = None
+    sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
+    entries: int = 0
+    broken: bool = False
+
+    def copy(self) -> RankModel:
+        """A copy that shares nothing that changes."""
+        return copy.deepcopy(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what stays between steps."""
+        slots = [array for layer in self.slots for array in layer.values()]
+        return sum(array.nbytes for array in (*self.weights, *slots, self.order))
+
+
+Changing = tuple[PerRank, list[PerRank], int, float]
+
+
+# -- texts ---
+
+
+def begin(
+    comm: Communicator, inputs: PerRank, parts: PerRank, *, fit: Training
+) -> tuple[PerRank, list[PerRank], list[int]]:
+    """Model and feedback of every rank from the parts of a state, and the bytes they hold."""
+    model = comm.map(first_model, parts, fit=fit)
+    feedback = [
+        comm.map(first_feedback, parts, inputs, layer=layer, fit=fit)
+        for layer in range(fit.network.n_layers)
+    ]
+    model, *feedback = comm.settle(model, *feedback)
+    held = comm.fold(comm.map(bytes_held, model, inputs), list).result()
+    return model, feedback, held
+
+
+def epoch(
+    comm: Communicator,
+    inputs: PerRank,
+    changing: Changing,
+    *,
+    number: int,
+    fit: Training,
+    tolerance: float,
+) -> tuple[Changing, Step]:
+    """One pass over the samples."""
+    model, feedback, steps, before = changing
+    n_steps = fit.n_steps
+    rates = fit.schedule.rates(steps + 1, n_steps, number)
+    model = comm.update(begin_epoch, model, inputs, number=number, fit=fit)
+    for step in range(n_steps):
+        model = comm.update(forward, model, inputs, step=step, fit=fit)
+        how = {"rate": float(rates[step]), "number": steps + step + 1, "fit": fit}
+        model, feedback = _backward(comm, model, feedback, how)
+    model, *feedback = comm.settle(model, *feedback)
+    summed = allreduce(comm, comm.map(measures_of, model, fit=fit)).result()
+    loss = float(summed[0] / fit.n_samples + summed[2] / comm.n_ranks)
+    measured = {
+        "loss": loss,
+        "change": loss - before,
+        "density": float(summed[3] / comm.n_ranks / n_steps),
+        "learning_rate": float(rates[-1]),
+    }
+    if fit.network.loss.name == "softmax":
+        measured["score"] = float(summed[1] / fit.n_samples)
+    finite = bool(np.isfinite(loss)) and not summed[4]
+    done = Step(measured, finite=finite, enough=abs(loss - before) < tolerance)
+    return (model, feedback, steps + n_steps, loss), done
+
+
+def _backward(
+    comm: Communicator, model: PerRank, feedback: list[PerRank], how: dict[str, Any]
+) -> tuple[PerRank, list[PerRank]]:
+    """Layer by layer: gradient, its sum under way, the sums before one round on; then the steps."""
+    fit, kept = how["fit"], list(feedback)
+    under_way: list[tuple[int, Any]] = []
+    for layer in reversed(range(fit.network.n_layers)):
+        model = comm.update(backward, model, layer=layer, fit=fit)
+        for _, pending in under_way:
+            pending.collect_next()
+        gradients = comm.map(gradient_of, model)
+        pending, kept[layer] = fit.aggregators[layer].post(comm, gradients, feedback[layer])
+        under_way.append((layer, pending))
+    for layer, pending in under_way:
+        model = comm.update(move, model, pending.collect(), layer=layer, **how)
+    return model, kept
+
+
+# -- steps on one rank ---
+
+
+def inputs_of(rows: RankRows, *, fit: Training) -> Inputs:
+    """A rank's rows in the network's dtype, dense where many entries are there."""
+    network, shape = fit.network, (len(rows.pointer) - 1, fit.network.widths[0])
+    X: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)
+    X = X.astype(network.dtype, copy=False)
+    if X.nnz >= FULL * np.prod(shape, dtype=float):
+        X = X.toarray()
+    none = {name: getattr(rows, name)[:0] for name in ("pointer", "indices", "data")}
+    if network.loss.name == "softmax":
+        return Inputs(replace(rows, **none), X, rows.target.astype(np.int64))
+    return Inputs(replace(rows, **none), X, rows.target.astype(network.dtype)[:, None])
+
+
+def first_model(part: Part, *, fit: Training) -> RankModel:
+    """A rank's model from its part of a state."""
+    network = fit.network
+    weights = network.joined(part["weights"])
+    slots = []
+    for place, vector in enumerate(weights):
+        own = fit.optimizer.first_slots(network.pieces(vector, place))
+        for name in own:
+            if f"{place}.{name}" in part["slots"]:
+                own[name] = np.array(part["slots"][f"{place}.{name}"])
+        slots.append(own)
+    return RankModel(weights, slots, np.zeros(0, np.int64))
+
+
+def first_feedback(part: Part, inputs: Inputs, *, layer: int, fit: Training) -> Feedback:
+    """What a rank has not sent of a layer, from its part of a state."""
+    sizes = fit.network.sizes()
+    begin = sum(sizes[:layer])
+    residual = np.array(part["residual"][0, begin : begin + sizes[layer]], fit.network.dtype)
+    return Feedback(residual, inputs.rows.rank, int(part["steps"]))
+
+
+def bytes_held(model: RankModel, inputs: Inputs) -> int:
+    """Of a rank."""
+    return model.nbytes + inputs.nbytes
+
+
+def begin_epoch(model: RankModel, inputs: Inputs, *, number: int, fit: Training) -> RankModel:
+    """Shuffle, and begin to measure anew."""
+    model.order = fit.order(inputs.rows, number)
+    model.sums, model.entries = np.zeros(2), 0
+    return model
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
+def forward(model: RankModel, inputs: Inputs, *, step: int, fit: Training) -> RankModel:
+    """Values of a rank's batch, its loss, and the slopes of its share of the mean of all ranks."""
+    batch = fit.of_step(model.order, step)
+    targets, weight = inputs.targets[batch], inputs.rows.weight[batch]
+    network = fit.network
+    *model.values, outputs = network.forward(model.weights, inputs.X[batch])
+    model.sums += network.loss.sums(outputs, targets, weight)
+    model.slopes = network.slopes(outputs, targets, weight / fit.count(step))
+    return model
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
+def backward(model: RankModel, *, layer: int, fit: Training) -> RankModel:
+    """Gradient of a layer, and the slopes before it."""
+    value = model.values.pop()
+    model.gradient = layer_gradient(value, model.slopes)
+    if not np.isfinite(model.gradient.values).all():  # the epoch ends, and says that it diverged
+        size, model.broken = model.gradient.size, True
+        none = np.zeros(0, model.gradient.values.dtype)
+        model.gradient = entries_stream(np.zeros(0, np.int64), none, size)
+    if layer:
+        model.slopes = fit.network.back(model.weights[layer], value, model.slopes, layer)
+    return model
+
+
+def gradient_of(model: RankModel) -> Stream:
+    """What the rank adds to the sum."""
+    assert model.gradient is not None
+    return model.gradient
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
+def move(
+    model: RankModel, total: Stream, *, layer: int, rate: float, number: int, fit: Training
+) -> RankModel:
+    """A step of a layer along the sum."""
+    model.gradient = model.slopes = None
+    model.entries += int(np.count_nonzero(total.values))
+    pieces = fit.network.pieces
+    gradient, weights = total.to_numpy(), model.weights[layer]
+    fit.optimizer.update(
+        pieces(weights, layer), pieces(gradient, layer), model.slots[layer],
+        rate=rate, number=number,
+    )  # fmt: skip
+    return model
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def measures_of(model: RankModel, *, fit: Training) -> NDArray[np.float64]:
+    """Sums of losses and hits, penalty, density of the sums, whether something is not finite."""
+    matrices = [fit.network.pieces(own, place)[0] for place, own in enumerate(model.weights)]
+    squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in matrices)
+    density = model.entries / sum(map(len, model.weights))
+    broken = model.broken or not np.isfinite(squares)
+    penalty = 0.0 if broken else 0.5 * fit.alpha * squares
+    return np.array([*model.sums, penalty, density, float(broken)])
+
+
+def part_of(model: RankModel, *feedback: Feedback, fit: Training) -> Part:
+    """What a rank gives back: rank 0 what is replicated, each its residual."""
+    whole = np.concatenate([each.residual for each in feedback])
+    if feedback[0].rank:
+        return {"residual": whole[None]}
+    slots = {
+        f"{place}.{name}": array.copy()
+        for place, layer in enumerate(model.slots)
+        for name, array in layer.items()
+    }
+    return {"residual": whole[None], "weights": fit.network.named(model.weights), "slots": slots}

@@ -1,0 +1,67 @@
+"""A perceptron on ranks: rows laid out, weights handed out, epochs, the state.
+
+What an epoch is stands in `sgd`; here is what the base asks of every model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskpart.collectives import Communicator, PerRank
+from daskpart.models.base.text import Step, Text, run_steps
+
+from . import sgd
+from .sgd import Training
+from .state import MLPState
+
+
+class MLPText(Text):
+    """The fit on one communicator.
+
+    Parameters
+    ----------
+    comm : Communicator
+    rows : PerRank of RankRows
+    fit : Training
+    tolerance : float
+    """
+
+    def __init__(self, comm: Communicator, rows: PerRank, fit: Training, tolerance: float) -> None:
+        self.session, self._fit, self._tolerance = comm, fit, tolerance
+        self._inputs = comm.settle(comm.map(sgd.inputs_of, rows, fit=fit))
+        self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
+
+    def begin_from(self, state: MLPState) -> None:  # type: ignore[override]
+        """Hand out the weights of a state."""
+        comm = self.session
+        cut = state.cut(self._ranks, comm.n_ranks)
+        parts = comm.values([{**part, "steps": state.steps} for part in cut])
+        model, feedback, self.memory = comm.run(sgd.begin, self._inputs, parts, fit=self._fit)
+        self._changing = (model, feedback, state.steps, state.loss)
+
+    def run(self, first: int, last: int) -> list[Step]:
+        """Do epochs `first` to `last`, fewer if the loss changes too little."""
+        self._changing, steps = self.session.run(
+            run_steps,
+            self._inputs,
+            self._changing,
+            step=sgd.epoch,
+            first=first,
+            last=last,
+            tolerance=self._tolerance,
+            fit=self._fit,
+        )
+        return steps
+
+    def gather(self, state: MLPState) -> MLPState:  # type: ignore[override]
+        """The weights as they are on the ranks."""
+        comm, (model, feedback, steps, loss) = self.session, self._changing
+        parts = comm.gather(comm.map(sgd.part_of, model, *feedback, fit=self._fit))
+        return state.assembled(parts, self._ranks, steps=steps, loss=loss)
+
+    def advice(self, step: Step) -> str:
+        """What to do when weights diverged."""
+        return (
+            "weights became NaN or infinite. Lower eta0, scale the features (StandardScaler, "
+            "MaxAbsScaler), or take optimizer='adam'."
+        )

@@ -1,0 +1,1 @@
+"""What all networks of layers share: activations and losses."""

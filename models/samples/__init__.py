@@ -1,0 +1,1 @@
+"""Samples over ranks: rows of X with a target each, from memory, Dask collections or files."""

@@ -1,0 +1,261 @@
+"""The estimator over samples: rows and targets checked, spread over ranks, scores asked lazily.
+
+    X, y ─► Samples ─► SamplesPlan ─► rows of each rank
+            │ memory, a Dask collection, a file
+
+A model says what its targets are, and what is trained on the rows.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import is_classifier
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from daskpart.collectives import PerRank
+from daskpart.errors import InputError
+from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.plan import FitPlan
+from daskpart.models.base.problem import is_lazy
+from daskpart.models.base.progress import Measure
+from daskpart.models.optimisation.aggregation import (
+    NAMES,
+    Aggregator,
+    aggregation_of,
+    compressor_of,
+)
+from daskpart.readers import ExamplesFile
+
+from .files import FileSamples, check_file, classes_of
+from .lazy import answered, lazy_rows, whole_vector
+from .problem import LazySamples, Samples, class_numbers, weights_of
+from .rows import members_of_ranks
+
+
+class SampleModel(DistributedEstimator):
+    """What all models of samples share: data, their places, how gradients are added up."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **DistributedEstimator._parameter_constraints,
+        "batch_size": [COUNT],
+        "shuffle": ["boolean"],
+        "aggregation": [StrOptions(set(NAMES))],
+        "top_k": [COUNT, None],
+        "top_k_bucket": [COUNT, None],
+        "top_k_approximate": ["boolean"],
+    }
+    _measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("loss", "loss"),
+        Measure("validation_loss", "validation", "loss"),
+    )
+    _tolerance_column: ClassVar[str | None] = "change"
+    _patience_column: ClassVar[str] = "validation_loss"
+
+    batch_size: int
+    shuffle: bool
+    aggregation: str
+    top_k: int | None
+    top_k_bucket: int | None
+    top_k_approximate: bool
+
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Keep the arguments of ``__init__`` under their names."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    # -- what a model says ---
+
+    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
+        """Targets as numbers, number of outputs, classes."""
+        if not is_classifier(self):
+            return np.asarray(y, np.float64), 1, None
+        check_classification_targets(y)
+        classes = np.unique(y) if classes is None else np.asarray(classes)
+        return self._encode(y, classes), self._n_outputs(classes), classes
+
+    _encode = staticmethod(class_numbers)  # labels as numbers
+
+    def _n_outputs(self, classes: NDArray[Any]) -> int:
+        """Outputs of a classifier with these classes."""
+        return len(classes)
+
+    # -- fitting ---
+
+    @with_callbacks
+    @with_words_of_fit
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        plan: FitPlan | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n_samples, n_features), or ExamplesFile
+            Of a file that `daskpart.readers.survey` went through each rank reads its own part; its
+            labels are y.
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), optional
+            At least 0.
+        eval_set : tuple (X, y), optional
+            Samples to measure `validation_loss` on after each epoch.
+        {words of fit}
+        """
+        return self._fit(
+            X, y, plan=plan, client=client, sample_weight=sample_weight, eval_set=eval_set
+        )
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
+        if self.patience is not None and data.get("eval_set") is None:
+            raise InputError("patience needs eval_set=(X, y) in fit")
+        goes_on = data.get("goes_on", False)
+        problem = self._samples(X, y, data.get("sample_weight"), data.get("classes"), not goes_on)
+        if data.get("eval_set") is not None:
+            try:
+                held_X, held_y = data["eval_set"]
+            except (TypeError, ValueError):
+                raise InputError("eval_set is a tuple (X, y)") from None
+            if isinstance(held_X, ExamplesFile):
+                raise InputError("eval_set is in memory or a Dask collection, no file")
+            problem.validation = self._samples(held_X, held_y, None, problem.classes, False)
+        return problem
+
+    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool) -> Samples:
+        if isinstance(X, ExamplesFile):
+            return self._file_samples(X, y, sample_weight, classes, reset)
+        if is_lazy(X):
+            return self._lazy_samples(X, y, sample_weight, classes, reset)
+        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
+            X = X.to_scipy_sparse()
+        X, y = validate_data(
+            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        target, n_outputs, classes = self._targets(y, classes)
+        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
+        return Samples(csr_array(X), target, n_outputs, weight, classes)
+
+    def _file_samples(
+        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
+    ) -> FileSamples:
+        """Of a file: only its labels come here, where they are classes."""
+        if getattr(self, "class_weight", None) is not None:
+            raise InputError("class_weight needs samples in memory or in a Dask collection")
+        if reset:
+            self.n_features_in_ = file.n_features
+        elif file.n_features != self.n_features_in_:
+            raise InputError(
+                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
+            )
+        if classes is None and is_classifier(self):
+            classes = classes_of(file)
+        check_file(file, y, sample_weight, classes)
+        n_outputs = 1 if classes is None else self._n_outputs(classes)
+        return FileSamples(file, self._encode, n_outputs, classes)
+
+    def _lazy_samples(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool
+    ) -> LazySamples:
+        """Of a Dask collection: X stays where it is, y and the weights come here."""
+        rows, names = lazy_rows(X)
+        if not reset:
+            self._check_lazy(rows, names)
+        else:
+            self.n_features_in_ = rows.shape[1]
+            if names is not None:
+                self.feature_names_in_ = names
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        n_samples = rows.shape[0]
+        y = whole_vector(y, n_samples, "y")
+        weight = np.ones(n_samples)
+        if sample_weight is not None:
+            weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
+        target, n_outputs, classes = self._targets(y, classes)
+        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
+        return LazySamples(rows, target, n_outputs, weight, classes)
+
+    def _check_lazy(self, rows: Any, names: Any) -> None:
+        known = getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and not np.array_equal(names, known):
+            raise InputError(
+                f"the feature names are {names.tolist()[:5]} …, those of fit {known.tolist()[:5]} …"
+            )
+        if rows.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {rows.shape[1]} features, {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}"
+            )
+
+    def _members(
+        self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
+    ) -> list[NDArray[np.int64]]:
+        """The samples of each rank."""
+        if isinstance(problem, FileSamples):
+            return problem.members(n_ranks, random_state if shuffle else None)
+        return members_of_ranks(problem.n_samples, n_ranks, batch_size, random_state, shuffle)
+
+    def _rows(self, comm: Any, plan: Any, problem: Any, shuffle: bool) -> PerRank:
+        """Rows of each rank, brought there; of a file they are read there."""
+        if isinstance(problem, FileSamples):
+            return problem.rows_on(comm, plan.random_state if shuffle else None, plan.partition)
+        return comm.settle(comm.values(problem.rows_of(plan.members)))
+
+    def _check_compressor(self) -> None:
+        """Refuse parameters of TopK that contradict each other (InputError)."""
+        if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
+            raise InputError("top_k_bucket and top_k_approximate need top_k")
+        compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
+
+    def _aggregator(self, random_state: int) -> Aggregator:
+        compressor = compressor_of(
+            self.top_k, self.top_k_bucket, self.top_k_approximate, random_state
+        )
+        return Aggregator(aggregation_of(self.aggregation), compressor)
+
+    def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
+        """What a method answers for a Dask collection, as a Dask array; columns 0: one answer."""
+        self._fitted()
+        rows, names = lazy_rows(X, known_length=False)
+        self._check_lazy(rows, names)
+        plain = copy(self)
+        plain.__dict__.pop("feature_names_in_", None)  # chunks have no names
+        return answered(rows, plain, name, n_columns, dtype)
+
+    def _checked_rows(self, X: Any) -> Any:
+        """Rows to answer for, as csr or dense, of float32 or float64."""
+        self._fitted()
+        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
+            X = X.to_scipy_sparse()
+        return validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
+        )
+
+    def _classes_of_partial_fit(self, classes: Any) -> NDArray[Any]:
+        """All classes, given on the first call; InputError for none, or others later on."""
+        if hasattr(self, "classes_"):
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise InputError(
+                    f"classes={np.unique(classes).tolist()} differ from those of the first call, "
+                    f"{self.classes_.tolist()}"
+                )
+            return self.classes_
+        if classes is None:
+            raise InputError("classes must be passed on the first call to partial_fit")
+        return np.unique(classes)

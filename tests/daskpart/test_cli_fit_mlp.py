@@ -1,0 +1,66 @@
+"""`daskpart fit mlp`: what it writes, resumes and refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+import daskpart
+
+SMALL = ("--ranks", 3, "--hidden", 8, "--batch-size", 8, "--tol", 0)
+
+
+@pytest.fixture(scope="module")
+def sample_file(tmp_path_factory):
+    """200 samples of 12 features, in three classes."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 12))
+    path = tmp_path_factory.mktemp("samples") / "X.libsvm"
+    dump_svmlight_file(X, X[:, :3].argmax(axis=1), str(path), zero_based=False)
+    return path
+
+
+def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
+    out = tmp_path / "out"
+    arguments = (*SMALL, "--max-iter", 4, "--top-k", 3, "--top-k-bucket", 20, "--out", out)
+    assert run_cli("fit", "mlp", sample_file, *arguments) == 0
+    told = capsys.readouterr().out
+    assert "180 samples of 12 features" in told and "of all 131 weights" in told
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["epochs"] == 4 and np.sum(metrics["confusion"]) == metrics["n_test"] == 20
+    model = daskpart.MLPClassifier.load(out / "model")
+    assert [each.shape for each in model.coefs_] == [(12, 8), (8, 3)]
+    assert model.state_.residual.any()
+    assert (out / "labels.csv").read_text().startswith("label,found")
+    pictures = {path.stem for path in out.glob("*.png")}
+    assert pictures == {"training", "sent", "confusion", "traffic", "timeline"}
+    assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
+    shared = (*SMALL, "--top-k", 2, "--no-plots", "--test-fraction", 0)
+    kept = ("--checkpoint-path", tmp_path / "run.npz")
+    steps = [("whole", 4, ()), ("part", 2, kept), ("rest", 4, (*kept, "--resume"))]
+    for out, epochs, more in steps:
+        arguments = (*shared, *more, "--max-iter", epochs, "--out", tmp_path / out)
+        assert run_cli("fit", "mlp", sample_file, *arguments) == 0
+    whole, rest = (
+        daskpart.MLPClassifier.load(tmp_path / out / "model") for out in ("whole", "rest")
+    )
+    np.testing.assert_array_equal(whole.coefs_[0], rest.coefs_[0])
+    np.testing.assert_array_equal(whole.state_.residual, rest.state_.residual)
+
+
+def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
+    real = tmp_path / "real.libsvm"
+    real.write_text("1 1:2\n0.5 2:1\n")
+    for arguments, words in (
+        ((real,), "sample 2 has the label 0.5"),
+        ((tmp_path / "absent",), "no such file"),
+        ((sample_file, "--top-k-approximate"), "needs top_k"),
+    ):
+        assert run_cli("fit", "mlp", *arguments, "--out", tmp_path / "out") != 0
+        assert words in capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""A module of PyTorch over parts of a graph trains as the same module on the whole of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskpart
+from daskpart.errors import InputError
+from daskpart.models.graph_convolution.operators import operator_of
+
+torch = pytest.importorskip("torch")
+
+N, N_EPOCHS, WIDTHS = 60, 4, (7, 5, 3)
+
+
+def graph():
+    """Directed, with isolated vertices."""
+    random = np.random.default_rng(0)
+    return scipy.sparse.random_array((N, N), density=0.06, format="csr", rng=random)
+
+
+def vertices():
+    """Features and classes."""
+    random = np.random.default_rng(1)
+    return random.normal(size=(N, WIDTHS[0])), random.integers(0, WIDTHS[-1], N)
+
+
+def network():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(*pair) for pair in pairwise(WIDTHS)]
+    return torch.nn.Sequential(*layers).double()
+
+
+def train(propagate, sum_gradients, X, y, net):
+    """Weights after some epochs of two layers, relu(Â X W + b)."""
+    step = torch.optim.Adam(net.parameters(), lr=0.05)
+    for _ in range(N_EPOCHS):
+        step.zero_grad()
+        outputs = net[1](propagate(torch.relu(net[0](propagate(X)))))
+        torch.nn.functional.cross_entropy(outputs, y, reduction="sum").backward()
+        sum_gradients(net)
+        step.step()
+    return [weight.detach().numpy() for weight in net.parameters()]
+
+
+def train_on_rank(exchange, X, y, *, net):
+    return train(lambda H: exchange.product(exchange(H)), exchange.sum_gradients, X, y, net)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_parts_train_as_the_whole(n_ranks):
+    X, y = vertices()
+    run = daskpart.torch.run_on_parts(
+        train_on_rank, graph(), X, y, n_ranks=n_ranks, dtype="float64", net=network()
+    )
+    whole = torch.from_numpy(operator_of("normalised", graph(), "float64").toarray())
+    wanted = train(
+        lambda H: whole @ H, lambda net: None, torch.from_numpy(X), torch.from_numpy(y), network()
+    )
+    for weights in run.results:
+        for own, other in zip(weights, wanted, strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
+
+
+def test_what_travels_is_counted_as_planned():
+    X, y = vertices()
+    run = daskpart.torch.run_on_parts(
+        train_on_rank, graph(), X, y, n_ranks=4, dtype="float64", net=network()
+    )
+    model = daskpart.GCNClassifier(partitioner=run.partition, n_ranks=4)
+    a_product = model.plan(X, y, graph=graph()).report().rows_of_product
+    rows = {name: int(run.counters.of(name)["rows_sent"].sum()) for name in ("halo", "halo back")}
+    # the features need no gradient, so the first layer sends nothing back
+    assert rows == {"halo": 2 * N_EPOCHS * a_product, "halo back": N_EPOCHS * a_product}
+
+
+def test_edges_are_those_of_the_matrix():
+    def product_by_edges(exchange, X):
+        source, reader = exchange.edge_index
+        out = X.new_zeros((exchange.n_own, X.shape[1]))
+        rows = exchange(X)[source] * exchange.edge_weight[:, None]
+        return out.index_add(0, reader, rows).numpy(), exchange.total(len(X))
+
+    X, _ = vertices()
+    run = daskpart.torch.run_on_parts(product_by_edges, graph(), X, n_ranks=3, dtype="float64")
+    wanted = operator_of("normalised", graph(), "float64") @ X
+    for rank, (rows, n_vertices) in enumerate(run.results):
+        np.testing.assert_allclose(rows, wanted[run.partition.members(rank)])
+        assert n_vertices == N
+
+
+def test_wrong_lengths_are_told():
+    with pytest.raises(InputError, match=r"60 vertices.*59 rows"):
+        daskpart.torch.run_on_parts(train_on_rank, graph(), np.ones((59, 2)), n_ranks=2)
+    with pytest.raises(InputError, match="2 rows, but this rank has"):
+        daskpart.torch.run_on_parts(lambda exchange: exchange(torch.ones(2, 3)), graph(), n_ranks=3)

@@ -1,0 +1,160 @@
+"""Fits from files and on the parameter server that lose a worker, are stopped, or go on later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import dump_svmlight_file
+
+import daskpart
+from daskpart.errors import DaskpartWarning
+from daskpart.models.base.callbacks import EpochCallback
+from daskpart.readers import survey
+
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+FITS = {
+    "SGD": {"solver": "sgd", "batch_size": 8, "top_k": 6},
+    "L-BFGS": {"solver": "lbfgs"},
+    "server": {"solver": "server", "l1_ratio": 0.5, "n_blocks": 3},
+}
+
+
+def write_examples(path: Path) -> Path:
+    """Three classes, one after the other."""
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(120, 30, 0.2, "csr", random_state=random)
+    y = np.sort((X @ random.normal(size=(30, 3))).argmax(axis=1))
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_examples(tmp_path_factory.mktemp("data") / "x.libsvm")
+
+
+def make(kind: str, **more: Any) -> daskpart.LogisticRegression:
+    options = {"n_ranks": 2, "max_iter": 6, "tol": 0.0, "transport": "local", **FITS[kind], **more}
+    return daskpart.LogisticRegression(**options)
+
+
+class At(EpochCallback):
+    """Does something at the end of an epoch."""
+
+    def __init__(self, number: int, deed: Any) -> None:
+        self.number, self.deed = number, deed
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Any) -> bool:
+        if row["epoch"] == self.number:
+            self.deed()
+        return False
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def bits_of(model: Any) -> tuple[bytes, bytes]:
+    return model.state_.weights.tobytes(), model.state_.residual.tobytes()
+
+
+@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize("partitioner", ["random", "parsa"])
+def test_a_resumed_fit_of_a_file_has_the_bits_of_an_unbroken_one(path, tmp_path, kind, partitioner):
+    make_one = partial(make, kind, partitioner=partitioner)
+    kept = {"checkpoint_path": tmp_path / "run.npz"}
+    whole = make_one().fit(survey(path))
+    make_one(**kept, max_iter=2).fit(survey(path))
+    resumed = make_one(**kept, resume=True).fit(survey(path))
+    assert bits_of(resumed) == bits_of(whole) and resumed.n_iter_ == 6
+    assert resumed.state_.residual.any() == (kind == "SGD")
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_ctrl_c_keeps_the_epochs_that_were_done(path, kind):
+    model = make(kind, max_iter=50).set_callbacks(At(3, _interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(survey(path))
+    assert model.n_iter_ == 3
+    assert bits_of(model) == bits_of(make(kind, max_iter=3).fit(survey(path)))
+
+
+@pytest.mark.cluster
+def test_a_worker_that_dies_does_not_change_the_result(path):
+    """The trainer begins anew from the epoch kept last; of the server, shards are made anew."""
+    from distributed import Client, LocalCluster
+
+    expected = {kind: make(kind).fit(survey(path)) for kind in FITS}
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        for kind, whole in expected.items():
+            client.wait_for_workers(2, timeout=60)
+            victim = next(iter(client.run(os.getpid).values()))
+
+            def kill(victim: int = victim) -> None:
+                os.kill(victim, signal.SIGKILL)
+                time.sleep(0.2)
+
+            model = make(kind, transport="auto").set_callbacks(At(3, kill))
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                model.fit(survey(path, client=client), client=client)
+            lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
+            assert any("The fit goes on from the end of" in str(each.message) for each in lost)
+            assert bits_of(model) == bits_of(whole), kind
+
+
+@pytest.mark.cluster
+def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):  # fmt: skip
+        victim = next(iter(client.run(os.getpid).values()))
+        model = make("server", transport="dask", delay=1, max_iter=40)
+        timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
+        model.set_callbacks(At(2, timer.start))
+        with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
+            model.fit(survey(path, client=client), client=client)
+    assert model.n_iter_ == 40
+    best = make("server", max_iter=40).fit(survey(path)).history_["loss"].iloc[-1]
+    assert model.history_["loss"].iloc[-1] == pytest.approx(best, rel=0.05)
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
+def test_mpi_ranks_give_the_bits_of_local(path):
+    pytest.importorskip("dask_mpi")
+    job = Path(__file__).with_name("linear_mpi_job.py")
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "4", sys.executable, str(job), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "same bits for 1 3 4 ranks over MPI" in done.stdout

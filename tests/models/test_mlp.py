@@ -1,0 +1,357 @@
+"""Perceptrons: gradients, ranks, sums by layer, TopK, weights, resume, bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_digits
+
+import daskpart
+from daskpart import MLPClassifier, MLPRegressor
+from daskpart.collectives.transports.threads import ThreadsCommunicator
+from daskpart.errors import DivergenceError, InputError
+from daskpart.models.mlp import sgd
+from daskpart.models.mlp.network import Network, layer_gradient
+from daskpart.models.networks.activations import ACTIVATIONS
+from daskpart.models.networks.losses import SigmoidLoss, SoftmaxLoss, SquaredLoss
+from daskpart.models.optimisation.aggregation import same_order
+
+LOCAL: dict[str, Any] = {"transport": "local", "tol": 0, "max_iter": 3}
+
+
+def samples(n: int = 97, n_features: int = 12, n_classes: int = 3) -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(n, n_features, 0.4, "csr", random_state=random)
+    truth = random.normal(size=(n_features, n_classes))
+    return X, (X @ truth + 0.1 * random.normal(size=(n, n_classes))).argmax(axis=1)
+
+
+def classifier(**more: Any) -> MLPClassifier:
+    made = {"hidden": (7, 5), "optimizer": "sgd", "eta0": 0.2, "batch_size": 6, "n_ranks": 2}
+    return MLPClassifier(**{**made, **LOCAL, **more})
+
+
+def weights_of(model: Any) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in model.state_.weights.values()])
+
+
+# -- one rank ---
+
+
+def loss_at(network: Network, vectors: Any, X: Any, targets: Any, weight: Any) -> float:
+    return float(network.loss.sums(network.forward(vectors, X)[-1], targets, weight)[0])
+
+
+def gradients_of(network: Network, vectors: Any, X: Any, targets: Any, weight: Any) -> list[Any]:
+    *values, outputs = network.forward(vectors, X)
+    slopes, found = network.slopes(outputs, targets, weight), []
+    for place in reversed(range(network.n_layers)):
+        found.insert(0, layer_gradient(values[place], slopes).to_numpy())
+        if place:
+            slopes = network.back(vectors[place], values[place], slopes, place)
+    return found
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("loss", [SoftmaxLoss(), SquaredLoss()])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_gradients_are_finite_differences(activation, loss, sparse):
+    random = np.random.default_rng(1)
+    n_outputs = 3 if loss.name == "softmax" else 1
+    network = Network((6, 5, 4, n_outputs), activation, loss, "float64")
+    vectors = [random.normal(size=size) for size in network.sizes()]
+    X = scipy.sparse.random_array((9, 6), density=0.4, rng=random).tocsr()
+    X = X if sparse else X.toarray()
+    targets = random.integers(0, 3, 9) if n_outputs == 3 else random.normal(size=(9, 1))
+    weight = random.uniform(0.5, 2, 9)
+    found = gradients_of(network, vectors, X, targets, weight)
+    for place, vector in enumerate(vectors):
+        for at in random.choice(len(vector), min(12, len(vector)), replace=False):
+            kept, both = vector[at], []
+            for step in (1e-6, -1e-6):
+                vector[at] = kept + step
+                both.append(loss_at(network, vectors, X, targets, weight))
+            vector[at] = kept
+            assert found[place][at] == pytest.approx((both[0] - both[1]) / 2e-6, abs=1e-5)
+
+
+def test_the_gradient_of_sparse_rows_has_entries_of_their_features_only():
+    X = scipy.sparse.csr_array(([1.0, 2.0], [700, 5], [0, 1, 2]), shape=(2, 1000))
+    slopes = np.array([[1.0, 2.0], [0.0, 3.0]])
+    stream = layer_gradient(X, slopes)
+    assert stream.n_entries == 2 + 1 + 2  # a row of two, a row of one, the bias
+    dense = layer_gradient(X.toarray(), slopes)
+    np.testing.assert_array_equal(stream.to_numpy(), dense.to_numpy())
+
+
+@pytest.mark.parametrize("loss", [SoftmaxLoss(), SigmoidLoss(), SquaredLoss()])
+def test_a_weight_of_two_is_a_row_twice(loss):
+    random = np.random.default_rng(0)
+    outputs, targets = random.normal(size=(5, 3)), random.integers(0, 2, (5, 3))
+    targets = targets[:, 0] if loss.name == "softmax" else targets
+    twice = [0, 0, 1, 2, 3, 4, 4]
+    found = loss.sums(outputs, targets, np.array([2.0, 1, 1, 1, 2]))
+    np.testing.assert_allclose(found, loss.sums(outputs[twice], targets[twice]))
+
+
+# -- many ranks ---
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adagrad", "adam"])
+def test_k_ranks_with_batches_of_b_are_one_with_k_times_b(optimizer):
+    X, y = samples()
+    weights = np.random.default_rng(3).random(97)
+    more = {"optimizer": optimizer, "eta0": 0.02, "alpha": 0.01}
+    fits = [
+        classifier(n_ranks=n_ranks, batch_size=24 // n_ranks, **more).fit(X, y, weights)
+        for n_ranks in (1, 2, 4)
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(weights_of(fit), weights_of(fits[0]), atol=1e-10)
+        np.testing.assert_allclose(fit.history_.loss, fits[0].history_.loss, atol=1e-10)
+
+
+def test_the_regressor_is_that_of_one_rank_too():
+    X, y = samples()
+    fits = [
+        MLPRegressor(6, n_ranks=k, batch_size=24 // k, eta0=0.01, **LOCAL).fit(X, y + 0.5)
+        for k in (1, 3)
+    ]
+    np.testing.assert_allclose(weights_of(fits[0]), weights_of(fits[1]), atol=1e-10)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 5])
+def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks):
+    X, y = samples()
+    dense = classifier(n_ranks=n_ranks, aggregation="dense").fit(X, y)
+    for aggregation in ("auto", *same_order(n_ranks)):
+        sparse = classifier(n_ranks=n_ranks, aggregation=aggregation).fit(X, y)
+        assert same_bits_of(sparse, dense)
+
+
+def same_bits_of(one: Any, other: Any) -> bool:
+    return weights_of(one).tobytes() == weights_of(other).tobytes()
+
+
+class Threads:
+    """Every rank runs the text for itself."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self.n_ranks = n_ranks
+
+    def open(self, after_loss: bool) -> ThreadsCommunicator:
+        return ThreadsCommunicator(self.n_ranks)
+
+    def can_go_back(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("options", [
+    {"aggregation": "dense"}, {"aggregation": "auto", "optimizer": "adam"},
+    {"top_k": 2, "top_k_bucket": 20},
+    {"top_k": 2, "top_k_bucket": 20, "top_k_approximate": True},
+    {"aggregation": "ssar-recursive-doubling", "top_k": 3},
+])  # fmt: skip
+def test_ranks_by_themselves_give_the_same_bits(options, monkeypatch):
+    X, y = samples()
+    expected, model = classifier(n_ranks=4, **options), classifier(n_ranks=4, **options)
+    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    assert same_bits_of(model.fit(X, y), expected.fit(X, y))
+    np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+
+
+@pytest.mark.cluster
+def test_all_transports_give_the_same_bits(client):
+    X, y = samples()
+    make = {"n_ranks": 4, "top_k": 2, "top_k_bucket": 20, "max_iter": 2}
+    expected = classifier(**make).fit(X, y)
+    for transport in ("graph", "dask"):
+        model = classifier(**make, transport=transport).fit(X, y, client=client)
+        assert same_bits_of(model, expected)
+        np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+
+
+def test_the_sum_of_a_layer_is_under_way_while_the_layer_before_is_computed(monkeypatch):
+    """The order of a step: every sum is posted before the next backward, collected after all."""
+    X, y = samples()
+    seen: list[str] = []
+    backward, move = sgd.backward, sgd.move
+
+    def noted_backward(model: Any, *, layer: int, fit: Any) -> Any:
+        seen.append(f"backward {layer}")
+        return backward(model, layer=layer, fit=fit)
+
+    def noted_move(model: Any, total: Any, *, layer: int, **more: Any) -> Any:
+        seen.append(f"move {layer}")
+        return move(model, total, layer=layer, **more)
+
+    class Noted(sgd.Aggregator):  # type: ignore[misc]
+        def post(self, comm: Any, gradients: Any, feedback: Any) -> Any:
+            seen.append("post")
+            return super().post(comm, gradients, feedback)
+
+    model = classifier(n_ranks=1, batch_size=97, max_iter=1)
+    monkeypatch.setattr(sgd, "backward", noted_backward)
+    monkeypatch.setattr(sgd, "move", noted_move)
+    aggregator = model._aggregator(0)
+    noted = Noted(aggregator.aggregation, aggregator.compressor)
+    monkeypatch.setattr(model, "_aggregators", lambda network, seed: (noted,) * network.n_layers)
+    model.fit(X, y)
+    expected = ["backward 2", "post", "backward 1", "post", "backward 0", "post"]
+    assert seen == [*expected, "move 2", "move 1", "move 0"]
+
+
+# -- TopK ---
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+@pytest.mark.parametrize("more", [{"top_k_bucket": 8}, {"top_k_bucket": None},
+                                  {"top_k_approximate": True}])  # fmt: skip
+def test_top_k_of_all_entries_is_plain_sgd_to_the_bit(n_ranks, more):
+    X, y = samples()
+    plain = classifier(n_ranks=n_ranks).fit(X, y)
+    sent = classifier(n_ranks=n_ranks, top_k=more.get("top_k_bucket") or 512, **more).fit(X, y)
+    assert same_bits_of(sent, plain) and not sent.state_.residual.any()
+
+
+def test_two_of_512_reach_the_accuracy_of_plain_sgd_on_digits():
+    X, y = load_digits(return_X_y=True)
+    X = (X / 16).astype(np.float32)
+    options = {"n_ranks": 4, "batch_size": 32, "hidden": (64,), "eta0": 0.5, "max_iter": 25}
+    plain, sent = (
+        classifier(**options, **more).fit(X[:1400], y[:1400]) for more in ({}, {"top_k": 2})
+    )
+    scores = [model.score(X[1400:], y[1400:]) for model in (plain, sent)]
+    assert scores[0] > 0.9 and scores[1] > scores[0] - 0.01
+    assert 20 * sent.history_.bytes.mean() < plain.history_.bytes.mean()
+    assert sent.state_.residual.any() and sent.state_.residual.dtype == np.float32
+
+
+def test_sparse_features_move_few_bytes():
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random(200, 20_000, 0.001, "csr", random_state=random)
+    y = random.integers(0, 2, 200)
+    sent = {
+        name: classifier(aggregation=name, n_ranks=4, max_iter=1).fit(X, y).history_.bytes.iloc[0]
+        for name in ("auto", "dense")
+    }
+    assert 3 * sent["auto"] < sent["dense"]
+
+
+# -- as a user meets it ---
+
+
+def test_attributes_are_those_of_scikit_learn():
+    X, y = samples()
+    model = classifier().fit(X, np.array(["a", "b", "c"])[y])
+    assert [each.shape for each in model.coefs_] == [(12, 7), (7, 5), (5, 3)]
+    assert [each.shape for each in model.intercepts_] == [(7,), (5,), (3,)]
+    assert model.classes_.tolist() == ["a", "b", "c"] and model.n_layers_ == 4
+    assert model.n_outputs_ == 3 and model.loss_ == model.history_.loss.iloc[-1]
+    H = X.toarray()
+    for place, (W, b) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
+        H = H @ W + b
+        H = np.maximum(H, 0) if place < 2 else np.exp(H) / np.exp(H).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), H)
+    assert (model.predict(X) == model.classes_[H.argmax(axis=1)]).all()
+
+
+def test_it_learns_what_no_line_separates():
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (400, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    model = MLPClassifier(20, eta0=0.02, max_iter=60, n_ranks=2, transport="local", tol=0)
+    assert model.fit(X, y).score(X, y) > 0.95
+    fit = MLPRegressor(20, eta0=0.02, max_iter=60, n_ranks=2, transport="local", tol=0)
+    assert fit.fit(X, X[:, 0] * X[:, 1]).score(X, X[:, 0] * X[:, 1]) > 0.9
+
+
+def test_float32_stays_float32_and_files_are_as_memory(tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+
+    X, y = samples()
+    assert classifier().fit(X.astype(np.float32), y).coefs_[0].dtype == np.float32
+    dump_svmlight_file(X, y, str(tmp_path / "X.libsvm"), zero_based=False)
+    file = daskpart.readers.survey(tmp_path / "X.libsvm", labels=(0, 1, 2))
+    model = classifier(n_ranks=3).fit(file)
+    assert model.score(X, y) > 0.4 and len(model.classes_) == 3
+    two = classifier().fit(X, y > 0)
+    assert two.predict_proba(X).shape == (97, 2)
+
+
+def test_dask_collections_are_learnt_from_and_answered_lazily():
+    import dask.array as da
+
+    X, y = samples()
+    lazy = da.from_array(X.toarray(), chunks=(30, -1))
+    model = classifier(patience=2).fit(lazy, y, eval_set=(lazy, y))
+    memory = classifier(patience=2).fit(X, y, eval_set=(X, y))
+    assert same_bits_of(model, memory)
+    np.testing.assert_allclose(
+        model.history_.validation_loss, memory.history_.validation_loss, rtol=1e-12
+    )
+    assert model.history_.validation_score.iloc[-1] == model.score(X, y)
+    np.testing.assert_allclose(model.predict_proba(lazy).compute(), model.predict_proba(X))
+    assert (model.predict(lazy).compute() == model.predict(X)).all()
+
+
+def test_partial_fit_goes_on_with_the_bits_of_a_fit():
+    X, y = samples()
+    parts, whole = classifier(top_k=2, top_k_bucket=20), classifier(top_k=2, top_k_bucket=20)
+    for _ in range(3):
+        parts.partial_fit(X, y, classes=[0, 1, 2])
+    assert same_bits_of(parts, whole.fit(X, y))
+    np.testing.assert_array_equal(parts.state_.residual, whole.state_.residual)
+    with pytest.raises(InputError, match="differ from those of the first call"):
+        parts.partial_fit(X, y, classes=[0, 1])
+
+
+# -- what is refused ---
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: MLPClassifier(0), "hidden"),
+    (lambda: MLPClassifier((3, 2.5)), "give widths from 1"),
+    (lambda: MLPClassifier(learning_rate="optimal"), "learning_rate"),
+    (lambda: MLPClassifier(top_k_approximate=True), "needs top_k"),
+    (lambda: MLPClassifier(aggregation="mine"), "aggregation"),
+    (lambda: MLPClassifier(alpha=-1), "alpha"),
+    (lambda: MLPClassifier(patience=2), "needs eval_set"),
+])  # fmt: skip
+def test_parameters_that_cannot_be(make, words):
+    X, y = samples()
+    with pytest.raises(InputError, match=words):
+        make().set_params(**LOCAL).fit(X, y)
+
+
+def test_data_that_cannot_be():
+    X, y = samples()
+    model = classifier()
+    with pytest.raises(InputError, match="one class only"):
+        model.fit(X, np.zeros(97))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((97, 2), np.nan), y)
+    with pytest.raises(InputError, match=r"sample_weight\[0\] is -1"):
+        model.fit(X, y, -np.ones(97))
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="12 features"):
+        model.predict(X[:, :5])
+    with pytest.raises(InputError, match="make a network of the weights"):
+        model.set_params(warm_start=True, hidden=3).fit(X, y)
+
+
+@pytest.mark.parametrize("more", [{}, {"top_k": 2}])
+def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
+    X, y = samples()
+    model = MLPRegressor(5, optimizer="sgd", eta0=1e3, batch_size=4, n_ranks=2, **LOCAL, **more)
+    model.set_params(max_iter=30)
+    with pytest.raises(DivergenceError, match="Lower eta0"):
+        model.fit(X * 100, y * 1000.0)
+
+
+def test_more_ranks_than_samples():
+    X, y = samples(5)
+    assert classifier(n_ranks=7, batch_size=1).fit(X, y).n_iter_ == 3
