@@ -259,6 +259,9 @@ STUDIES = {
     "gcn_memory": ["--graph", "few", "--ranks", "2", "--model", "gcn 16"],
     "gcn_overlap": ["--graph", "few", "--ranks", "2", "--epochs", "2", "--transport", "local"],
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
+    "gcn_minibatch": [
+        "--graph", "few", "--labelled", "few", "--ranks", "2", "--epochs", "1", "--seeds", "1",
+    ],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "8", "--epochs", "2", "--ranks", "2", "--transport", "local",
     ],

@@ -7,7 +7,11 @@
     [V' ⇄ V']                [seeds ← V1], [V1 ← V2]      [V0 ← V1], [V1 ← V2]
 
 A layer is a list of edges target ← source: the rank that holds the target needs the features of the
-source. Every target is a source too, its own (Â has self loops).
+source. Every target is a source too, its own (Â has self loops), and the sources of a layer are the
+targets of the one below it.
+
+What is drawn is decided by a key and the numbers of vertices alone (`draws`). So ranks that hold
+parts of a graph draw one mini-batch together without a word, and data models draw such ones.
 
 Neighbour sampling: Hamilton, Ying, Leskovec, "Inductive representation learning on large graphs",
 NIPS 2017, Algorithm 2. Layer-wise importance sampling: Chen, Ma, Xiao, "FastGCN", ICLR 2018,
@@ -17,9 +21,9 @@ eq. 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,8 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
+
+from .draws import drawn_with, few_neighbours, shuffled
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +99,48 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True)
-class VertexSampler:
+class _Drawn:
+    """The base of the samplers.
+
+    Parameters
+    ----------
+    size : int or float
+        Vertices that a mini-batch begins at: how many, or, below 1, which share.
+    """
+
+    size: int | float
+
+    def count(self, n_vertices: int) -> int:
+        """`size` as a number, of so many vertices.
+
+        Raises
+        ------
+        InputError
+            If it is not a share, nor a whole number from 1 to `n_vertices`.
+        """
+        if isinstance(self.size, float | np.floating) and 0 < self.size < 1:
+            return max(1, round(float(self.size) * n_vertices))
+        return whole_number(self.size, "size of a mini-batch", least=1, most=n_vertices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All parameters."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The sampler that `to_dict` described."""
+        return cls(**values)
+
+    def _seeds(self, graph: Adjacency, generator: np.random.Generator) -> NDArray[np.int64]:
+        """The vertices that a mini-batch begins at, rising."""
+        known = getattr(self, "seeds", None)
+        n = graph.n_vertices if known is None else len(known)
+        chosen = np.sort(shuffled(np.arange(self.count(n)), n, _key(generator)))
+        return chosen if known is None else np.sort(np.asarray(known, np.int64)[chosen])
+
+
+@dataclass(frozen=True)
+class VertexSampler(_Drawn):
     """Vertices drawn evenly, and all edges among them.
 
     Parameters
@@ -106,133 +153,128 @@ class VertexSampler:
 
     def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
         """One layer: all layers of a model work on the same subgraph."""
-        n_chosen = _count(self.size, graph.n_vertices)
-        chosen = _drawn(generator, graph.n_vertices, n_chosen)
-        return [_edges_between(graph, chosen, chosen)]
+        chosen = self._seeds(graph, generator)
+        is_source = np.zeros(graph.n_vertices, bool)
+        is_source[chosen] = True
+        return [_layer(graph, chosen, *edges_to(graph, chosen, is_source))]
 
 
 @dataclass(frozen=True)
-class NeighbourSampler:
+class NeighbourSampler(_Drawn):
     """Seeds drawn evenly, then at most so many neighbours of each vertex, layer by layer.
 
     Parameters
     ----------
     size : int or float
-        Seeds of a mini-batch: how many, or, below 1, which share of the graph's vertices.
+        Seeds of a mini-batch: how many, or, below 1, which share of those there are.
     fanouts : sequence of int
         Neighbours drawn for each target of each layer, the last layer of the model first.
+    seeds : int array, optional
+        Vertices that a mini-batch may begin at, such as those to train on; default: all.
     """
 
     size: int | float = 0.01
     fanouts: Sequence[int] = (10, 10)
+    seeds: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
 
     def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
         """A layer for each fanout; the sources of one are the targets of the next."""
-        n_seeds = _count(self.size, graph.n_vertices)
         if not len(self.fanouts):
             raise InputError("fanouts is empty: give one number of neighbours for each layer")
-        targets = _drawn(generator, graph.n_vertices, n_seeds)
-        layers = []
+        targets, ids, layers = self._seeds(graph, generator), np.arange(graph.n_vertices), []
         for fanout in self.fanouts:
             most = whole_number(fanout, "fanout", least=1)
-            degrees = np.diff(graph.pointer)[targets]
-            draws = generator.random(int(degrees.sum()))
-            kept = int(np.minimum(degrees, most).sum())
-            ends = _few_neighbours(graph.pointer, graph.neighbours, targets, most, draws, kept)
-            vertices = np.union1d(targets, ends[1])
-            layers.append(Layer(vertices, *ends))
-            targets = vertices
+            kept = few_neighbours(
+                graph.pointer, graph.neighbours, targets, ids, most, _key(generator)
+            )
+            layers.append(_layer(graph, targets, *kept))
+            targets = layers[-1].vertices.astype(np.int64)
         return layers
 
 
 @dataclass(frozen=True)
-class LayerSampler:
+class LayerSampler(_Drawn):
     """Vertices drawn for each layer by their importance, and the edges from layer to layer.
+
+    Of those that are drawn for a layer only those count that a target reads.
 
     Parameters
     ----------
     size : int or float
-        Vertices of each layer: how many, or, below 1, which share of the graph's.
+        Seeds of a mini-batch, drawn evenly: how many, or, below 1, which share of those there are.
+        So many vertices are drawn for each layer, too, in the mean.
     n_layers : int
+    seeds : int array, optional
+        Vertices that a mini-batch may begin at, such as those to train on; default: all.
     """
 
     size: int | float = 0.1
     n_layers: int = 2
+    seeds: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+
+    def probabilities(self, graph: Adjacency) -> NDArray[np.float64]:
+        """The probability of each vertex to be drawn for a layer: its importance, 1 at most."""
+        n_drawn = self.count(graph.n_vertices if self.seeds is None else len(self.seeds))
+        certain = np.zeros(graph.n_vertices, bool)
+        while True:
+            rest = np.where(certain, 0.0, graph.importance)
+            found = (n_drawn - certain.sum()) * rest / max(rest.sum(), np.finfo(float).tiny)
+            more = found >= 1
+            if not more.any():
+                return np.where(certain, 1.0, found)
+            certain |= more
 
     def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
-        """`n_layers` layers; the batch itself is drawn evenly, what it needs by importance."""
-        n_chosen = _count(self.size, graph.n_vertices)
+        """`n_layers` layers; the sources of one are the targets of the next."""
         n_layers = whole_number(self.n_layers, "n_layers", least=1)
-        targets = _drawn(generator, graph.n_vertices, n_chosen)
-        layers = []
+        targets, layers = self._seeds(graph, generator), []
+        probabilities, ids = self.probabilities(graph), np.arange(graph.n_vertices)
         for _ in range(n_layers):
-            sources = _drawn(generator, graph.n_vertices, n_chosen, graph.importance)
-            layers.append(_edges_between(graph, targets, sources))
-            targets = sources
+            is_source = drawn_with(probabilities, ids, _key(generator))
+            layers.append(_layer(graph, targets, *edges_to(graph, targets, is_source)))
+            targets = layers[-1].vertices.astype(np.int64)
         return layers
 
 
-def _count(size: Any, n_vertices: int) -> int:
-    """A number of vertices from a number or a share."""
-    if isinstance(size, float | np.floating) and 0 < size < 1:
-        return max(1, round(float(size) * n_vertices))
-    return whole_number(size, "size of a mini-batch", least=1, most=n_vertices)
+def edges_to(
+    graph: Adjacency, targets: NDArray[np.int64], is_source: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Entries of the rows of some targets whose columns are sources; how many each target has."""
+    counts = np.empty(len(targets), np.int64)
+    _count_edges(graph.pointer, graph.neighbours, targets, is_source, counts)
+    entries = np.empty(int(counts.sum()), np.int64)
+    _list_edges(graph.pointer, graph.neighbours, targets, is_source, entries)
+    return entries, counts
 
 
-def _drawn(
-    generator: np.random.Generator,
-    n_vertices: int,
-    n_drawn: int,
-    probabilities: NDArray[np.float64] | None = None,
-) -> NDArray[np.int32]:
-    """Different vertices, rising."""
-    drawn = generator.choice(n_vertices, n_drawn, replace=False, p=probabilities)
-    return np.sort(drawn).astype(np.int32)
+def _key(generator: np.random.Generator) -> np.uint64:
+    return generator.integers(2**64, dtype=np.uint64)
 
 
-def _edges_between(
-    graph: Adjacency, targets: NDArray[np.int32], sources: NDArray[np.int32]
+def _layer(
+    graph: Adjacency,
+    targets: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> Layer:
-    is_source = np.zeros(graph.n_vertices, bool)
-    is_source[sources] = True
-    ends = _edges_into(graph.pointer, graph.neighbours, targets, is_source)
-    return Layer(np.union1d(targets, sources), *ends)
+    sources = graph.neighbours[entries]
+    of_edges = np.repeat(targets, counts).astype(np.int32)
+    return Layer(np.union1d(targets, sources).astype(np.int32), of_edges, sources)
 
 
 @kernel
-def _edges_into(
-    pointer: NDArray, neighbours: NDArray, targets: NDArray, is_source: NDArray
-) -> tuple[NDArray, NDArray]:
-    """The edges from each target to those of its neighbours that are sources."""
-    n_edges = 0
-    for target in targets:
-        for position in range(pointer[target], pointer[target + 1]):
-            n_edges += is_source[neighbours[position]]
-    ends = np.empty(n_edges, np.int32), np.empty(n_edges, np.int32)
-    edge = 0
-    for target in targets:
-        for position in range(pointer[target], pointer[target + 1]):
-            if is_source[neighbours[position]]:
-                ends[0][edge], ends[1][edge] = target, neighbours[position]
-                edge += 1
-    return ends
+def _count_edges(pointer, neighbours, targets, is_source, counts):
+    for t in range(targets.size):
+        counts[t] = 0
+        for place in range(pointer[targets[t]], pointer[targets[t] + 1]):
+            counts[t] += is_source[neighbours[place]]
 
 
 @kernel
-def _few_neighbours(
-    pointer: NDArray, neighbours: NDArray, targets: NDArray, most: int, draws: NDArray, n_edges: int
-) -> tuple[NDArray, NDArray]:
-    """Edges to `most` neighbours of each target, or all: selection sampling, a draw a neighbour."""
-    ends = np.empty(n_edges, np.int32), np.empty(n_edges, np.int32)
-    edge, at = 0, 0
+def _list_edges(pointer, neighbours, targets, is_source, entries):
+    found = 0
     for target in targets:
-        left = pointer[target + 1] - pointer[target]
-        wanted = min(most, left)
-        for position in range(pointer[target], pointer[target + 1]):
-            if draws[at] * left < wanted:  # Knuth, volume 2, section 3.4.2, algorithm S
-                ends[0][edge], ends[1][edge] = target, neighbours[position]
-                edge += 1
-                wanted -= 1
-            left -= 1
-            at += 1
-    return ends
+        for place in range(pointer[target], pointer[target + 1]):
+            if is_source[neighbours[place]]:
+                entries[found] = place
+                found += 1

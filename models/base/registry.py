@@ -15,6 +15,9 @@ _CLASSES: dict[str, Any] = {}
 _ELSEWHERE = {
     "Connectivity": "daskpart.connectivity",
     "Hypergraph": "daskpart.hypergraph",
+    "LayerSampler": "daskpart.data_models.samplers",
+    "NeighbourSampler": "daskpart.data_models.samplers",
+    "VertexSampler": "daskpart.data_models.samplers",
     "Partition": "daskpart.partitions",
 }
 

@@ -1,1 +1,1 @@
-"""Graph convolution: exact full-batch training over parts."""
+"""Graph convolution over parts: exact full-batch training, and mini-batches."""

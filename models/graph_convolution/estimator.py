@@ -3,8 +3,8 @@
     graph, features, labels ─► plan (partition, halos) ─► epochs on ranks ─► weights, predictions
                                 plan_report_               history_  comm_report_
 
-What an epoch is stands in `passes` and `text`, what a layer is in `layers`; the loop, checkpoints
-and reports are those of every model (`models.base`).
+What an epoch is stands in `passes` and `text` (of mini-batches in `sampling` and `minibatch`), what
+a layer is in `layers`; the loop, checkpoints and reports are those of every model (`models.base`).
 
 Source: Demirci, Haldar, Ferhatosmanoglu, "Scalable graph convolutional network training on
 distributed-memory systems", VLDB 2022.

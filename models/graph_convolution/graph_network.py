@@ -30,13 +30,16 @@ from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optimizer_of
 from daskpart.partitions import Partition
 
+from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .graph import in_order, names_of_labels, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
+from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
+from .sampling import SAMPLERS
 from .state import GCNState
 from .targets import Targets, as_mask
 from .text import GCNText
@@ -60,6 +63,14 @@ learning_rate : {"constant", "decay", "bold-driver"}, default="constant"
 initial_learning_rate : float, default=0.01
 weight_decay : float or tuple of float, default=5e-4
     Times a matrix of weights is added to its gradient; a tuple has one number a layer.
+batch_size : int, float or None, default=None
+    None: full batches, exact. Else train on mini-batches of so many vertices, or, below 1, of this
+    share of them; a step each, and in an epoch every vertex once.
+sampler : {"neighbour", "vertex", "layer"} or sampler, default="neighbour"
+    What a mini-batch is. "neighbour": labelled vertices, and of each layer's vertices at most 10
+    neighbours; "layer": labelled vertices, and for each layer as many, drawn by importance;
+    "vertex": any vertices, and the edges among them. Or a `daskpart.data_models.NeighbourSampler`,
+    `LayerSampler` or `VertexSampler`; its size is `batch_size`.
 max_iter : int, default=200
     Epochs.
 validation_fraction : float, default=0.0
@@ -70,14 +81,16 @@ symmetrize : bool, default=False
     Whether an edge counts both ways.
 first_product : {"auto", "kept", "each"}, default="auto"
     Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
-    each. "auto": kept, unless X is sparse and the product would be much fuller.
+    each. "auto": kept, unless X is sparse and the product would be much fuller, or mini-batches
+    are trained on.
 communication : {"auto", "expand", "broadcast"}, default="auto"
     Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
     same bits). "auto": what should be quicker; the plan's report has both forecasts.
 partitioner : str, dict, Partition or int array of shape (n,), default="connectivity"
-    "connectivity": hypergraph of columns with self loops, exact in what travels; "metis" (the
-    graph), "random", "block"; or the arguments of `daskpart.partition`; or a
-    `daskpart.Partition` with one part a rank; or the part of each vertex. Imbalance 0.01.
+    "connectivity": hypergraph of columns with self loops, exact in what travels; "stochastic": that
+    of sampled mini-batches; "metis" (the graph), "random", "block"; or the arguments of
+    `daskpart.partition`; or a `daskpart.Partition` with one part a rank; or the part of each
+    vertex. Imbalance 0.01.
 n_ranks : int or None, default=None
     None: as many as the workers have threads, or this process cores.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
@@ -127,6 +140,8 @@ class GraphNetwork(DistributedEstimator):
         "learning_rate": [StrOptions({"constant", "decay", "bold-driver"})],
         "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither")],
         "weight_decay": [Interval(Real, 0, np.inf, closed="left"), tuple, list],
+        "batch_size": [COUNT, Interval(Real, 0, 1, closed="neither"), None],
+        "sampler": [StrOptions(set(SAMPLERS)), *SAMPLERS.values()],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],
@@ -137,6 +152,7 @@ class GraphNetwork(DistributedEstimator):
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("hidden", "layer", "layer_options", "activation", "dropout", "symmetrize"),
         *("first_product", "partitioner", "dtype", "validation_fraction", "communication"),
+        *("batch_size", "sampler"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
@@ -173,6 +189,8 @@ class GraphNetwork(DistributedEstimator):
         learning_rate: str = "constant",
         initial_learning_rate: float = 0.01,
         weight_decay: Any = 5e-4,
+        batch_size: int | float | None = None,
+        sampler: Any = "neighbour",
         max_iter: int = 200,
         validation_fraction: float = 0.0,
         patience: int | None = None,
@@ -206,7 +224,7 @@ class GraphNetwork(DistributedEstimator):
         plan: FitPlan | None = None,
         client: Any = None,
     ) -> Self:
-        """Train on the labelled vertices of a graph, full batch.
+        """Train on the labelled vertices of a graph.
 
         Parameters
         ----------
@@ -272,6 +290,21 @@ class GraphNetwork(DistributedEstimator):
         if isinstance(self.optimizer, Optimizer) and np.any(self.weight_decay):
             raise InputError("give weight_decay to the optimizer or to the model, not to both")
         make_layers(self.layer, (1, *widths, 1), self.layer_options or {}, False)
+        self._check_batches()
+
+    def _check_batches(self) -> None:
+        if self.batch_size is None:
+            if isinstance(self.partitioner, str) and self.partitioner == "stochastic":
+                raise InputError(
+                    "partitioner='stochastic' is made of mini-batches: give batch_size, or use "
+                    "'connectivity'"
+                )
+            return
+        for name, value in (("first_product", "kept"), ("communication", "broadcast")):
+            if getattr(self, name) == value:
+                raise InputError(
+                    f"{name}={value!r} is for full batches: leave it out, or batch_size"
+                )
 
     @property
     def _hidden(self) -> tuple[int, ...]:
@@ -336,8 +369,10 @@ class GraphNetwork(DistributedEstimator):
 
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}
-        kind = LAYERS[self.layer]
-        if keeps is None:
+        kind, is_sampled = LAYERS[self.layer], self.batch_size is not None
+        if keeps is None and is_sampled:
+            keeps = False
+        elif keeps is None:
             hops = int(options.get("hops", kind.hops))
             keeps = problem.keeps_product(kind, hops, self.first_product)
         widths = (problem.n_inputs, *self._hidden, targets.n_outputs)
@@ -350,22 +385,27 @@ class GraphNetwork(DistributedEstimator):
             seed=seed,
             n_terms=int(problem.training.sum()) * targets.terms_a_vertex,
             n_validation=int(problem.validation.sum()) * targets.terms_a_vertex,
+            is_sampled=is_sampled,
         )
 
     def _make_plan(
         self, problem: GraphProblem, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> GCNPlan:
-        network = self._network(problem, random_state)
-        return plan_fit(
+        network, batches = self._network(problem, random_state), None
+        if self.batch_size is not None:
+            batches = batches_of(problem, network, self.sampler, self.batch_size, random_state)
+        plan = plan_fit(
             problem,
             network,
             n_ranks,
             partitioner=self.partitioner,
             random_state=random_state,
             n_slots=len(self._optimizer(network).slots),
-            communication=self.communication,
+            communication=self.communication if batches is None else "expand",
             transport=transport,
+            sampler=None if batches is None else seeded(batches, problem),
         )
+        return plan if batches is None else plan_batches(plan, problem, batches)
 
     def _optimizer(self, network: Network) -> Optimizer:
         if isinstance(self.optimizer, Optimizer):
@@ -391,6 +431,8 @@ class GraphNetwork(DistributedEstimator):
     def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
         rate = LearningRate(self.learning_rate, float(self.initial_learning_rate))
         optimizer = self._optimizer(plan.network)
+        if isinstance(plan, BatchPlan):
+            return BatchText(session, plan, problem, optimizer, rate, self.patience)
         return GCNText(session, plan, problem, optimizer, rate, self.patience)
 
     def _own_callbacks(self) -> list[EpochCallback]:

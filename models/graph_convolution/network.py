@@ -35,7 +35,9 @@ class Network:
     seed : int
     n_terms, n_validation : int
         Labelled values (vertices, times columns where each has its own) that are trained on, and
-        validated on.
+        validated on. In a mini-batch `n_terms` is its share of them, which need not be whole.
+    is_sampled : bool
+        Whether it is trained on mini-batches.
     """
 
     layers: tuple[Layer, ...]
@@ -44,8 +46,9 @@ class Network:
     loss: Loss
     dtype: str
     seed: int
-    n_terms: int
+    n_terms: float
     n_validation: int = 0
+    is_sampled: bool = False
 
     @property
     def operator(self) -> str:
@@ -55,6 +58,11 @@ class Network:
     @property
     def returns_halo(self) -> bool:
         """Whether gradients of the halo's rows go back to their owners."""
+        return self.is_sampled or self.joins_columns
+
+    @property
+    def joins_columns(self) -> bool:
+        """Whether layers read own vertices and the halo as one; see `ranks.Halves`."""
         return any(layer.returns_halo for layer in self.layers)
 
     @property

@@ -136,8 +136,8 @@ class Forward:
 
 def forward(
     comm: Communicator,
-    data: PerRank,
-    prepared: PreparedPlan,
+    data: PerRank | tuple[PerRank, ...],
+    prepared: PreparedPlan | tuple[PreparedPlan, ...],
     model: PerRank,
     *,
     network: Network,
@@ -148,8 +148,8 @@ def forward(
     Parameters
     ----------
     comm : Communicator
-    data : PerRank of RankData
-    prepared : PreparedPlan
+    data : PerRank of RankData, or a tuple of one a layer
+    prepared : PreparedPlan, or a tuple of one a layer
         Expand of the rows of H.
     model : PerRank of RankModel
     network : Network
@@ -157,22 +157,23 @@ def forward(
         Decides what is dropped; None: nothing.
     """
     static: dict[str, Any] = {"network": network, "epoch": epoch}
-    done = Forward([comm.map(first_boundary, data, model, **static)], [])
+    done = Forward([comm.map(first_boundary, of_layer(data, 0), model, **static)], [])
     for place, layer in enumerate(network.layers):
+        own, plan = of_layer(data, place), of_layer(prepared, place)
         before, total = done.boundaries[-1], None
         if layer.n_forward:
-            total = layer.aggregate(comm, data, prepared, before, model, place=place, **static)
+            total = layer.aggregate(comm, own, plan, before, model, place=place, **static)
         done.totals.append(total)
         given = () if total is None else (total,)
-        after = comm.map(next_boundary, data, model, before, *given, place=place, **static)
+        after = comm.map(next_boundary, own, model, before, *given, place=place, **static)
         done.boundaries.append(after)
     return done
 
 
 def backward(
     comm: Communicator,
-    data: PerRank,
-    prepared: PreparedPlan,
+    data: PerRank | tuple[PerRank, ...],
+    prepared: PreparedPlan | tuple[PreparedPlan, ...],
     model: PerRank,
     done: Forward,
     *,
@@ -183,20 +184,27 @@ def backward(
 
     Parameters are those of `forward`; `done` is what it gave.
     """
-    back = comm.map(last_gradient, data, model, done.boundaries[-1], network=network)
+    last = of_layer(data, len(network.layers) - 1)
+    back = comm.map(last_gradient, last, model, done.boundaries[-1], network=network)
     for place in reversed(range(len(network.layers))):
+        own, plan = of_layer(data, place), of_layer(prepared, place)
         layer, total, returned = network.layers[place], done.totals[place], None
         if layer.n_backward:
             returned = layer.aggregate_back(
-                comm, data, prepared, back, total, model, network=network, epoch=epoch, place=place
+                comm, own, plan, back, total, model, network=network, epoch=epoch, place=place
             )
         before, after = done.boundaries[place], done.boundaries[place + 1]
         back = comm.map(
-            previous_gradient, data, model, before, after, back,
+            previous_gradient, own, model, before, after, back,
             *(each for each in (total, returned) if each is not None),
             network=network, epoch=epoch, place=place, has_total=total is not None,
         )  # fmt: skip
     return comm.map(flat, back, dtype=network.dtype)
+
+
+def of_layer(held: Any, place: int) -> Any:
+    """What a layer works on: its own where each has one, as in mini-batches."""
+    return held[place] if isinstance(held, tuple) else held
 
 
 # -- one rank: between layers ---

@@ -38,6 +38,7 @@ PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
     "metis": ("graph", {"method": "metis", "objective": "cut-net"}),
     "random": ("column-net-self-loops", {"method": "random"}),
     "block": ("column-net-self-loops", {"method": "block"}),
+    "stochastic": ("stochastic", {"objective": "connectivity"}),
 }
 
 
@@ -182,6 +183,7 @@ def plan_fit(
     n_slots: int = 0,
     communication: str = "expand",
     transport: str = "local",
+    sampler: Any = None,
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
 
@@ -194,6 +196,8 @@ def plan_fit(
         As for `GCNClassifier`, checked.
     transport : str
         Never "auto".
+    sampler : Sampler or None
+        Of the mini-batches that a stochastic model is made of.
 
     Raises
     ------
@@ -202,7 +206,7 @@ def plan_fit(
     """
     pattern = problem.pattern
     begin = perf_counter()
-    partition = vertex_partition(pattern, n_ranks, partitioner, random_state)
+    partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
     seconds = perf_counter() - begin
     empty = np.flatnonzero(np.bincount(partition.assignment, minlength=n_ranks) == 0)
     if empty.size:
@@ -258,7 +262,9 @@ def _passes(network: Network) -> tuple[list[int], list[int]]:
     return forward * (2 if network.n_validation else 1), network.widths(backward=True)
 
 
-def vertex_partition(pattern: Any, n_ranks: int, partitioner: Any, random_state: int) -> Partition:
+def vertex_partition(
+    pattern: Any, n_ranks: int, partitioner: Any, random_state: int, sampler: Any = None
+) -> Partition:
     """Vertices dealt out to ranks; `partitioner` as for `GCNClassifier`, `pattern` with loops."""
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64)
@@ -282,6 +288,8 @@ def vertex_partition(pattern: Any, n_ranks: int, partitioner: Any, random_state:
         model = data_models.graph(pattern, self_loops=True)
     elif name == "column-net-self-loops":
         model = data_models.column_net_self_loops(pattern)
+    elif name == "stochastic":
+        model = data_models.stochastic(pattern, n_ranks, sampler=sampler, random_state=random_state)
     data = (model,) if not isinstance(model, str) else (pattern,)
     named = {"model": model} if isinstance(model, str) else {}
     options = {"random_state": random_state, "epsilon": EPSILON, **named, **given}

@@ -111,6 +111,21 @@ def halves_of(
     return Halves(_some(rows, inside, place), _some(rows, ~inside, place), halo)
 
 
+def halves_of_positions(rows: Any, halo: NDArray[np.int64], joined: bool) -> Halves:
+    """Rows whose columns are positions already: own vertices, and behind them the halo.
+
+    Parameters
+    ----------
+    rows : scipy CSR array of shape (n_own, n_own + n_halo or more)
+    halo, joined
+        As in `halves_of`.
+    """
+    place = np.arange(rows.shape[1], dtype=np.int32)
+    inside = np.ones(rows.nnz, bool) if joined else rows.indices < rows.shape[0]
+    behind = place - np.int32(rows.shape[0])
+    return Halves(_some(rows, inside, place), _some(rows, ~inside, behind), halo)
+
+
 def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr:
     before = np.concatenate(([0], np.cumsum(chosen)))
     columns = place[rows.indices[chosen]]

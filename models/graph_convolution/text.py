@@ -8,7 +8,7 @@ What a pass is stands in `passes`; here is what the base asks of every model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from daskpart.collectives import (
     Communicator,
     Exchange,
     PerRank,
+    Plan,
     allreduce,
     barrier,
 )
@@ -35,6 +36,7 @@ from .passes import (
     RankTargets,
     backward,
     forward,
+    of_layer,
     validation_sums,
 )
 from .plan import LABELS, GCNPlan
@@ -71,6 +73,11 @@ class GCNText(Text):
         self.session, self._plan = comm, plan
         self._optimizer, self._rate, self._patience = optimizer, rate, patience
         self._prepared, self._data = laid_out(comm, plan, problem)
+        # texts, over what is fixed, with static values
+        self._begin: Callable[..., Any] = begin
+        self._epoch: Callable[..., Any] = epoch
+        self._fixed: Any = (self._data, self._prepared)
+        self._static: dict[str, Any] = {"network": plan.network}
 
     def begin_from(self, state: GCNState) -> None:  # type: ignore[override]
         """Hand out the weights of a state; compile, by a pass that changes nothing."""
@@ -78,10 +85,7 @@ class GCNText(Text):
         self._memory = dict(state.learning_rate_state) or self._rate.start()
         self._waiting = waited(state.history)
         self._model, self.memory = comm.run(
-            begin,
-            (self._data, self._prepared),
-            comm.values(state.cut({}, n_ranks)),
-            network=self._plan.network,
+            self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), **self._static
         )
 
     def run(self, first: int, last: int) -> list[Step]:
@@ -89,12 +93,12 @@ class GCNText(Text):
         changing = (self._model, self._memory, self._waiting)
         (self._model, self._memory, self._waiting), steps = self.session.run(
             run_steps,
-            (self._data, self._prepared),
+            self._fixed,
             changing,
-            step=epoch,
+            step=self._epoch,
             first=first,
             last=last,
-            network=self._plan.network,
+            **self._static,
             optimizer=self._optimizer,
             rate=self._rate,
             patience=self._patience,
@@ -154,7 +158,7 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
     members = [partition.members(rank) for rank in ranks]
     back = None if plan.is_symmetric else halos[1]
     graphs = cut_graph(
-        problem.operator(network), members, halos[0], back, joined=network.returns_halo
+        problem.operator(network), members, halos[0], back, joined=network.joins_columns
     )
     held = [
         comm.values([np.concatenate(pair) for pair in zip(members, halo, strict=True)])
@@ -169,14 +173,14 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
         comm.values([X[own] for own in members]),
         comm.values([targets_of(problem, own) for own in members]),
         network=network,
-        exchange=exchange_of(plan),
+        exchange=exchange_of(plan.forward),
     )
     return prepared, data  # type: ignore[return-value]
 
 
-def exchange_of(plan: GCNPlan) -> Exchange:
+def exchange_of(plan: Plan) -> Exchange:
     """Who sends rows to whom in a product with Â."""
-    only = plan.forward.rounds[0]
+    only = plan.rounds[0]
     return Exchange(plan.n_ranks, only.source, only.destination)
 
 
@@ -226,15 +230,31 @@ def begin(
     comm: Communicator, fixed: tuple[PerRank, Prepared], parts: PerRank, *, network: Network
 ) -> tuple[PerRank, list[int]]:
     """The model of a state, after a pass that changes nothing; and the bytes that ranks hold."""
-    data, (to_readers, back) = fixed
     model = comm.map(model_of_part, parts)
+    return measured_pass(comm, *fixed, model, network=network)
+
+
+def measured_pass(
+    comm: Communicator,
+    data: PerRank | tuple[PerRank, ...],
+    prepared: Any,
+    model: PerRank,
+    *beside: PerRank,
+    network: Network,
+) -> tuple[PerRank, list[int]]:
+    """A pass that changes nothing: the model, and the bytes that ranks hold, `beside` with them.
+
+    What a pass works on is as in `passes.forward`.
+    """
+    to_readers, back = prepared
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
     shares = backward(comm, data, back, model, done, network=network, epoch=0)
     used = [each for each in done.totals if each is not None]
-    messages = to_readers.rounds[0].messages, back.rounds[0].messages
+    messages = (of_layer(each, 0).rounds[0].messages for each in prepared)
     counted = comm.map(
-        bytes_held, data, *messages, model, shares, *done.boundaries, *used, network=network
-    )
+        bytes_held, of_layer(data, 0), *messages, model, shares, *done.boundaries, *used, *beside,
+        network=network,
+    )  # fmt: skip
     held = comm.fold(counted, list)
     model, held = comm.settle(model, held)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
@@ -256,16 +276,55 @@ def epoch(
     patience: int | None,
 ) -> tuple[Any, Step]:
     """One epoch: forward, backward, one allreduce, a step; then what is validated."""
-    (data, (to_readers, back)), (model, memory, (best, since)) = fixed, changing
+    model, memory, waiting = changing
+    model, sums = one_step(
+        comm, *fixed, model, network=network, number=number, optimizer=optimizer,
+        rate=memory["rate"],
+    )  # fmt: skip
+    return end_of_epoch(
+        comm, fixed, (model, memory, waiting), sums, number=number, network=network, rate=rate,
+        patience=patience,
+    )  # fmt: skip
+
+
+def one_step(
+    comm: Communicator,
+    data: PerRank | tuple[PerRank, ...],
+    prepared: Any,
+    model: PerRank,
+    *,
+    network: Network,
+    number: int,
+    optimizer: Optimizer,
+    rate: float,
+) -> tuple[PerRank, NDArray[np.float64]]:
+    """Forward, backward, one allreduce, a step: the model after it, and the sums of the loss.
+
+    What a pass works on is as in `passes.forward`; `number` counts the steps of the fit from 1.
+    """
+    to_readers, back = prepared
     done = forward(comm, data, to_readers, model, network=network, epoch=number)
     shares = backward(comm, data, back, model, done, network=network, epoch=number)
     gradient = allreduce(comm, shares, algorithm="hypercube")
-    model = comm.update(
-        stepped, model, gradient, optimizer=optimizer, rate=memory["rate"], number=number
-    )
+    model = comm.update(stepped, model, gradient, optimizer=optimizer, rate=rate, number=number)
     model, gradient = comm.settle(model, gradient)
     del done, shares  # else they are there beside those of the validation
-    sums = gradient.result()[-2:].astype(np.float64)
+    return model, gradient.result()[-2:].astype(np.float64)
+
+
+def end_of_epoch(
+    comm: Communicator,
+    fixed: tuple[PerRank, Prepared],
+    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    sums: NDArray[np.float64],
+    *,
+    number: int,
+    network: Network,
+    rate: LearningRate,
+    patience: int | None,
+) -> tuple[Any, Step]:
+    """Validate; what the epoch measured, with the sums of its losses."""
+    (data, (to_readers, _)), (model, memory, (best, since)) = fixed, changing
     loss = float(sums[0] / network.n_terms)
     validation = (float("nan"), float("nan"))
     if network.n_validation:
@@ -276,7 +335,7 @@ def epoch(
         best, since = _waited_longer(best, since, validation[0])
     measured = {
         "loss": loss,
-        "score": network.loss.score(sums, network.n_terms),
+        "score": network.loss.score(sums, int(network.n_terms)),
         "validation_loss": validation[0],
         "validation_score": validation[1],
         "learning_rate": memory["rate"],
@@ -347,7 +406,7 @@ def bytes_held(
         len(data.graph.own),
         data.graph.forward.n_halo,
         sum(map(len, there[0].out_positions)),
-        len(data.graph.forward.local[1]) if network.returns_halo else 0,
+        len(data.graph.forward.local[1]) if network.joins_columns else 0,
         len(data.targets.training),
     )
     return data.nbytes + bytes_made(there, back, *made) + int(passing)

@@ -47,6 +47,17 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
+def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
+    more = ("--batch-size", 10, "--sampler", "vertex", "--partitioner", "stochastic")
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more, "--out", out) == 0
+    model = daskpart.GCNClassifier.load(out / "model")
+    assert (model.batch_size, model.sampler) == (10, "vertex")
+    assert model.plan_report_.n_batches == 6
+    assert (model.history_["rows asked for"] > 0).all()
+
+
 def test_the_built_in_data_have_names(tmp_path, run_cli):
     arguments = ("--symmetrize", *SMALL, "--no-plots", "--out", tmp_path)
     assert run_cli("fit", "gcn", "python-source", *arguments) == 0

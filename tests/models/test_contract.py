@@ -384,6 +384,26 @@ MODELS = {
             "check_transformer_preserve_dtypes": _DTYPE,
         },
     ),
+    "GCNClassifier, mini-batches": Case(
+        partial(OnEdges, 8, batch_size=10, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(
+            daskpart.GCNClassifier,
+            batch_size=0.5,
+            dtype="float64",
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=15,
+            transport="local",
+        ),
+        {
+            "check_classifiers_classes": "−1 stands for unlabelled",
+            "check_transformer_preserve_dtypes": _DTYPE,
+        },
+    ),
     "GCNRegressor": Case(
         partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
         samples,

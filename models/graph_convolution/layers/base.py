@@ -252,5 +252,6 @@ class Layer(ABC):
     ) -> Any:
         """Handle of what Âᵀ makes of the messages of the gradient `back`."""
         return propagate(
-            comm, data, prepared, back, hops=self.hops, teleport=self.teleport, back=True
-        )
+            comm, data, prepared, back, hops=self.hops, teleport=self.teleport, back=True,
+            returned=network.returns_halo,
+        )  # fmt: skip

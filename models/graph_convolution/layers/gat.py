@@ -28,7 +28,7 @@ from daskpart.models.graph_convolution.kernels import (
     spmm,
     spmm_transposed,
 )
-from daskpart.models.graph_convolution.products import halo_rows, pack_message
+from daskpart.models.graph_convolution.products import add_returned, halo_rows, pack_message
 from daskpart.models.graph_convolution.rows import Dropout, Rows, transposed_times
 
 from .base import Layer, Weights
@@ -127,7 +127,7 @@ class GAT(Layer):
         """All heads, or their mean behind the last layer."""
         outputs = total.outputs
         if self.is_last:
-            outputs = outputs.reshape(len(outputs), self.n_heads, -1).mean(axis=1)
+            outputs = outputs.reshape(len(outputs), self.n_heads, self.n_outputs).mean(axis=1)
         return outputs + weights[3], None
 
     def enter_back(self, gradient: Any, saved: Any, weights: Weights) -> Any:
@@ -166,7 +166,7 @@ class GAT(Layer):
         static = {"layer": self, "network": network, "place": place}
         returned = comm.map(attend_back, data, back, total, model, epoch=epoch, **static)
         (only,) = (comm.post(each, returned, pack_message) for each in prepared.rounds)
-        return comm.collect(only, returned, add_returned, data)
+        return comm.collect(only, returned, add_returned_rows, data)
 
 
 @dataclass(eq=False)
@@ -228,7 +228,7 @@ def attend(
     halves, rows = data.graph.forward, before.message
     right = own.right
     if halves.n_halo:
-        halo = halo_rows(inbox, halves.n_own, halves.n_halo)
+        halo = halo_rows(inbox)
         vector = network.of_layer(model.weights, place)[2]
         rows = np.concatenate([rows, halo])
         right = np.concatenate([right, _scores(halo, vector)])
@@ -281,9 +281,7 @@ def attend_back(
     return AttentionBack(rows, of_left, np.einsum("nh,nhf->hf", into_right, read))
 
 
-def add_returned(returned: AttentionBack, inbox: Inbox, data: Any) -> AttentionBack:
-    """Own rows of the gradient of M with what other ranks had of them, added in rank order."""
-    rows = returned.message[: data.graph.forward.n_own].copy()
-    for positions, payload in zip(inbox.positions, inbox.payloads, strict=True):
-        rows[positions] += payload
+def add_returned_rows(returned: AttentionBack, inbox: Inbox, data: Any) -> AttentionBack:
+    """Own rows of the gradient of M with what other ranks had of them."""
+    rows = add_returned(returned.message[: data.graph.forward.n_own].copy(), inbox)
     return AttentionBack(rows, returned.left, returned.right)

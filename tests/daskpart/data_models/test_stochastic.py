@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,11 +95,21 @@ def test_layers_follow_the_importance_of_their_vertices() -> None:
     normal /= np.sqrt(np.outer(degrees, degrees))
     expected = (normal**2).sum(axis=0)
     assert np.allclose(graph.importance, expected / expected.sum())
+    probabilities = LayerSampler(30).probabilities(graph)
+    assert probabilities.sum() == pytest.approx(30) and probabilities.max() <= 1
+    ratio = (probabilities / graph.importance)[probabilities < 1]
+    assert np.allclose(ratio, ratio[0])
+    assert LayerSampler(60).probabilities(graph) == pytest.approx(1)
     layers = draw(LayerSampler(0.2, n_layers=3), matrix, 1)
     assert len(layers) == 3
     for layer in layers:
         assert edges_of(layer) <= all_edges(matrix)
-        assert len(np.unique(layer.vertices)) == len(layer.vertices) <= 24
+        assert len(np.unique(layer.vertices)) == len(layer.vertices)
+    below = pairwise(layers)
+    assert all(set(low.targets) <= set(high.vertices) for high, low in below)
+    seeds = np.array([3, 8, 21])
+    for sampler in (LayerSampler(2, 1, seeds), NeighbourSampler(2, (3,), seeds)):
+        assert {*draw(sampler, matrix, 0)[0].targets.tolist()} <= {*seeds.tolist()}
 
 
 def test_the_bound_of_hoeffding() -> None:

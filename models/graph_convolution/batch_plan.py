@@ -1,0 +1,265 @@
+"""The plan of a training on mini-batches: what they will move in the mean.
+
+    fresh mini-batches ─► for each layer the ranks that read a source ─► Σ (λ − 1), their mean
+
+That is the cut of the stochastic hypergraph that these mini-batches make (one net a source), layer
+by layer: `partitioner="stochastic"` makes a partition for which it is small. The mini-batches here
+are others than those that such a partition was cut for, as it fits those better than any.
+
+Source: Demirci, Haldar, Ferhatosmanoglu, VLDB 2022, section 4.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.containers.matrix import as_matrix
+from daskpart.data_models import Adjacency, Layer, NeighbourSampler, VertexSampler
+from daskpart.errors import InputError
+from daskpart.models.base.reports import Expected, number_words
+from daskpart.partitions import Partition
+
+from .network import Network
+from .plan import LABELS, GCNPlan, GCNPlanReport
+from .problem import GraphProblem
+from .sampling import SAMPLERS, Batches, GraphSampler
+
+INDICES = "indices"
+_N_DRAWN = 32
+
+
+def sampler_of(sampler: Any, batch_size: int | float, network: Network) -> GraphSampler:
+    """The sampler of a fit, from its name or itself.
+
+    Raises
+    ------
+    InputError
+        For another number of layers than the network has, or layers that a graph for each layer
+        does not suit.
+    """
+    n_layers = sum(layer.hops > 0 for layer in network.layers)
+    if isinstance(sampler, str):
+        options: dict[str, dict[str, Any]] = {
+            "vertex": {},
+            "neighbour": {"fanouts": (10,) * n_layers},
+            "layer": {"n_layers": n_layers},
+        }
+        sampler = SAMPLERS[sampler](batch_size, **options[sampler])
+    sampler = replace(sampler, size=batch_size)
+    if isinstance(sampler, VertexSampler):
+        return sampler
+    if any(layer.hops > 1 for layer in network.layers):
+        raise InputError(
+            f"{type(sampler).__name__} draws a graph for each layer, and this network has a layer "
+            "of several products: use sampler='vertex', or layers of one product"
+        )
+    given = len(sampler.fanouts) if isinstance(sampler, NeighbourSampler) else sampler.n_layers
+    if given != n_layers:
+        raise InputError(
+            f"{sampler!r} draws {given} layers, the network has {n_layers}: give as many"
+        )
+    return sampler
+
+
+def batches_of(
+    problem: GraphProblem, network: Network, sampler: Any, batch_size: Any, seed: int
+) -> Batches:
+    """What all ranks know of the mini-batches of a fit (InputError for a size beyond the data)."""
+    chosen = sampler_of(sampler, batch_size, network)
+    by_vertex = isinstance(chosen, VertexSampler)
+    n_seeds = problem.n_vertices if by_vertex else int(problem.training.sum())
+    if batch_size > n_seeds:
+        what = "vertices" if by_vertex else "labelled vertices to train on"
+        raise InputError(
+            f"batch_size={batch_size!r}, and there are {n_seeds} {what}: give at most as many, a "
+            "share below 1, or None for full batches"
+        )
+    places = [place for place, layer in enumerate(network.layers) if layer.hops]
+    indices = {place: index for index, place in enumerate(reversed(places))}
+    graph_of = tuple(
+        0 if by_vertex else indices.get(place, 0) for place in range(len(network.layers))
+    )
+    times = [0] * (max(graph_of) + 1)
+    for layer, index in zip(network.layers, graph_of, strict=True):
+        times[index] += layer.n_forward + layer.n_backward
+    return Batches(
+        sampler=chosen,
+        n_seeds=n_seeds,
+        size=chosen.count(n_seeds),
+        graph_of=graph_of,
+        times=tuple(times),
+        seed=seed,
+        rows_are_means=network.operator in ("normalised", "mean"),
+        joined=network.joins_columns,
+    )
+
+
+def adjacency_of(problem: GraphProblem) -> Adjacency:
+    """The graph as samplers read it."""
+    return Adjacency.of(as_matrix(problem.pattern))
+
+
+def seeded(batches: Batches, problem: GraphProblem) -> GraphSampler:
+    """The sampler with the seeds of the fit, to draw of the whole graph."""
+    sampler = replace(batches.sampler, size=batches.size)
+    if isinstance(sampler, VertexSampler):
+        return sampler
+    return replace(sampler, seeds=np.flatnonzero(problem.training))
+
+
+def rows_of_layer(layer: Layer, partition: Partition) -> int:
+    """Σ (λ − 1) over the sources of a layer: ranks that read a source, and do not own it."""
+    owners, n_ranks = partition.assignment, partition.n_parts
+    readers = owners[layer.targets]
+    foreign = readers != owners[layer.sources]
+    pairs = layer.sources[foreign].astype(np.int64) * n_ranks + readers[foreign]
+    return len(np.unique(pairs))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BatchPlan(GCNPlan):
+    """A planned training on mini-batches.
+
+    Attributes
+    ----------
+    batches : Batches
+    rows_of_graphs : float64 ndarray of shape (n_drawn, n_graphs)
+        Rows of each graph's halo in mini-batches that were drawn to see.
+    rows_of_last : float64 ndarray of shape (n_graphs,)
+        The same of the last mini-batch of an epoch, which may be smaller; in the mean.
+    n_vertices : float
+        Of a mini-batch, in the mean.
+    """
+
+    batches: Batches
+    rows_of_graphs: NDArray[np.float64] = field(repr=False)
+    rows_of_last: NDArray[np.float64] = field(repr=False)
+    n_vertices: float
+
+    def expected(self) -> Expected:
+        """Nothing exact: what is drawn decides. Says which rounds count."""
+        nothing = np.zeros(0, np.int64)
+        return Expected(
+            rows=nothing, messages=nothing, nbytes=None, row_labels=LABELS,
+            message_labels=(*LABELS, INDICES),
+        )  # fmt: skip
+
+    def memory(self) -> dict[str, NDArray[np.int64]]:
+        """As of a full batch, with what is made for each vertex for those of a mini-batch only."""
+        share = self.n_vertices / self.n_own.sum()
+        found = super().memory()
+        kept = {name: found[name] for name in ("graph", "labels", "features", "weights")}
+        itemsize = np.dtype(self.network.dtype).itemsize
+        # what samplers draw from, beside the graph of the whole
+        kept["sampled rows"] = (4 + itemsize) * self.n_entries + 8 * (3 * self.n_own + self.n_halo)
+        made = sum(held for name, held in found.items() if name not in kept)
+        return {**kept, "mini-batch": (share * np.asarray(made)).astype(np.int64)}
+
+    def report(self) -> BatchPlanReport:
+        """What an epoch costs, in the mean."""
+        whole = super().report()
+        inherited = {each.name: getattr(whole, each.name) for each in fields(whole)}
+        batches = self.batches
+        rows = self.rows_of_graphs @ np.array(batches.times)
+        n_forward = sum(layer.n_forward for layer in self.network.layers)
+        n_rounds = batches.n_graphs + sum(batches.times)
+        return BatchPlanReport(
+            **inherited,
+            sampler=repr(batches.sampler),
+            n_batches=batches.n_batches,
+            rows_a_batch=float(rows.mean()),
+            rows_deviation=float(rows.std()),
+            rows_of_last=float(self.rows_of_last @ np.array(batches.times)),
+            n_drawn=len(rows),
+            n_vertices=self.n_vertices,
+            validation_rows=n_forward * self.forward.total_rows if self.network.n_validation else 0,
+            messages_a_batch=n_rounds * self.forward.total_messages,
+        )
+
+
+def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> BatchPlan:
+    """A plan of full batches as one of mini-batches; draws some to see what they move."""
+    assert plan.partition is not None
+    sampler, graph = seeded(batches, problem), adjacency_of(problem)
+    generator = np.random.default_rng(np.random.SeedSequence(batches.seed, spawn_key=(5,)))
+    n_last = batches.n_seeds - (batches.n_batches - 1) * batches.size
+    of_last = replace(sampler, size=n_last)
+    drawn, last = (
+        [each.draw(graph, generator) for _ in range(_N_DRAWN)] for each in (sampler, of_last)
+    )
+    rows, rows_of_last = (
+        np.array(
+            [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in each],
+            np.float64,
+        )
+        for each in (drawn, last)
+    )
+    inherited = {each.name: getattr(plan, each.name) for each in fields(plan)}
+    return BatchPlan(
+        **inherited,
+        batches=batches,
+        rows_of_graphs=rows,
+        rows_of_last=rows_of_last.mean(axis=0),
+        n_vertices=float(np.mean([len(layers[-1].vertices) for layers in drawn])),
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BatchPlanReport(GCNPlanReport):
+    """What mini-batches cost on a partition, in the mean; the rest as of a product with all of Â.
+
+    Attributes
+    ----------
+    sampler : str
+    n_batches : int
+        Of an epoch.
+    rows_a_batch, rows_deviation : float
+        Rows that a mini-batch moves, both ways together: mean over some that were drawn to see,
+        and standard deviation.
+    rows_of_last : float
+        The same of the last of an epoch, which may be smaller.
+    n_drawn : int
+        How many were.
+    n_vertices : float
+        Of a mini-batch, with those that its layers read.
+    validation_rows : int
+        Of an epoch, on the whole graph.
+    messages_a_batch : int
+        Of indices and of rows; some may be empty.
+    """
+
+    sampler: str
+    n_batches: int
+    rows_a_batch: float
+    rows_deviation: float
+    rows_of_last: float
+    n_drawn: int
+    n_vertices: float
+    validation_rows: int
+    messages_a_batch: int
+
+    @property
+    def volume(self) -> int:
+        """Rows of an epoch, in the mean."""
+        of_batches = (self.n_batches - 1) * self.rows_a_batch + self.rows_of_last
+        return round(of_batches) + self.validation_rows
+
+    def rows(self) -> dict[str, str]:
+        """Name → value in plain words, in the order shown."""
+        found = super().rows()
+        kept = ("halo", "balance", "memory a rank", "partitioning took")
+        error = self.rows_deviation / np.sqrt(self.n_drawn)
+        return {
+            "mini-batches": f"{self.n_batches:,} an epoch by {self.sampler}, "
+            f"{self.n_vertices:,.0f} vertices each, with those that are read",
+            "rows a mini-batch": f"{self.rows_a_batch:,.1f} ± {error:,.1f} expected (mean of "
+            f"{self.n_drawn} drawn to see)",
+            "messages a mini-batch": f"{self.messages_a_batch:,}",
+            "rows an epoch": f"{number_words(self.volume)} expected; a product with all of Â moves "
+            f"{self.rows_of_product:,}",
+            **{name: found[name] for name in kept if name in found},
+        }

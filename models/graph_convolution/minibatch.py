@@ -1,0 +1,224 @@
+"""Training on mini-batches: each rank draws its own, asks others for what it reads, then steps.
+
+    every rank, layer by layer from the last down          then as in a full batch
+        edges into own targets, drawn                          forward  ─► backward
+        indices ─► owners: they are of the batch, too          allreduce ─► step
+
+What a mini-batch is stands in `sampling`. Only indices and rows travel, from rank to rank; the
+driver says which epochs to run. Gradients of the halo's rows go back to their owners, since nobody
+but the reader knows which entries of a column were drawn: so the way back is the way there, and
+what a mini-batch moves is known once its indices are exchanged.
+
+Source: Demirci, Haldar, Ferhatosmanoglu, "Scalable graph convolutional network training on
+distributed-memory systems", VLDB 2022, section 4.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.collectives import Communicator, Exchange, PerRank
+from daskpart.collectives.messages import PreparedPlan
+from daskpart.data_models import LayerSampler, VertexSampler
+from daskpart.models.base.text import Step
+from daskpart.models.optimisation.learning_rates import LearningRate
+from daskpart.models.optimisation.optimisers import Optimizer
+
+from .batch_plan import BatchPlan, adjacency_of
+from .network import Network
+from .problem import GraphProblem
+from .sampling import (
+    Batches,
+    RankRows,
+    batch_data,
+    batch_messages,
+    drawn_from,
+    first_targets,
+    order_of_epoch,
+    pack_asked,
+    rows_asked_for,
+    sampled_edges,
+    with_readers,
+)
+from .text import (
+    GCNText,
+    Prepared,
+    end_of_epoch,
+    exchange_of,
+    measured_pass,
+    model_of_part,
+    one_step,
+)
+
+Fixed = tuple[PerRank, Prepared, PerRank]
+
+
+class BatchText(GCNText):
+    """The fit on mini-batches; parameters are those of `GCNText`.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        plan: BatchPlan,
+        problem: GraphProblem,
+        optimizer: Optimizer,
+        rate: LearningRate,
+        patience: int | None = None,
+    ) -> None:
+        super().__init__(comm, plan, problem, optimizer, rate, patience)
+        rows = comm.map(drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem)))
+        self._begin, self._epoch = begin, epoch
+        self._fixed = (self._data, self._prepared, rows)
+        self._static |= {"batches": plan.batches, "exchange": exchange_of(plan.backward)}
+
+
+def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray[Any], ...]]:
+    """For each rank what `sampling.drawn_from` takes."""
+    sampler = plan.batches.sampler
+    given: list[tuple[NDArray[Any], ...]] = []
+    assert plan.partition is not None
+    may_begin = np.ones(problem.n_vertices, bool)
+    if not isinstance(sampler, VertexSampler):
+        may_begin = problem.training
+    numbers = np.cumsum(may_begin) - 1
+    probabilities = np.empty(0)
+    if isinstance(sampler, LayerSampler):
+        sampler = replace(sampler, size=plan.batches.size, seeds=np.flatnonzero(may_begin))
+        probabilities = sampler.probabilities(adjacency_of(problem))
+    for rank in range(plan.n_ranks):
+        own = plan.partition.members(rank)
+        halo = plan.forward.rounds[0].of_rank(rank).in_items
+        seeds = np.flatnonzero(may_begin[own])
+        of_rank = (
+            probabilities[np.concatenate([own, halo])] if probabilities.size else probabilities
+        )
+        given.append((seeds, numbers[own[seeds]], of_rank))
+    return given
+
+
+def begin(
+    comm: Communicator,
+    fixed: Fixed,
+    parts: PerRank,
+    *,
+    network: Network,
+    batches: Batches,
+    exchange: Exchange,
+) -> tuple[PerRank, list[int]]:
+    """The model of a state, after a pass that changes nothing; and the bytes that ranks hold."""
+    data, _, rows = fixed
+    order = comm.map(order_of_epoch, rows, batches=batches, number=0)
+    batch, prepared, _ = mini_batch(
+        comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
+    )
+    model = comm.map(model_of_part, parts)
+    return measured_pass(
+        comm, batch, prepared, model, data, rows, *dict.fromkeys(batch[1:]), network=network
+    )
+
+
+def epoch(
+    comm: Communicator,
+    fixed: Fixed,
+    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    *,
+    number: int,
+    network: Network,
+    batches: Batches,
+    exchange: Exchange,
+    optimizer: Optimizer,
+    rate: LearningRate,
+    patience: int | None,
+) -> tuple[Any, Step]:
+    """A step for each mini-batch; then what is validated, on the whole graph.
+
+    The loss of a mini-batch is divided by its share of the labelled vertices in the mean, so that
+    gradients are right in the mean, and those of an epoch add up to the mean loss of all.
+    """
+    (data, prepared, rows), (model, memory, waiting) = fixed, changing
+    n_batches = batches.n_batches
+    part = replace(network, n_terms=network.n_terms / n_batches)
+    order = comm.map(order_of_epoch, rows, batches=batches, number=number)
+    n_validating = sum(layer.n_forward for layer in network.layers) if network.n_validation else 0
+    asked, sums = comm.map(rows_to_validate, rows, times=n_validating), np.zeros(2)
+    for batch in range(n_batches):
+        own, plans, edges = mini_batch(
+            comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
+        )
+        model, of_batch = one_step(
+            comm, own, plans, model, network=part, number=(number - 1) * n_batches + batch + 1,
+            optimizer=optimizer, rate=memory["rate"],
+        )  # fmt: skip
+        asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
+        sums += of_batch
+    changed, step = end_of_epoch(
+        comm, (data, prepared), (model, memory, waiting), sums, number=number, network=network,
+        rate=rate, patience=patience,
+    )  # fmt: skip
+    return changed, replace(step, counted={"rows asked for": comm.fold(asked, sum).result()})
+
+
+def mini_batch(
+    comm: Communicator,
+    fixed: Fixed,
+    order: PerRank,
+    *,
+    batches: Batches,
+    exchange: Exchange,
+    number: int,
+    batch: int,
+) -> tuple[tuple[PerRank, ...], tuple[tuple[PreparedPlan, ...], ...], list[PerRank]]:
+    """What the passes work on, a part of a rank's data and messages for each layer; and the edges.
+
+    Parameters
+    ----------
+    comm : Communicator
+    fixed : handles
+        Data, prepared plans of a product with all of Â, `sampling.RankRows`.
+    order : PerRank of EpochOrder
+    batches : Batches
+    exchange : Exchange
+        From readers to owners.
+    number, batch : int
+        The epoch, and the mini-batch in it, from 0.
+    """
+    data, whole, rows = fixed
+    messages = whole[0].rounds[0].messages
+    before, found = comm.map(first_targets, order, batch=batch), []
+    for index in range(batches.n_graphs):
+        edges = comm.map(
+            sampled_edges, rows, order, before, messages, batches=batches, number=number,
+            batch=batch, index=index,
+        )  # fmt: skip
+        pending = comm.post_values(exchange, edges, pack_asked, label="indices", index=index)
+        before = comm.collect(pending, edges, with_readers, messages)
+        found.append(before)
+    of_graphs, plans = [], []
+    for index, edges in enumerate(found):
+        first = index == batches.graph_of[0]
+        of_graphs.append(
+            comm.map(batch_data, data, rows, edges, before, batches=batches, with_features=first)
+        )
+        halves = comm.map(batch_messages, edges, before, messages)
+        plans.append([_prepared(each, halves, slot) for slot, each in enumerate(whole)])
+    of_layers = [plans[index] for index in batches.graph_of]
+    both = tuple(zip(*of_layers, strict=True))
+    return tuple(of_graphs[index] for index in batches.graph_of), both, found
+
+
+def _prepared(whole: PreparedPlan, messages: PerRank, slot: int) -> PreparedPlan:
+    return PreparedPlan(whole.label, (replace(whole.rounds[0], messages=messages, slot=slot),))
+
+
+def rows_to_validate(rows: RankRows, *, times: int) -> int:
+    """Rows that a rank gets in so many products with all of Â."""
+    return times * (len(rows.ids) - rows.n_own)
