@@ -196,7 +196,7 @@ def test_there_is_something_to_run(small: None) -> None:
         methods = [name for name, member in vars(suite).items() if callable(member)]
         assert [name for name in methods if re.match("(time|track|peakmem)[^_]", name)] == []
     having = {suite.__module__.split(".")[1] for suite, _, _ in runner.cases("")}
-    peers = {"graph_peers", "implicit_peer", "libmf_peer"}
+    peers = {"completion_peer", "graph_peers", "implicit_peer", "libmf_peer", "recommend_peer"}
     assert having == set(MODULES) - peers - {"data", "measuring", "serial_cp"}
 
 
@@ -234,6 +234,7 @@ STUDIES = {
         "--tensor", "small", "--components", "2", "--iterations", "5", "--most", "3",
         "--seeds", "2",
     ],
+    "linear_memory": ["--megabytes", "2", "--ranks", "2"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],

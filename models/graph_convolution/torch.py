@@ -171,8 +171,9 @@ def _torch() -> Any:
 def _functions() -> tuple[Any, Any]:
     """Exchange and product as autograd functions; made when PyTorch is first needed."""
     torch = _torch()
+    function: Any = torch.autograd.Function
 
-    class Exchange(torch.autograd.Function):
+    class Exchange(function):
         @staticmethod
         def forward(ctx: Any, rows: Any, exchange: HaloExchange) -> Any:
             ctx.exchange = exchange
@@ -183,7 +184,7 @@ def _functions() -> tuple[Any, Any]:
             # a copy: the owners add to it, and torch may use it elsewhere
             return torch.from_numpy(ctx.exchange.gradient_of_own(gradient.numpy().copy())), None
 
-    class Product(torch.autograd.Function):
+    class Product(function):
         @staticmethod
         def forward(ctx: Any, rows: Any, halves: Halves) -> Any:
             ctx.halves = halves
@@ -195,8 +196,9 @@ def _functions() -> tuple[Any, Any]:
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
             G = gradient.contiguous().numpy()
-            into = np.zeros((ctx.halves.n_own + ctx.halves.n_halo, G.shape[1]), G.dtype)
-            spmm_transposed(*ctx.halves.local, G, into)
+            halves: Halves = ctx.halves
+            into = np.zeros((halves.n_own + halves.n_halo, G.shape[1]), G.dtype)
+            spmm_transposed(*halves.local, G, into)
             return torch.from_numpy(into), None
 
     return Exchange, Product

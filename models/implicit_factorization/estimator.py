@@ -261,7 +261,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
         now = np.concatenate([factors[side][known[side] :] for side in SIDES])
         size = float(np.linalg.norm(best))
         self.new_rows_distance_ = float(np.linalg.norm(best - now)) / size if size else 0.0
-        zeros = {
+        zeros: dict[str, Any] = {
             f"{side}_{name}": np.zeros(len(factors[side]), np.float32)
             for side in SIDES
             for name in ("bias", "gradient")

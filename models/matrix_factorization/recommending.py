@@ -516,7 +516,7 @@ def _without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
     allowed = level[level > -np.inf]
     if allowed.size and allowed.min() < allowed.max():
         return np.zeros(len(rows), bool)
-    return ~rows.any(axis=1)
+    return np.asarray(~rows.any(axis=1))
 
 
 def _level(state: MFState) -> np.ndarray:

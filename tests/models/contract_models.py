@@ -1,0 +1,417 @@
+"""The models that keep the contract of `test_contract`: how each is made, fitted and asked.
+
+A new model adds one line to `MODELS`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import sparse
+from sklearn.utils.validation import check_array
+
+import daskpart
+from daskpart.models.matrix_factorization.recommending import FactorModel
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "guide"))
+
+from ridge_model import Ridge
+
+
+def ratings() -> tuple[Any, ...]:
+    return (daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0),)
+
+
+def tensor() -> tuple[Any, ...]:
+    return (sparse.random((30, 20, 10), nnz=500, random_state=0),)
+
+
+def samples() -> tuple[Any, ...]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(90, 6))
+    return X, X @ np.arange(6.0) + random.normal(size=90)
+
+
+def labelled() -> tuple[Any, ...]:
+    X, y = samples()
+    return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
+
+
+def labelled_graph() -> tuple[Any, ...]:
+    """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 5)), np.arange(60) % 3
+    return X, np.where(np.arange(60) % 3 == random.integers(0, 3, 60), -1, y)
+
+
+EDGES = scipy.sparse.random_array((60, 60), density=0.08, rng=np.random.default_rng(0))
+
+
+class OnEdges(daskpart.GCNClassifier):
+    """A classifier of the vertices of `EDGES`, where nothing else is said."""
+
+    def fit(self, X: Any, y: Any, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().fit(X, y, graph=graph, **more)
+
+    def plan(self, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any) -> Any:
+        return super().plan(X, y, graph=graph, **more)
+
+    def load_plan(
+        self, path: Any, X: Any, y: Any = None, *, graph: Any = EDGES, **more: Any
+    ) -> Any:
+        return super().load_plan(path, X, y, graph=graph, **more)
+
+
+def rating_answers(model: Any) -> np.ndarray:
+    return model.predict([(user, item) for user in range(9) for item in range(9)])
+
+
+def tensor_answers(model: Any) -> np.ndarray:
+    return model.reconstruct([(i, j, k) for i in range(5) for j in range(5) for k in range(5)])
+
+
+# scikit-learn hands dense arrays to everything; here absent is not 0, so dense is refused. These
+# see to it that every check runs all the same, on the sparse array of the same numbers.
+def _sparse_of(X: Any) -> Any:
+    checked = check_array(X, accept_sparse="csr", dtype="numeric")
+    if not scipy.sparse.issparse(checked):
+        rows, columns = np.indices(checked.shape)
+        checked = scipy.sparse.coo_array(
+            (checked.ravel(), (rows.ravel(), columns.ravel())), shape=checked.shape
+        )
+    return checked
+
+
+class Dense:
+    """A model that takes dense arrays as sparse ones with every entry stored."""
+
+    _takes_dense = True
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_sparse_of(X))  # type: ignore[misc]
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_sparse_of(X))  # type: ignore[misc]
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(super().transform(_sparse_of(X)))  # type: ignore[misc]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_sparse_of(X))  # type: ignore[misc]
+
+    @property
+    def predict(self) -> Any:
+        """Takes pairs or a sparse pattern, not rows of features: hidden from the checks."""
+        raise AttributeError
+
+
+class DenseRatings(Dense, daskpart.MatrixFactorization):
+    """Ratings from a dense array."""
+
+
+class PositiveDense(Dense):
+    """Events from a dense array: what is above 0, for negative numbers are no counts."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_positive(X))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_positive(X))
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_positive(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_positive(X))
+
+
+class DenseEvents(PositiveDense, daskpart.ImplicitFactorization):
+    """Events from a dense array."""
+
+
+class DenseBPR(PositiveDense, daskpart.MatrixFactorization):
+    """Events for BPR, which refuses to transform: so that checks can, as if they were ratings."""
+
+    _new_rows = FactorModel._new_rows
+
+
+def _positive(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
+
+
+class DenseTensor(Dense, daskpart.CPDecomposition):
+    """A tensor of two modes from a dense array."""
+
+
+_DTYPE = "the parameter dtype says what weights and embeddings are"
+_WORDS = "another number of columns is refused, in words of ratings and modes, not of features"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model of the list.
+
+    Attributes
+    ----------
+    make : callable
+        The estimator, small, on ranks of this process.
+    data : callable
+        Arguments of ``fit``.
+    answers : callable
+        Numbers that a fitted model gives.
+    checked : callable
+        The estimator that scikit-learn's checks run on.
+    exceptions : dict
+        Name of a check → why the model does not pass it.
+    """
+
+    make: Callable[..., Any]
+    data: Callable[[], tuple[Any, ...]]
+    answers: Callable[[Any], np.ndarray]
+    checked: Callable[[], Any]
+    exceptions: dict[str, str] = field(default_factory=dict)
+
+
+SGD_WEIGHS = dict.fromkeys(
+    [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")],
+    "a sample given twice makes two steps, a weight of 2 a longer one: only the optimum of "
+    "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
+)
+SMALL = {"n_ranks": 3, "max_iter": 4, "transport": "local"}
+PLAIN_NETWORK = {
+    "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
+    "max_iter": 30, "transport": "local",
+}  # fmt: skip
+RATINGS_EXCEPTED = {
+    "check_n_features_in_after_fitting": _WORDS,
+    "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
+}
+MODELS = {
+    "MatrixFactorization": Case(
+        partial(daskpart.MatrixFactorization, 4, eta=2, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by DSGD": Case(
+        partial(daskpart.MatrixFactorization, 4, schedule="dsgd", partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, schedule="dsgd", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by GASGD": Case(
+        partial(
+            daskpart.MatrixFactorization, 4, schedule="gasgd", eta=2, partitioner="random", **SMALL
+        ),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, schedule="gasgd", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization by BPR": Case(
+        partial(daskpart.MatrixFactorization, 4, loss="bpr", eta=2, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseBPR, 2, loss="bpr", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "MatrixFactorization, nonnegative": Case(
+        partial(daskpart.MatrixFactorization, 4, nonnegative=True, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseRatings, 2, nonnegative=True, **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "ImplicitFactorization": Case(
+        partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="cholesky", **SMALL | {"n_ranks": 1}),
+        {
+            "check_n_features_in_after_fitting": _WORDS,
+            "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
+        },
+    ),
+    "ImplicitFactorization in blocks": Case(
+        partial(
+            daskpart.ImplicitFactorization,
+            4,
+            solver="subspace",
+            block_size=3,
+            partitioner="random",
+            **SMALL,
+        ),
+        ratings,
+        rating_answers,
+        partial(DenseEvents, 2, solver="subspace", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+    ),
+    "CPDecomposition": Case(
+        partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "CPDecomposition, absent is unknown": Case(
+        partial(
+            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "LogisticRegression": Case(
+        partial(daskpart.LogisticRegression, tol=0, **SMALL),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(daskpart.LogisticRegression, n_ranks=2, transport="local"),
+    ),
+    "LinearSVC": Case(
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            top_k=5,
+            overlap=True,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.decision_function(samples()[0]),
+        partial(
+            daskpart.LinearSVC,
+            loss="hinge",
+            solver="sgd",
+            batch_size=1,
+            max_iter=50,
+            n_ranks=1,
+            transport="local",
+        ),
+        SGD_WEIGHS,
+    ),
+    "LinearRegression": Case(
+        partial(
+            daskpart.LinearRegression,
+            solver="sgd",
+            batch_size=4,
+            tol=0,
+            alpha=1e-3,
+            l1_ratio=0.5,
+            eta0=0.05,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+    ),
+    "MLPClassifier": Case(
+        partial(
+            daskpart.MLPClassifier,
+            (8, 5),
+            batch_size=15,
+            tol=0,
+            eta0=0.01,
+            top_k=2,
+            top_k_bucket=10,
+            **SMALL,
+        ),
+        labelled,
+        lambda model: model.predict_proba(samples()[0]),
+        partial(
+            daskpart.MLPClassifier, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"
+        ),
+        SGD_WEIGHS,
+    ),
+    "MLPRegressor": Case(
+        partial(
+            daskpart.MLPRegressor,
+            6,
+            batch_size=15,
+            tol=0,
+            optimizer="momentum",
+            eta0=1e-3,
+            top_k=3,
+            top_k_approximate=True,
+            **SMALL,
+        ),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.MLPRegressor, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"),
+        SGD_WEIGHS,
+    ),
+    "GCNClassifier": Case(
+        partial(OnEdges, 8, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(
+            daskpart.GCNClassifier,
+            dtype="float64",
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
+        {
+            "check_classifiers_classes": "−1 stands for unlabelled",
+            "check_transformer_preserve_dtypes": _DTYPE,
+        },
+    ),
+    "GCNClassifier, mini-batches": Case(
+        partial(OnEdges, 8, batch_size=10, partitioner="random", **SMALL),
+        labelled_graph,
+        lambda model: model.predict_proba(labelled_graph()[0]),
+        partial(
+            daskpart.GCNClassifier,
+            batch_size=0.5,
+            dtype="float64",
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=15,
+            transport="local",
+        ),
+        {
+            "check_classifiers_classes": "−1 stands for unlabelled",
+            "check_transformer_preserve_dtypes": _DTYPE,
+        },
+    ),
+    "GCNRegressor": Case(
+        partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(
+            daskpart.GCNRegressor,
+            dropout=0.0,
+            weight_decay=0.0,
+            initial_learning_rate=0.1,
+            n_ranks=1,
+            max_iter=30,
+            transport="local",
+        ),
+        {"check_transformer_preserve_dtypes": _DTYPE},
+    ),
+    "Ridge": Case(
+        partial(Ridge, tol=0, **SMALL),
+        samples,
+        lambda model: model.predict(samples()[0]),
+        partial(Ridge, n_ranks=2, max_iter=50, transport="local"),
+        {},
+    ),
+}
