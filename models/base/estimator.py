@@ -174,9 +174,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """What a plan decided that a resumed fit must share, as JSON."""
         return {}
 
-    def _rounded_ranks(self, n_ranks: int) -> int:
-        """The default number of ranks from the number of threads or cores."""
-        return n_ranks
+    def _default_ranks(self, client: Any) -> int:
+        """How many ranks where ``n_ranks`` is None."""
+        return default_ranks(self.transport, client)
 
     def _evaluation(self, problem: Any) -> Any:
         """``evaluate(state)``, columns of the history that need the state; None: there are none."""
@@ -427,7 +427,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Any:
         n_ranks = self.n_ranks
         if n_ranks is None:
-            n_ranks = self._rounded_ranks(default_ranks(self.transport, client))
+            n_ranks = self._default_ranks(client)
         plan = self._make_plan(
             problem,
             int(n_ranks),

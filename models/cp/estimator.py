@@ -331,7 +331,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
                 "nor with warm_start"
             )
 
-    def _rounded_ranks(self, n_ranks: int) -> int:
+    def _default_ranks(self, client: Any) -> int:
+        n_ranks = super()._default_ranks(client)
         return 1 << (n_ranks.bit_length() - 1)  # corners of a hypercube
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> TensorProblem:

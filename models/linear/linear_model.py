@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import InputError
 from daskpart.models.base.docstrings import with_shared_words
+from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
     Aggregator,
@@ -50,7 +51,7 @@ tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less from an
     epoch to the next (sgd, server); of averaged SGD that of the mean weights, from each end of a
     mean to the next.
-batch_size : int, default=32
+batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
     All but "sgd" change all weights in every step.
@@ -83,7 +84,8 @@ top_k_approximate : bool, default=False
 overlap : bool, default=False
     Add up gradients while the next batch is computed: its gradient is one step stale.
 n_ranks : int or None, default=None
-    Ranks that hold the samples. None: as many as the workers have threads, or this process cores.
+    Ranks that hold the samples. None: as many as the workers have threads; without a cluster as
+    many as this process has cores, and one for "sgd".
 patience : int or None, default=None
     Stop after so many epochs without a lower loss on the `eval_set` of ``fit``.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
@@ -196,6 +198,11 @@ class LinearModel(SampleModel):
         if not sgd and (self.top_k is not None or self.overlap or average):
             raise InputError("top_k, overlap and average need solver='sgd'")
         self._check_compressor()
+
+    def _default_ranks(self, client: Any) -> int:
+        if self.solver == "sgd" and client_for(self.transport, client) is None:
+            return 1  # in one process a step over a small batch takes less time than its messages
+        return super()._default_ranks(client)
 
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
