@@ -80,6 +80,7 @@ _ALONE = (
     "notebooks/tensor_components",
     "notebooks/tensor_missing_entries",
     "notebooks/import_graph",
+    "notebooks/text_classification",
 )
 html_sidebars = {page: [] for page in _ALONE}
 
