@@ -61,6 +61,7 @@ _MODULES = (
     "owners",
     "parsa",
     "plots",
+    "torch",
 )
 
 __all__ = [  # noqa: RUF022 - in the order of the data flow
@@ -99,8 +100,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name == "torch":
-        return import_module(".models.graph_convolution.torch", __name__)
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
