@@ -41,7 +41,7 @@ def mpi_job() -> Callable[..., str]:
     mpiexec = Path(sys.executable).parent / "mpiexec"
     if not mpiexec.exists():
         pytest.skip("no mpiexec beside this Python")
-    launcher = [sys.executable, str(Path(__file__).with_name("mpi_launcher.py"))]
+    launcher = [sys.executable, "-P", str(Path(__file__).with_name("mpi_launcher.py"))]
 
     def run(*scripts: Path, n: int = 6, threads: int = 2, **environment: str) -> str:
         done = subprocess.run(

@@ -236,7 +236,10 @@ STUDIES = {
     ],
     "linear_memory": ["--megabytes", "2", "--ranks", "2"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
-    "linear_models": ["--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200"],
+    "linear_models": [
+        "--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200", "--turns", "1",
+        "--megabytes", "1",
+    ],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [
         "--data", "few", "--ranks", "4", "--case", "RAND:1", "--case", "HP-λ²:4", "--epochs", "2",

@@ -22,6 +22,16 @@ _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
 
+class Switch(click.ParamType):
+    """Yes or no, or "auto"."""
+
+    name = "switch"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """True, False or "auto"."""
+        return value if value == "auto" else click.BOOL.convert(value, param, ctx)
+
+
 class Count(click.IntRange):
     """A whole number, also as 80_000 or 8e4."""
 
@@ -208,6 +218,7 @@ def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | No
     names = [dashed, *([_OTHER_NAMES[name]] if name in _OTHER_NAMES else []), name]
     letters: dict[Any, str] = {
         Count: "N",
+        Switch: "yes|no|auto",
         click.FloatRange: "X",
         Partitioner: "NAME|FILE.npz|KEY=VALUE,…",
     }
@@ -223,6 +234,8 @@ def _type(allowed: list[Any], types: str) -> Any:
     from sklearn.utils._param_validation import Interval, StrOptions
 
     for constraint in allowed:
+        if constraint == "boolean" and any(isinstance(each, StrOptions) for each in allowed):
+            return Switch()
         if isinstance(constraint, StrOptions):
             told = dict.fromkeys(re.findall(r'"([^"]+)"', types))
             known = [word for word in told if word in constraint.options]

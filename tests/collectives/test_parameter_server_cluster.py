@@ -218,7 +218,7 @@ def test_ctrl_c(quiet_client):
 def test_cancelled_ranks(quiet_client):
     begin = time.monotonic()
     with server_on(quiet_client, delay=1) as server:
-        tasks = server._transport._communicator._tasks
+        tasks = server._transport.communicator._tasks
         timer = threading.Timer(0.3, quiet_client.cancel, (tasks,), {"force": True})
         timer.start()
         with pytest.raises(WorkerLostError, match="was cancelled, or its client went away") as lost:

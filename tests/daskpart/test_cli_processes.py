@@ -197,7 +197,7 @@ def test_ctrl_c_while_reading_is_one_word_and_130():
     code = (
         "import os, signal, sys\n"
         "from daskpart import cli\n"
-        "def read(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "def read(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
         "import daskpart._cli.mf as job\n"
         "job.load_matrix = read\n"
         "cli.main(['fit', 'mf', 'x'])\n"
