@@ -190,26 +190,27 @@ def set_up(
     scale : float64 ndarray of shape (n_features + 1,)
         The intercept's is the last.
     """
-    counts = allreduce(comm, comm.map(counts_of, rows, fit=fit)).result()
-    bound = allreduce(comm, comm.map(curvature_of, rows, counts=counts[0], fit=fit)).result()
+    whole = comm.map(with_ones, rows, fit=fit)
+    counts = allreduce(comm, comm.map(counts_of, whole)).result()
+    how = {"block": blocks_of(counts[0], fit.n_blocks), "fit": fit}
+    bound = allreduce(comm, comm.map(curvature_of, whole, rows, **how)).result()
     scale = (bound + fit.penalty.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
     scale[-1] *= _UNPENALISED
     scale[scale == 0] = 1.0
-    return comm.map(solver_of, rows, counts=counts, scale=scale, fit=fit), scale
+    return comm.map(solver_of, whole, rows, ranks=counts[1], scale=scale, **how), scale
 
 
-def counts_of(rows: RankRows, *, fit: DelayedBlocks) -> NDArray[np.int64]:
+def counts_of(whole: scipy.sparse.csr_array) -> NDArray[np.int64]:
     """Of each coordinate the entries in a rank's rows, and whether there are any; (2, n)."""
-    entries = np.bincount(_with_ones(rows, fit).indices, minlength=fit.n_features + 1)
+    entries = np.bincount(whole.indices, minlength=whole.shape[1])
     return np.stack([entries, entries > 0])
 
 
 def curvature_of(
-    rows: RankRows, *, counts: NDArray[np.int64], fit: DelayedBlocks
+    whole: scipy.sparse.csr_array, rows: RankRows, *, block: NDArray[np.int32], fit: DelayedBlocks
 ) -> NDArray[np.float64]:
     """A rank's part of D, for each coordinate; see the top."""
-    block = blocks_of(counts, fit.n_blocks)
-    sizes: Any = abs(_with_ones(rows, fit))
+    sizes: Any = abs(whole)
     in_block = np.zeros((len(block), fit.n_blocks))
     in_block[np.arange(len(block)), block] = 1.0
     share = (0.5 if fit.joint else 0.25) * rows.weight / fit.n_samples
@@ -218,19 +219,24 @@ def curvature_of(
 
 
 def solver_of(
-    rows: RankRows, *, counts: NDArray[np.int64], scale: NDArray[np.float64], fit: DelayedBlocks
+    whole: scipy.sparse.csr_array,
+    rows: RankRows,
+    *,
+    block: NDArray[np.int32],
+    ranks: NDArray[np.int64],
+    scale: NDArray[np.float64],
+    fit: DelayedBlocks,
 ) -> RankSolver:
     """A rank's solver, with weights of 0."""
-    block = blocks_of(counts[0], fit.n_blocks)
-    share = 1.0 / np.maximum(counts[1], 1)
+    share = 1.0 / np.maximum(ranks, 1)
     share[-1] = 0.0
-    whole = scipy.sparse.csc_array(_with_ones(rows, fit))
-    touched = np.flatnonzero(np.diff(whole.indptr))
+    columns = scipy.sparse.csc_array(whole)
+    touched = np.flatnonzero(np.diff(columns.indptr))
     blocks = []
     for number in range(fit.n_blocks):
         ids = touched[block[touched] == number]
         zeros = np.zeros((2, len(ids), fit.n_outputs))
-        blocks.append(Block(ids, whole[:, ids], scale[ids, None], share[ids, None], *zeros))
+        blocks.append(Block(ids, columns[:, ids], scale[ids, None], share[ids, None], *zeros))
     if fit.n_outputs == 1:
         hot = rows.target[:, None] > 0
     else:
@@ -238,7 +244,7 @@ def solver_of(
     return RankSolver(blocks, hot, fit.joint, rows.weight / fit.n_samples, np.zeros(hot.shape))
 
 
-def _with_ones(rows: RankRows, fit: DelayedBlocks) -> scipy.sparse.csr_array:
+def with_ones(rows: RankRows, *, fit: DelayedBlocks) -> scipy.sparse.csr_array:
     """A rank's rows with a 1 for the intercept behind, zeros left out."""
     shape = len(rows), fit.n_features
     held: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)

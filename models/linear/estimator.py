@@ -13,28 +13,26 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metaestimators import available_if
 
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
+from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
 from daskpart.models.samples.problem import encoded
 
 from .delayed_blocks import DelayedBlocks, Penalty
-from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, by_sgd, shared_words
+from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .server import ServerConnection, ServerText
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):
+class LinearClassifier(SampleClassifier, LinearModel):
     """What the two classifiers share."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -46,33 +44,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     C: float
     class_weight: Any
-    classes_: NDArray[Any]
-
-    @available_if(by_sgd)
-    @with_callbacks
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        sample_weight: Any = None,
-        *,
-        client: Any = None,
-    ) -> Self:
-        """Train one more epoch on these samples, from the weights so far.
-
-        Parameters
-        ----------
-        X, y, sample_weight, client
-            As for `fit`.
-        classes : array, optional
-            All classes; needed on the first call.
-        """
-        known = self._classes_of_partial_fit(classes)
-        return self._fit(
-            X, y, client=client, one_step=True, classes=known, sample_weight=sample_weight,
-            goes_on=hasattr(self, "state_"),
-        )  # fmt: skip
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores: of the second class if there are two, else of every class."""
@@ -80,10 +51,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):
             return self._lazily("decision_function", X, self._n_columns, np.float64)
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is found, each with its weight."""
-        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest score."""
@@ -93,10 +60,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         if scores.shape[1] == 1:
             return self.classes_[(scores.ravel() > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
-
-    def _fitted_classes(self) -> NDArray[Any]:
-        self._fitted()
-        return self.classes_
 
     @property
     def _n_columns(self) -> int:
@@ -113,7 +76,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return 1.0 / (self.C * problem.total_weight)
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
-        self.classes_ = problem.classes
+        super()._keep_more(problem, plan)
         self.coef_, self.intercept_ = self.state_.coefficients, self.state_.intercepts
 
 
@@ -346,7 +309,7 @@ class LinearSVC(LinearClassifier):
 
 
 @shared_words(learning_rate="invscaling")
-class LinearRegression(RegressorMixin, LinearModel):
+class LinearRegression(SampleRegressor, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 
     Minimises the mean of s_i ℓ_i plus alpha (½ (1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁), with ℓ half
@@ -422,22 +385,6 @@ class LinearRegression(RegressorMixin, LinearModel):
         verbose: int = 0,
     ) -> None:
         self._set_parameters(locals())
-
-    @available_if(by_sgd)
-    @with_callbacks
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
-        """Train one more epoch on these samples, from the weights so far.
-
-        Parameters are those of `fit`.
-        """
-        return self._fit(
-            X, y, client=client, one_step=True, sample_weight=sample_weight,
-            goes_on=hasattr(self, "state_"),
-        )  # fmt: skip
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions, each sample with its weight."""
-        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Targets, of shape (n_samples,)."""

@@ -128,13 +128,6 @@ def shared_words(learning_rate: str) -> Callable[[Any], Any]:
     return with_shared_words(_SHARED % learning_rate, _SHARED_ATTRIBUTES)
 
 
-def by_sgd(model: Any) -> bool:
-    """Whether a model is fitted by SGD; an AttributeError tells why not."""
-    if model.solver != "sgd":
-        raise AttributeError("partial_fit goes with solver='sgd'")
-    return True
-
-
 class LinearModel(SampleModel):
     """What all linear models share: parameters, plan, text."""
 

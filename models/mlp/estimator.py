@@ -8,24 +8,23 @@ largest entries of each layer's gradient travel while the layer before is comput
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
-from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SoftmaxLoss, SquaredLoss
+from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
 
 from .perceptron import SHARED_ATTRIBUTES, SHARED_PARAMETERS, Perceptron
 
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
-class MLPClassifier(ClassifierMixin, Perceptron):
+class MLPClassifier(SampleClassifier, Perceptron):
     """Multi-layer perceptron over `n_ranks` ranks, with TopK by layer.
 
     Minimises the mean cross-entropy of a softmax, each sample as much as its weight says. The
@@ -57,32 +56,6 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     )
     _loss: ClassVar[Loss] = SoftmaxLoss()
 
-    classes_: NDArray[Any]
-
-    @with_callbacks
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        sample_weight: Any = None,
-        *,
-        client: Any = None,
-    ) -> Self:
-        """Train one more epoch on these samples, from the weights so far.
-
-        Parameters
-        ----------
-        X, y, sample_weight, client
-            As for `fit`.
-        classes : array, optional
-            All classes; needed on the first call.
-        """
-        return self._fit(
-            X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
-            sample_weight=sample_weight, goes_on=hasattr(self, "state_"),
-        )  # fmt: skip
-
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest probability."""
         if is_lazy(X):
@@ -101,23 +74,12 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is found, each with its weight."""
-        return float(super().score(X, y, sample_weight))
-
-    def _fitted_classes(self) -> NDArray[Any]:
-        self._fitted()
-        return self.classes_
-
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
         return float((outputs.argmax(axis=1) == target).mean())
 
-    def _keep_more(self, problem: Any, plan: Any) -> None:
-        self.classes_ = problem.classes
-
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
-class MLPRegressor(RegressorMixin, Perceptron):
+class MLPRegressor(SampleRegressor, Perceptron):
     """Multi-layer perceptron for one number a sample, over `n_ranks` ranks.
 
     As `MLPClassifier`, with the mean squared error as loss.
@@ -138,26 +100,11 @@ class MLPRegressor(RegressorMixin, Perceptron):
     )
     _loss: ClassVar[Loss] = SquaredLoss()
 
-    @with_callbacks
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
-        """Train one more epoch on these samples, from the weights so far.
-
-        Parameters are those of `fit`.
-        """
-        return self._fit(
-            X, y, client=client, one_step=True, sample_weight=sample_weight,
-            goes_on=hasattr(self, "state_"),
-        )  # fmt: skip
-
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers, of shape (n_samples,)."""
         if is_lazy(X):
             return self._lazily("predict", X, 0, np.float64)
         return self._outputs(X)[:, 0].astype(np.float64)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions, each sample with its weight."""
-        return float(super().score(X, y, sample_weight))
 
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
         return float(r2_score(target, outputs))

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from sklearn.base import is_classifier
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -264,3 +265,72 @@ class SampleModel(DistributedEstimator):
         if classes is None:
             raise InputError("classes must be passed on the first call to partial_fit")
         return np.unique(classes)
+
+
+def by_sgd(model: Any) -> bool:
+    """Whether a model is fitted by SGD; an AttributeError tells why not."""
+    if getattr(model, "solver", "sgd") != "sgd":
+        raise AttributeError("partial_fit goes with solver='sgd'")
+    return True
+
+
+class SampleClassifier(ClassifierMixin, SampleModel):
+    """What classifiers of samples share."""
+
+    classes_: NDArray[Any]
+
+    @available_if(by_sgd)
+    @with_callbacks
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        client: Any = None,
+    ) -> Self:
+        """Train one more epoch on these samples, from the weights so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight, client
+            As for `fit`.
+        classes : array, optional
+            All classes; needed on the first call.
+        """
+        return self._fit(
+            X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
+            sample_weight=sample_weight, goes_on=hasattr(self, "state_"),
+        )  # fmt: skip
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is found, each with its weight."""
+        return float(super().score(X, y, sample_weight))
+
+    def _fitted_classes(self) -> NDArray[Any]:
+        self._fitted()
+        return self.classes_
+
+    def _keep_more(self, problem: Any, plan: Any) -> None:
+        self.classes_ = problem.classes
+
+
+class SampleRegressor(RegressorMixin, SampleModel):
+    """What regressors of samples share."""
+
+    @available_if(by_sgd)
+    @with_callbacks
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
+        """Train one more epoch on these samples, from the weights so far.
+
+        Parameters are those of `fit`.
+        """
+        return self._fit(
+            X, y, client=client, one_step=True, sample_weight=sample_weight,
+            goes_on=hasattr(self, "state_"),
+        )  # fmt: skip
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions, each sample with its weight."""
+        return float(super().score(X, y, sample_weight))
