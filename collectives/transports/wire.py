@@ -9,7 +9,7 @@ import copyreg
 import io
 import pickle
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -34,7 +34,9 @@ def pack(payload: Any) -> tuple[bytes, list[memoryview]]:
 
     try:
         header = io.BytesIO()
-        _Pickler(header, 5, buffer_callback=is_inside).dump(payload)
+        pickler = pickle.Pickler(header, 5, buffer_callback=is_inside)
+        pickler.dispatch_table = _REDUCERS
+        pickler.dump(payload)
         return header.getvalue(), buffers
     except (pickle.PicklingError, AttributeError, TypeError):  # of a function in a notebook, say
         buffers.clear()
@@ -56,7 +58,5 @@ def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> NDArray[Any]:
     return np.ndarray(shape, dtype, buffer)
 
 
-class _Pickler(pickle.Pickler):
-    """Writes plain arrays in half the time that their own `__reduce_ex__` takes."""
-
-    dispatch_table: ClassVar = {**copyreg.dispatch_table, np.ndarray: _reduce_array}
+# its own `__reduce_ex__` takes twice as long
+_REDUCERS = {**copyreg.dispatch_table, np.ndarray: _reduce_array}
