@@ -51,7 +51,7 @@ def unpack(header: Any, buffers: Sequence[Any]) -> Any:
 def _reduce_array(array: NDArray[Any]) -> Any:
     if array.dtype.kind not in _PLAIN_KINDS or not array.flags.c_contiguous:
         return array.__reduce_ex__(5)
-    return _array, (array.shape, array.dtype.str, pickle.PickleBuffer(array))
+    return _array, (array.shape, array.dtype.str, pickle.PickleBuffer(array.data))
 
 
 def _array(shape: tuple[int, ...], dtype: str, buffer: Any) -> NDArray[Any]:
