@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+
+import daskpart
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
@@ -59,7 +62,26 @@ def mpi_job() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def forked_workers() -> Iterator[None]:
+    """Worker processes are forks of one that has imported what they import, so they start at once.
+
+    ``dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})`` for a new process.
+    """
+    import dask
+    import distributed  # noqa: F401  # its settings are read now
+
+    homes = sorted({f"daskpart{home}" for home in daskpart._HOME_OF.values()})
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed.nanny", *homes])
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
+            patch.setenv(name, str(value))
+        multiprocessing.forkserver.ensure_running()
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
+@pytest.fixture(scope="session")
+def cluster(forked_workers: None) -> Iterator[Any]:
     """Two worker processes of four threads, so that they hold eight ranks; nobody kills them."""
     from distributed import LocalCluster
 
@@ -89,7 +111,7 @@ def quiet_client(cluster: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def own_client() -> Iterator[Any]:
+def own_client(forked_workers: None) -> Iterator[Any]:
     """A client of a cluster to kill workers of, not the default one."""
     from distributed import Client, LocalCluster
 
