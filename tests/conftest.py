@@ -52,7 +52,12 @@ def mpi_job() -> Callable[..., str]:
             capture_output=True,
             text=True,
             timeout=250,
-            env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **environment},
+            env={
+                **os.environ,
+                "DASK_LOGGING__DISTRIBUTED": "error",
+                "DASKPART_KERNEL_CACHE": "1",  # ranks too write what they compile
+                **environment,
+            },
             check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
@@ -73,6 +78,7 @@ def forked_workers() -> Iterator[None]:
     homes = sorted({f"daskpart{home}" for home in daskpart._HOME_OF.values()})
     multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed.nanny", *homes])
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DASKPART_KERNEL_CACHE", "1")  # workers too write what they compile
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()
