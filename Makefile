@@ -17,6 +17,9 @@ MADE := .venv/made
 FOR_DEMO := .venv/ready-for-demo
 FOR_TEST := .venv/ready-for-test
 
+# the tests start hundreds of processes; without bytecode on disk each compiles all sources anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint types unit docs bench clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+
+import daskpart
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
@@ -49,7 +52,12 @@ def mpi_job() -> Callable[..., str]:
             capture_output=True,
             text=True,
             timeout=250,
-            env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **environment},
+            env={
+                **os.environ,
+                "DASK_LOGGING__DISTRIBUTED": "error",
+                "DASKPART_KERNEL_CACHE": "1",  # ranks too write what they compile
+                **environment,
+            },
             check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
@@ -59,7 +67,27 @@ def mpi_job() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def forked_workers() -> Iterator[None]:
+    """Worker processes are forks of one that has imported what they import, so they start at once.
+
+    ``dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})`` for a new process.
+    """
+    import dask
+    import distributed  # noqa: F401  # its settings are read now
+
+    homes = sorted({f"daskpart{home}" for home in daskpart._HOME_OF.values()})
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed.nanny", *homes])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DASKPART_KERNEL_CACHE", "1")  # workers too write what they compile
+        for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
+            patch.setenv(name, str(value))
+        multiprocessing.forkserver.ensure_running()
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
+@pytest.fixture(scope="session")
+def cluster(forked_workers: None) -> Iterator[Any]:
     """Two worker processes of four threads, so that they hold eight ranks; nobody kills them."""
     from distributed import LocalCluster
 
@@ -89,7 +117,7 @@ def quiet_client(cluster: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def own_client() -> Iterator[Any]:
+def own_client(forked_workers: None) -> Iterator[Any]:
     """A client of a cluster to kill workers of, not the default one."""
     from distributed import Client, LocalCluster
 

@@ -97,7 +97,7 @@ def texts() -> Iterator[dict[str, ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def client(texts: dict[str, ModuleType]) -> Iterator[Any]:
+def client(texts: dict[str, ModuleType], forked_workers: None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (

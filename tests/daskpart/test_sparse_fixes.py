@@ -35,7 +35,11 @@ def ratings() -> sparse.COO:
 def client():
     """Worker processes that nobody told of daskpart, and a client that is started after it."""
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(processes=True, **options) as cluster, Client(cluster) as connected:
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}),
+        LocalCluster(processes=True, **options) as cluster,
+        Client(cluster) as connected,
+    ):
         yield connected
 
 

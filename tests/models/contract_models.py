@@ -187,10 +187,6 @@ SGD_WEIGHS = dict.fromkeys(
     "SGD is the same (scikit-learn's SGDClassifier is excused, too)",
 )
 SMALL = {"n_ranks": 3, "max_iter": 4, "transport": "local"}
-PLAIN_NETWORK = {
-    "dropout": 0.0, "weight_decay": 0.0, "initial_learning_rate": 0.1, "n_ranks": 1,
-    "max_iter": 30, "transport": "local",
-}  # fmt: skip
 RATINGS_EXCEPTED = {
     "check_n_features_in_after_fitting": _WORDS,
     "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
@@ -332,7 +328,7 @@ MODELS = {
         labelled,
         lambda model: model.predict_proba(samples()[0]),
         partial(
-            daskpart.MLPClassifier, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"
+            daskpart.MLPClassifier, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"
         ),
         SGD_WEIGHS,
     ),
@@ -350,7 +346,7 @@ MODELS = {
         ),
         samples,
         lambda model: model.predict(samples()[0]),
-        partial(daskpart.MLPRegressor, (20,), eta0=0.01, max_iter=60, n_ranks=1, transport="local"),
+        partial(daskpart.MLPRegressor, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"),
         SGD_WEIGHS,
     ),
     "GCNClassifier": Case(
@@ -362,9 +358,9 @@ MODELS = {
             dtype="float64",
             dropout=0.0,
             weight_decay=0.0,
-            initial_learning_rate=0.1,
+            initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=30,
+            max_iter=15,
             transport="local",
         ),
         {
@@ -382,9 +378,9 @@ MODELS = {
             dtype="float64",
             dropout=0.0,
             weight_decay=0.0,
-            initial_learning_rate=0.1,
+            initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=15,
+            max_iter=8,
             transport="local",
         ),
         {
@@ -400,9 +396,9 @@ MODELS = {
             daskpart.GCNRegressor,
             dropout=0.0,
             weight_decay=0.0,
-            initial_learning_rate=0.1,
+            initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=30,
+            max_iter=15,
             transport="local",
         ),
         {"check_transformer_preserve_dtypes": _DTYPE},
