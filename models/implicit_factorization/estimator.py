@@ -34,7 +34,7 @@ from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
-from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
+from daskpart.models.matrix_factorization.recommending import Recommender, seen_pattern
 from daskpart.partitions import Partition
 
 from .als import SIDES, Events, Solve
@@ -43,7 +43,7 @@ from .state import ImplicitState
 from .text import ImplicitText
 
 
-class ImplicitFactorization(FactorModel, DistributedEstimator):
+class ImplicitFactorization(Recommender, DistributedEstimator):
     """Factorize implicit feedback P ≈ W·Hᵀ by weighted alternating least squares over ranks.
 
     Minimises Σ c_ij (p_ij − ⟨w_i, h_j⟩)² + Σ λ_i ‖w_i‖² + Σ λ_j ‖h_j‖² over **all** pairs: p = 1
@@ -148,7 +148,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = ImplicitState
     _tolerance_column: ClassVar[str | None] = "loss_change"
-    biases = False  # what `FactorModel` asks for
+    biases = False  # what `Recommender` asks for
 
     n_components: int
     alpha: float
