@@ -119,6 +119,19 @@ def in_order(best, found, filled):
             scores[place], items[place] = -np.inf, -1
 
 
+@kernel(internal=True, _nrt=False)
+def _first_behind(scores, items, size, score, item):
+    """The first of `size` entries in order that this one comes before."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if _comes_before(score, item, scores[middle], items[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @kernel
 def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
     """Where the wanted items of each row stand among all whose score is not −inf.
@@ -162,13 +175,7 @@ def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
             score = line[item]
             if is_wanted[item] or not score > -np.inf:
                 continue
-            low, high = 0, n_known  # the first wanted that this item comes before
-            while low < high:
-                middle = (low + high) // 2
-                if score > falling[middle] or (score == falling[middle] and item < items[middle]):
-                    high = middle
-                else:
-                    low = middle + 1
+            low = _first_behind(falling, items, n_known, score, item)
             ahead[low] += 1
             worse, equal = low, 0
             while worse > 0 and falling[worse - 1] == score:
