@@ -16,7 +16,6 @@ Optimization" (2021) for the subspace solver.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -34,16 +33,17 @@ from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
-from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
+from daskpart.models.matrix_factorization.recommending import Recommender, seen_pattern
 from daskpart.partitions import Partition
 
-from .als import SIDES, Events, Solve
+from .als import Events, Solve
+from .growing import grown
 from .plan import PARTITIONERS, ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
 
 
-class ImplicitFactorization(FactorModel, DistributedEstimator):
+class ImplicitFactorization(Recommender, DistributedEstimator):
     """Factorize implicit feedback P ≈ W·Hᵀ by weighted alternating least squares over ranks.
 
     Minimises Σ c_ij (p_ij − ⟨w_i, h_j⟩)² + Σ λ_i ‖w_i‖² + Σ λ_j ‖h_j‖² over **all** pairs: p = 1
@@ -148,7 +148,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = ImplicitState
     _tolerance_column: ClassVar[str | None] = "loss_change"
-    biases = False  # what `FactorModel` asks for
+    biases = False  # what `Recommender` asks for
 
     n_components: int
     alpha: float
@@ -237,43 +237,7 @@ class ImplicitFactorization(FactorModel, DistributedEstimator):
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""
-        state = self.state_
-        factors = {}
-        for side, n in zip(SIDES, matrix.shape, strict=True):
-            old = getattr(state, f"{side}_factors")
-            factors[side] = np.zeros((n, state.n_components), np.float32)
-            factors[side][: len(old)] = old
-        data = {"user": matrix, "item": matrix.transposed()}
-        known = dict(zip(SIDES, state.shape, strict=True))
-
-        def optimum(side: str) -> np.ndarray:
-            """Rows of what is new on a side; the other side stays."""
-            given, other = data[side], factors[SIDES[SIDES[0] == side]]
-            pointer = given.row_pointer()
-            begin = pointer[known[side]]
-            return self._exact_rows(
-                pointer[known[side] :] - begin, given.columns[begin:], given.values[begin:], other
-            )
-
-        for side in ("user", "item", "user"):
-            factors[side][known[side] :] = optimum(side)
-        best = np.concatenate([optimum(side) for side in SIDES])
-        now = np.concatenate([factors[side][known[side] :] for side in SIDES])
-        size = float(np.linalg.norm(best))
-        self.new_rows_distance_ = float(np.linalg.norm(best - now)) / size if size else 0.0
-        zeros: dict[str, Any] = {
-            f"{side}_{name}": np.zeros(len(factors[side]), np.float32)
-            for side in SIDES
-            for name in ("bias", "gradient")
-        }
-        self.state_ = replace(
-            state,
-            user_factors=factors["user"],
-            item_factors=factors["item"],
-            user_labels=matrix.row_labels,
-            item_labels=matrix.column_labels,
-            **zeros,
-        )
+        self.state_, self.new_rows_distance_ = grown(self.state_, matrix, self._exact_rows)
         self.seen_ = seen_pattern(matrix, self.seen_)
         self.n_features_in_ = matrix.shape[1]
         return self

@@ -35,12 +35,12 @@ from .growing import continues, grown, joined, new_rows_distance
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
 from .problem import Ratings
-from .recommending import FactorModel, seen_pattern
+from .recommending import Recommender, seen_pattern
 from .state import MFState
 from .text import MFText
 
 
-class MatrixFactorization(FactorModel, DistributedEstimator):
+class MatrixFactorization(Recommender, DistributedEstimator):
     """Factorize sparse ratings R ≈ μ + b_i + b_j + W·Hᵀ by SGD over `n_ranks` ranks.
 
     Rows are split over ranks by a partitioner. Item rows that several ranks touch are averaged

@@ -124,7 +124,7 @@ def new_rows_distance(
     regularization : float
     biases, nonnegative : bool
     """
-    apart = whole = 0.0
+    new, optima = [], []
     for side, ratings, n_known in (
         (state, matrix, known[0]),
         (_turned(state), matrix.transposed(), known[1]),
@@ -132,9 +132,18 @@ def new_rows_distance(
         best = replace(side, user_factors=side.user_factors.copy(), user_bias=side.user_bias.copy())
         _fold_in(best, ratings, n_known, ratings.shape[1], regularization, biases, nonnegative)
         for name in ("user_factors", "user_bias"):
-            wanted = getattr(best, name)[n_known:].astype(np.float64)
-            apart += float(np.square(wanted - getattr(side, name)[n_known:]).sum())
-            whole += float(np.square(wanted).sum())
+            new.append(getattr(side, name)[n_known:])
+            optima.append(getattr(best, name)[n_known:])
+    return distance(new, optima)
+
+
+def distance(rows: list[np.ndarray], optima: list[np.ndarray]) -> float:
+    """‖Z − Z*‖ / ‖Z*‖ over all of these rows Z together; 0 where Z* is."""
+    apart = sum(
+        float(np.square(one - best.astype(np.float64)).sum())
+        for one, best in zip(rows, optima, strict=True)
+    )
+    whole = sum(float(np.square(best.astype(np.float64)).sum()) for best in optima)
     return float(np.sqrt(apart / whole)) if whole else 0.0
 
 

@@ -1,8 +1,14 @@
 """The best n of each row of scores, ties in order of position, in tiles that stay in cache.
 
-    rows 128 │  product of a tile ─► `take_tile` ─► a heap a row          memory: a tile,
-             │     128 × 2,048, in cache                                  and n entries a row
+               longest items first                           shortest
+    rows 512 │ product of a tile ─► `take_tile` ─► a heap a row  ┊  never multiplied: none
+             │    512 × 512, in cache                            ┊  of these can come in
              └──────────────────────────────── items ───►
+
+⟨w, h⟩ ≤ ‖w‖ ‖h‖, so that with items in order of falling length a block of rows is done at the first
+tile whose ‖h‖ could bring none of its rows a score above the least of their best (the bound of
+Teflioudi, Gemulla, Mykytiuk, "LEMP: Fast Retrieval of Large Entries in a Matrix Product", SIGMOD
+2015). Few rows take the items as they lie: sorting would cost more than it saves.
 
 Blocks of rows go to threads, as both the product and the kernel release the GIL. Scores are
 ⟨w, h⟩ + level, where −inf as a level keeps an item out.
@@ -12,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +29,73 @@ from daskpart._floor.cores import n_cores
 
 from .kernels.top_n import LANES, in_order, take_tile
 
-ROWS, ITEMS = 128, 2048  # of a tile: 1 MiB of scores
-_THREAD_ROWS = 8 * ROWS  # of a task; below two of them threads gain nothing
+ROWS, ITEMS = 512, 512  # of a tile: 1 MiB of scores
+_THREAD_ROWS = 2 * ROWS  # of a task; below two of them threads gain nothing
+_SLACK = 1e-3  # of a bound: above what float32 products of 10⁴ components can be off by
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Items to rank, and what each has at most to offer.
+
+    Attributes
+    ----------
+    rows : float32 ndarray of shape (N, F)
+    level : float32 ndarray of shape (N,), or None
+        Added to the scores of each item; −inf keeps it out.
+    positions : int32 ndarray of shape (N,)
+        Where each stood in what was given.
+    lengths : float64 ndarray of shape (N,), or None
+        ‖h‖, falling; None: the items lie as they were given.
+    levels : float64 ndarray of shape (N,)
+        At least the largest level of an item and those behind it.
+    """
+
+    rows: np.ndarray
+    level: np.ndarray | None
+    positions: np.ndarray
+    lengths: np.ndarray | None
+    levels: np.ndarray
+
+    @classmethod
+    def of(cls, items: np.ndarray, level: np.ndarray | None, n_rows: int) -> Catalogue:
+        """Items and levels in the order that suits so many rows."""
+        if level is not None and not level.any():
+            level = None  # adding it would be a tenth of the time
+        order, lengths = np.arange(len(items), dtype=np.int32), None
+        if n_rows > ROWS:
+            lengths = np.sqrt(np.einsum("ij,ij->i", items, items, dtype=np.float64))
+            order = np.argsort(-lengths, kind="stable").astype(np.int32)
+            items, lengths = items[order], lengths[order]
+            level = level if level is None else level[order]
+        levels = np.zeros(len(items)) if level is None else level.astype(np.float64)
+        levels *= np.where(levels > 0, 1 + _SLACK, 1 - _SLACK)
+        return cls(items, level, order, lengths, np.maximum.accumulate(levels[::-1])[::-1])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def places(self, pattern: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        """A pattern over what was given as one over the items as they lie, sorted."""
+        indices = pattern.indices
+        if self.lengths is not None:
+            places = np.empty_like(self.positions)
+            places[self.positions] = np.arange(len(self), dtype=np.int32)
+            indices = places[indices]
+        found = scipy.sparse.csr_array((pattern.data, indices, pattern.indptr), pattern.shape)
+        found.sort_indices()
+        return found
+
+    def reach(self, lengths: np.ndarray, first: int) -> np.ndarray:
+        """What rows of these lengths could score at most with the items from `first` on."""
+        if self.lengths is None:
+            return np.full(lengths.size, np.inf)
+        return lengths * (self.lengths[first] * (1 + _SLACK)) + self.levels[first]
 
 
 def top_n(
     rows: np.ndarray,
-    items: np.ndarray,
+    items: np.ndarray | Catalogue,
     n: int,
     level: np.ndarray | None = None,
     left_out: scipy.sparse.csr_array | None = None,
@@ -39,12 +106,13 @@ def top_n(
     Parameters
     ----------
     rows : float32 ndarray of shape (n_rows, F)
-    items : float32 ndarray of shape (N, F)
+    items : float32 ndarray of shape (N, F), or Catalogue
+        A catalogue has its levels.
     n : int
     level : float32 ndarray of shape (N,), optional
         Added to the scores of each item; −inf keeps it out.
     left_out : csr_array of shape (n_rows, N), optional
-        Stored entries are kept out; its indices are sorted in place.
+        Stored entries are kept out.
     n_threads : int, optional
         Default: as many as this process has cores.
 
@@ -55,22 +123,20 @@ def top_n(
     scores : float32 ndarray of the same shape
         −inf where fewer are left.
     """
+    if not isinstance(items, Catalogue):
+        items = Catalogue.of(items, level, len(rows))
     n_rows, n = len(rows), min(n, len(items))
-    if level is not None and not level.any():
-        level = None  # adding it would be a tenth of the time
     found, scores = np.empty((n_rows, n), np.int32), np.empty((n_rows, n), np.float32)
     pointer, outside = np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32)
     if left_out is not None:
-        left_out.sort_indices()
+        left_out = items.places(left_out)
         pointer = left_out.indptr.astype(np.int64, copy=False)
         outside = left_out.indices.astype(np.int32, copy=False)
 
     def work(begin: int) -> None:
         end = min(begin + _THREAD_ROWS, n_rows)
-        _rank_rows(
-            rows[begin:end], items, level, outside, pointer[begin : end + 1], scores[begin:end],
-            found[begin:end],
-        )  # fmt: skip
+        own = pointer[begin : end + 1]
+        _rank_rows(rows[begin:end], items, outside, own, scores[begin:end], found[begin:end])
 
     in_threads(work, range(0, n_rows, _THREAD_ROWS), n_threads)
     return found, scores
@@ -90,8 +156,7 @@ def in_threads(work: Callable[[int], Any], tasks: range, n_threads: int | None =
 
 def _rank_rows(
     rows: np.ndarray,
-    items: np.ndarray,
-    level: np.ndarray | None,
+    items: Catalogue,
     left_out: np.ndarray,
     pointer: np.ndarray,
     scores: np.ndarray,
@@ -104,16 +169,27 @@ def _rank_rows(
         own = pointer[begin : begin + len(block) + 1]
         at, filled = own[:-1].copy(), np.zeros(len(block), np.int64)
         best, best_items = scores[begin : begin + ROWS], found[begin : begin + ROWS]
+        lengths = np.linalg.norm(block.astype(np.float64), axis=1)
         for first in range(0, len(items), ITEMS):
-            part = items[first : first + ITEMS]
+            full = filled.min() == best.shape[1]
+            if full and (items.reach(lengths, first) < best[:, 0]).all():
+                break
             product = tile[: len(block)]
-            np.matmul(block, part.T, out=product[:, : len(part)])
-            product[:, len(part) :] = -np.inf
-            if level is not None:
-                product[:, : len(part)] += level[first : first + len(part)]
-            chunks = product.reshape(len(block), -1, LANES)
-            take_tile(chunks, first, len(part), left_out, own, at, best, best_items, filled)
+            _multiply(block, items, first, product)
+            n_items, chunks = min(ITEMS, len(items) - first), product.reshape(len(block), -1, LANES)
+            take_tile(
+                chunks, items.positions, first, n_items, left_out, own, at, best, best_items, filled
+            )
         in_order(best, best_items, filled)
+
+
+def _multiply(block: np.ndarray, items: Catalogue, first: int, product: np.ndarray) -> None:
+    """The scores of the items from `first` on, −inf behind the last."""
+    part = items.rows[first : first + ITEMS]
+    np.matmul(block, part.T, out=product[:, : len(part)])
+    if items.level is not None:
+        product[:, : len(part)] += items.level[first : first + len(part)]
+    product[:, len(part) :] = -np.inf
 
 
 def directions(matrix: np.ndarray) -> np.ndarray:

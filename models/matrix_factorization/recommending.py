@@ -1,40 +1,29 @@
-"""A fitted factor model in use: everything that needs the factors and no training.
+"""Lists of a fitted factor model: the best unseen items of some users, of new ones, of all.
 
-    state_ ─┬─ user_factors_, item_factors_, biases     labelled
-    seen_ ──┤
-            ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩
-            ├─ score(X)              −RMSE over the stored entries of X
-            ├─ recommend(users)      best unseen items        similar_items(items)
-            └─ transform(X_new)      ridge solve of new users against H
+    state_ ─┬─ recommend(users)      recommend_new(X_new)     similar_items(items)
+    seen_ ──┴─ recommend_all()       similar_all()            lazily, a block a task
 
-Users and items are named by their labels everywhere; where the ratings had none, by position.
+What a list is made of stands in `ranking`, the blocks in `blocks`. Users and items are named by
+their labels; where the ratings had none, by position.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
-import xarray as xr
-from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .blocks import over_blocks, row_blocks
-from .fold_in import solve_rows
-from .pairs import entry_positions, is_pairs, item_positions, pair_positions
-from .predicting import predictions
-from .ranking import directions, only_itself, top_n
+from .factor_model import FactorModel
+from .ranking import Catalogue, directions, only_itself, top_n
 from .state import MFState
-
-_COMPONENT = "component"
 
 
 def seen_pattern(
@@ -53,131 +42,16 @@ def seen_pattern(
     return scipy.sparse.csr_array(earlier + seen)
 
 
-class FactorModel(TransformerMixin):
-    """What estimators of factors share once they are fitted; a mixin without `fit`.
+class Recommender(FactorModel):
+    """What estimators of factors of users and items share once they are fitted; a mixin.
 
     Attributes
     ----------
-    state_ : MFState
-        Set by `fit`.
     seen_ : scipy.sparse.csr_array of bool, shape (M, N), or None
         The pattern of the training ratings; see `seen_pattern`.
-    regularization : float
-        γ, a parameter of the estimator.
-    biases, nonnegative : bool
-        Whether users and items have biases, and whether factors are kept at 0 or above; parameters
-        of the estimator.
-    clip, user, item, rating
-        Parameters of the estimator, where it has them.
     """
 
-    state_: MFState
     seen_: scipy.sparse.csr_array | None
-    regularization: float
-    biases: bool
-    nonnegative: bool = False
-    clip: bool | tuple[float, float] = False
-    user: str | None = None
-    item: str | None = None
-    rating: str | None = None
-
-    @property
-    def user_factors_(self) -> xr.DataArray:
-        """W as DataArray of shape (M, F), dims (user, component), labelled by user."""
-        state = self._fitted()
-        return _labelled(state.user_factors, state.user_name, state.user_labels)
-
-    @property
-    def item_factors_(self) -> xr.DataArray:
-        """H as DataArray of shape (N, F), dims (item, component), labelled by item."""
-        state = self._fitted()
-        return _labelled(state.item_factors, state.item_name, state.item_labels)
-
-    @property
-    def user_bias_(self) -> xr.DataArray:
-        """b_i as DataArray of shape (M,), labelled by user; zeros without biases."""
-        state = self._fitted()
-        return _labelled(state.user_bias, state.user_name, state.user_labels)
-
-    @property
-    def item_bias_(self) -> xr.DataArray:
-        """b_j as DataArray of shape (N,), labelled by item; zeros without biases."""
-        state = self._fitted()
-        return _labelled(state.item_bias, state.item_name, state.item_labels)
-
-    @property
-    def global_mean_(self) -> float:
-        """μ, added to every prediction."""
-        return float(self._fitted().global_mean)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Name the columns of `transform`: component0, component1 and so on."""
-        n_components = self._fitted().n_components
-        return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
-
-    def predict(self, pairs: Any, unknown: str = "raise") -> Any:
-        """Predict ratings.
-
-        Parameters
-        ----------
-        pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
-            Labels of users and items (positions where the ratings of the fit had no labels); a
-            DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
-            `fit` takes, whose stored entries are predicted.
-        unknown : {"raise", "mean", "nan"}, default="raise"
-            What users and items get that the model does not know: an error; the mean of the ratings
-            and the bias of the other, if that is known; or NaN.
-
-        Returns
-        -------
-        predicted : float32 ndarray of shape (n,), or sparse container
-            One number a pair, in the order given. For a sparse container the same pattern holding
-            predictions: scipy.sparse for scipy.sparse, a labelled DataArray for a DataArray,
-            sparse.COO for the rest.
-
-        Raises
-        ------
-        InputError
-            For users or items that the model does not know: names the first and how many.
-        """
-        state = self._fitted()
-        if is_pairs(pairs):
-            return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
-        matrix = as_matrix(pairs)
-        values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
-        return _same_kind(pairs, matrix, values)
-
-    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
-        """Minus the root mean squared error over the stored entries of `X`: higher is better.
-
-        Parameters
-        ----------
-        X : container
-            Any container of ratings that `fit` takes.
-        y : ignored
-        unknown : {"raise", "mean", "nan"}, default="raise"
-            Users and items that the model does not know: an error; predicted as by `predict`; or
-            left out.
-
-        Returns
-        -------
-        score : float
-            −RMSE, at most 0.
-
-        Raises
-        ------
-        InputError
-            For users or items that the model does not know, or when none is left.
-        """
-        state = self._fitted()
-        matrix = as_matrix(X, self._columns())
-        predicted = self._predicted(*entry_positions(matrix, state, unknown), unknown)
-        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
-        if unknown == "nan":
-            errors = errors[~np.isnan(predicted)]
-            if not errors.size:
-                raise InputError("the model knows user and item of none of these ratings")
-        return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def recommend(self, user: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
         """The best `n` items for one user or several.
@@ -322,13 +196,14 @@ class FactorModel(TransformerMixin):
         if exclude is not None:
             level[state.items().positions(_listed(exclude))] = -np.inf
         seen, index = self._seen() if exclude_seen else None, state.users()
+        blank = _without_order(state.user_factors, level)
         blocks = [
-            (index.take(own), state.user_factors[own], state.user_bias[own],
+            (index.take(own), state.user_factors[own], state.user_bias[own], blank[own],
              None if seen is None else seen[own])
             for own in row_blocks(state.n_users)
         ]  # fmt: skip
-        names = (state.user_name, state.item_name)
-        return _lazily(blocks, state.item_factors, level, state, index, n, names, client, True)
+        every = Catalogue.of(state.item_factors, level, state.n_users)
+        return _lazily(blocks, every, state.items(), n, (state.user_name, state.item_name), client)
 
     def similar_all(self, n: int = 10, *, client: Any = None) -> Any:
         """The `n` most similar items of every item, lazily, a block of items a partition.
@@ -341,57 +216,14 @@ class FactorModel(TransformerMixin):
             As of `similar_items`.
         """
         state, n = self._fitted(), _count(n)
-        every, index = directions(state.item_factors), state.items()
+        rows, index = directions(state.item_factors), state.items()
         blocks = [
-            (index.take(own), every[own], np.zeros(own.size, np.float32),
+            (index.take(own), rows[own], np.zeros(own.size, np.float32), np.zeros(own.size, bool),
              only_itself(own, state.n_items))
             for own in row_blocks(state.n_items)
         ]  # fmt: skip
-        level = np.zeros(state.n_items, np.float32)
         names = (state.item_name, f"similar_{state.item_name}")
-        return _lazily(blocks, every, level, state, index, n, names, client)
-
-    def transform(self, X_new: Any) -> xr.DataArray:
-        """Factors of new users: the ridge solution against H, which stays as it is.
-
-        Parameters
-        ----------
-        X_new : container
-            Ratings by new users of items that the model knows; any container that `fit` takes.
-            Items are matched by label where both have labels, else by position.
-
-        Returns
-        -------
-        rows : DataArray of shape (n_new, F), float32
-            Labelled by the rows of `X_new`; with biases, the coordinate ``bias`` holds b of each.
-
-        Raises
-        ------
-        InputError
-            For items that the model does not know.
-        """
-        state = self._fitted()
-        matrix, columns = self._new_rows(X_new)
-        rows, row_bias = self._solve(matrix, columns)
-        result = _labelled(rows, state.user_name, matrix.row_labels)
-        return result.assign_coords(bias=(state.user_name, row_bias)) if self.biases else result
-
-    def _fitted(self) -> MFState:
-        check_is_fitted(self, "state_")
-        return self.state_
-
-    def _columns(self) -> Columns:
-        return self.user, self.item, self.rating
-
-    def _ends(self) -> tuple[float, float] | None:
-        """What predictions are clipped to."""
-        if self.clip is True:
-            return self._fitted().lowest, self._fitted().highest
-        return (float(self.clip[0]), float(self.clip[1])) if self.clip else None
-
-    def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
-        predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()
-        return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
+        return _lazily(blocks, Catalogue.of(rows, None, len(rows)), index, n, names, client)
 
     def _seen(self) -> scipy.sparse.csr_array:
         seen = getattr(self, "seen_", None)
@@ -402,43 +234,12 @@ class FactorModel(TransformerMixin):
             )
         return seen
 
-    def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = as_matrix(X_new, self._columns())
-        return matrix, item_positions(matrix, self._fitted())
-
-    def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return solve_rows(
-            matrix.row_pointer(),
-            columns,
-            matrix.values,
-            self._fitted(),
-            self.regularization,
-            self.biases,
-            self.nonnegative,
-        )
-
     def _ndcg(self, X: Any, unknown: str) -> float:
         """Mean NDCG at 10 over the whole catalogue, less what was seen in the fit and not in X."""
         from daskpart.models.metrics import evaluate_ranking
 
         table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
-
-
-def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
-    dims = (name, _COMPONENT)[: values.ndim]
-    return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
-
-
-def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
-    predicted = replace(matrix, values=values)
-    if isinstance(given, xr.DataArray):
-        return predicted.to_xarray()
-    if not scipy.sparse.issparse(given):
-        return predicted.to_coo()
-    array = predicted.to_scipy()
-    convert = {"coo": array.tocoo, "csc": array.tocsc}.get(str(getattr(given, "format", "")))
-    return array if convert is None else convert()
 
 
 def _count(n: Any) -> int:
@@ -453,24 +254,18 @@ def _listed(labels: Any) -> Any:
 
 def _lazily(
     blocks: list[Any],
-    every: np.ndarray,
-    level: np.ndarray,
-    state: MFState,
-    index: LabelIndex,
+    items: Catalogue,
+    labels: LabelIndex,
     n: int,
     names: tuple[str, str],
     client: Any,
-    needs_order: bool = False,
 ) -> Any:
-    """The ranking of each block as a partition of a Dask DataFrame."""
+    """The ranking of each block as a partition of a Dask DataFrame; `labels` are of the items."""
     import dask.dataframe
 
-    items = LabelIndex(state.item_labels, state.n_items, state.item_name)
-    static = {"n": n, "names": names, "needs_order": needs_order}
-    tasks = over_blocks(_ranked_block, blocks, (every, level, items), client, **static)
+    tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names)
     nothing = np.zeros((0, 1), np.int32)
-    asked = index.take(np.zeros(0, np.int64))
-    meta = ranking(asked, nothing, nothing.astype(np.float32), items, names)
+    meta = ranking(blocks[0][0][:0], nothing, nothing.astype(np.float32), labels, names)
     return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
 
 
@@ -478,20 +273,18 @@ def _ranked_block(
     asked: np.ndarray,
     rows: np.ndarray,
     row_level: np.ndarray,
+    blank: np.ndarray,
     left_out: scipy.sparse.csr_array | None,
-    every: np.ndarray,
-    level: np.ndarray,
-    items: LabelIndex,
+    items: Catalogue,
+    labels: LabelIndex,
     *,
     n: int,
     names: tuple[str, str],
-    needs_order: bool,
 ) -> pd.DataFrame:
-    found, scores = top_n(rows, every, n, level, left_out, n_threads=1)
+    found, scores = top_n(rows, items, n, left_out=left_out, n_threads=1)
     scores += row_level[:, None]
-    if needs_order:
-        found[_without_order(rows, level)] = -1
-    return ranking(asked, found, scores, items, names)
+    found[blank] = -1
+    return ranking(asked, found, scores, labels, names)
 
 
 def ranking(

@@ -18,7 +18,7 @@ import sparse
 from sklearn.utils.validation import check_array
 
 import daskpart
-from daskpart.models.matrix_factorization.recommending import FactorModel
+from daskpart.models.matrix_factorization.recommending import Recommender
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "guide"))
 
@@ -139,7 +139,7 @@ class DenseEvents(PositiveDense, daskpart.ImplicitFactorization):
 class DenseBPR(PositiveDense, daskpart.MatrixFactorization):
     """Events for BPR, which refuses to transform: so that checks can, as if they were ratings."""
 
-    _new_rows = FactorModel._new_rows
+    _new_rows = Recommender._new_rows
 
 
 def _positive(X: Any) -> Any:

@@ -14,14 +14,14 @@ from daskpart.models.base import saving
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.state import same_bits
 from daskpart.models.matrix_factorization.plan_report import MFPlanReport
-from daskpart.models.matrix_factorization.recommending import FactorModel
+from daskpart.models.matrix_factorization.recommending import Recommender
 from daskpart.models.matrix_factorization.state import MFState
 from daskpart.partitions import Partition
 
 USERS = np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object)
 
 
-class Model(FactorModel, DistributedEstimator):
+class Model(Recommender, DistributedEstimator):
     """As much of an estimator as saving needs."""
 
     _state_class = MFState

@@ -23,14 +23,14 @@ from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization.ranking import top_n
-from daskpart.models.matrix_factorization.recommending import FactorModel, seen_pattern
+from daskpart.models.matrix_factorization.recommending import Recommender, seen_pattern
 from daskpart.models.matrix_factorization.state import MFState
 
 USERS = np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object)
 ITEMS = np.array([10, 20, 30, 40, 50, 60, 70])
 
 
-class Model(FactorModel, DistributedEstimator):
+class Model(Recommender, DistributedEstimator):
     """As much of an estimator as the mixin needs; its factors are drawn, not learnt."""
 
     _state_class = MFState
@@ -263,6 +263,24 @@ def test_top_n_equals_a_stable_sort(scores, n, tile, seed):
         assert found[row][there].tolist() == expected.tolist()
         assert best[row][there].tolist() == every[row][expected].tolist()
         assert (best[row][~there] == -np.inf).all()
+
+
+def test_items_that_are_too_short_are_never_multiplied(monkeypatch):
+    """Nor are those that a level keeps out; and what comes is the best all the same."""
+    random, multiplied = np.random.default_rng(0), []
+    multiply = ranking._multiply
+    monkeypatch.setattr(ranking, "ROWS", 16)
+    monkeypatch.setattr(ranking, "ITEMS", 64)
+    monkeypatch.setattr(ranking, "_multiply", lambda *a: [multiplied.append(a[2]), multiply(*a)])
+    rows = random.standard_normal((32, 8), np.float32)
+    items = random.standard_normal((1000, 8), np.float32)
+    long = random.permutation(1000)[:100]
+    items[long] *= 100
+    level = random.normal(size=1000).astype(np.float32)
+    level[long[:10]] = -np.inf
+    found, _ = top_n(rows, items, 5, level)
+    assert set(multiplied) == {0, 64}
+    assert (found == np.argsort(-(rows @ items.T + level), axis=1)[:, :5]).all()
 
 
 @pytest.mark.parametrize("exclude_seen", [True, False])

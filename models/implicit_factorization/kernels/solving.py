@@ -163,6 +163,43 @@ def solve_exactly(pointer, columns, weights, other, gram, regularization, expone
     return objective
 
 
+@kernel(internal=True, fastmath=True)
+def _inner(one, other):
+    """The inner product, in float32."""
+    product = np.float32(0.0)
+    for f in range(one.size):
+        product += one[f] * other[f]
+    return product
+
+
+@kernel(internal=True, fastmath=True)
+def _of_all(gram, ridge, x, image):
+    """Put (G + λI) x over `image`: what all rows of the other side say, events or not."""
+    for f in range(x.size):
+        image[f] = ridge * x[f]
+    for f in range(x.size):
+        line, scale = gram[f], x[f]
+        for g in range(x.size):
+            image[g] += scale * line[g]
+
+
+@kernel(internal=True, fastmath=True)
+def _sides(columns, weights, other, gram, ridge, x, right, image):
+    """Put b over `right` and A x over `image`; returns Σ c."""
+    _of_all(gram, ridge, x, image)
+    for f in range(x.size):
+        right[f] = 0.0
+    total = 0.0
+    for n in range(columns.size):
+        h, e = other[columns[n]], weights[n]
+        total += 1.0 + e
+        whole, part = np.float32(1.0) + e, e * _inner(h, x)
+        for f in range(x.size):
+            right[f] += whole * h[f]
+            image[f] += part * h[f]
+    return total
+
+
 @kernel(fastmath=True)
 def solve_by_gradients(
     pointer, columns, weights, other, gram, regularization, exponent, n_steps, rows
@@ -179,24 +216,7 @@ def solve_by_gradients(
             continue
         x = rows[row]
         ridge = np.float32(regularization * np.float64(end - begin) ** exponent)
-        for f in range(n_components):
-            right[f] = 0.0
-            image[f] = ridge * x[f]
-        for f in range(n_components):
-            line, scale = gram[f], x[f]
-            for g in range(n_components):
-                image[g] += scale * line[g]
-        total = 0.0
-        for n in range(begin, end):
-            h, e = other[columns[n]], weights[n]
-            product = np.float32(0.0)
-            for f in range(n_components):
-                product += h[f] * x[f]
-            total += 1.0 + e
-            whole, part = np.float32(1.0) + e, e * product
-            for f in range(n_components):
-                right[f] += whole * h[f]
-                image[f] += part * h[f]
+        total = _sides(columns[begin:end], weights[begin:end], other, gram, ridge, x, right, image)
         square = np.float32(0.0)
         for f in range(n_components):
             residual[f] = right[f] - image[f]
@@ -205,24 +225,13 @@ def solve_by_gradients(
         for _ in range(n_steps):
             if square < 1e-20:
                 break
-            for f in range(n_components):
-                image[f] = ridge * direction[f]
-            for f in range(n_components):
-                line, scale = gram[f], direction[f]
-                for g in range(n_components):
-                    image[g] += scale * line[g]
+            _of_all(gram, ridge, direction, image)
             for n in range(begin, end):
                 h = other[columns[n]]
-                product = np.float32(0.0)
-                for f in range(n_components):
-                    product += h[f] * direction[f]
-                product *= weights[n]
+                product = weights[n] * _inner(h, direction)
                 for f in range(n_components):
                     image[f] += product * h[f]
-            curvature = np.float32(0.0)
-            for f in range(n_components):
-                curvature += direction[f] * image[f]
-            step = square / curvature
+            step = square / _inner(direction, image)
             after = np.float32(0.0)
             for f in range(n_components):
                 x[f] += step * direction[f]
@@ -239,12 +248,17 @@ def solve_by_gradients(
 
 
 @kernel(internal=True, fastmath=True)
-def _build_block(columns, weights, other, products, first, left, right):
-    """Add Σ e h hᵀ to the lower half of `left`, Σ (1 + e − e wᵀh) h to `right`; h cut to a block.
+def _build_block(columns, weights, other, products, gram, ridge, image, first, left, right):
+    """Put A_ππ over the lower half of `left`, (b − Aw)_π over `right`, from (G + λI)w and wᵀh.
 
     Two events at a time: each entry of `left` is then read and written half as often.
     """
     size = right.size
+    for f in range(size):
+        right[f] = -image[first + f]
+        for g in range(f + 1):
+            left[f, g] = gram[first + f, first + g]
+        left[f, f] += ridge
     n_events = columns.size
     for n in range(0, n_events - 1, 2):
         h0 = other[columns[n], first : first + size]
@@ -290,26 +304,13 @@ def solve_by_blocks(
         x = rows[row]
         own, e = columns[begin:end], weights[begin:end]
         ridge = np.float32(regularization * np.float64(end - begin) ** exponent)
-        for f in range(n_components):
-            image[f] = ridge * x[f]
-        for f in range(n_components):
-            line, scale = gram[f], x[f]
-            for g in range(n_components):
-                image[g] += scale * line[g]
+        _of_all(gram, ridge, x, image)
         for n in range(own.size):
-            h, product = other[own[n]], np.float32(0.0)
-            for f in range(n_components):
-                product += h[f] * x[f]
-            products[n] = product
+            products[n] = _inner(other[own[n]], x)
         for first in range(0, n_components, width):
             size = min(width, n_components - first)
             left, right = square[:size, :size], vector[:size]
-            for f in range(size):
-                right[f] = -image[first + f]
-                for g in range(f + 1):
-                    left[f, g] = gram[first + f, first + g]
-                left[f, f] += ridge
-            _build_block(own, e, other, products, first, left, right)
+            _build_block(own, e, other, products, gram, ridge, image, first, left, right)
             if not _cholesky(left):
                 rows[row] = np.nan
                 break

@@ -25,6 +25,8 @@ import numpy as np
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
+from .sgd import project
+
 ATTEMPTS = 16
 """Draws before a triple is given up: its user has seen nearly all that is on offer."""
 
@@ -77,6 +79,26 @@ def draw_unseen(
         )
 
 
+@kernel(internal=True, fastmath=True)
+def _products(user, seen, unseen):
+    """⟨w, h_j − h_n⟩, ⟨w, h_j⟩, ‖w‖², ‖h_j‖², ‖h_n‖², ‖h_j − h_n‖²."""
+    product = np.float32(0.0)
+    seen_product = np.float32(0.0)
+    user_square = np.float32(0.0)
+    seen_square = np.float32(0.0)
+    unseen_square = np.float32(0.0)
+    difference_square = np.float32(0.0)
+    for f in range(user.size):
+        w, h, g = user[f], seen[f], unseen[f]
+        product += w * (h - g)
+        seen_product += w * h
+        user_square += w * w
+        seen_square += h * h
+        unseen_square += g * g
+        difference_square += (h - g) * (h - g)
+    return product, seen_product, user_square, seen_square, unseen_square, difference_square
+
+
 @kernel(fastmath=True)
 def bpr(
     rows, columns, unseen, weights, user, item, item_bias, user_gradient, item_gradient,
@@ -94,20 +116,9 @@ def bpr(
         i, j, n = rows[t], columns[t], unseen[t]
         if n < 0:
             continue
-        product = np.float32(0.0)
-        user_square = np.float32(0.0)
-        difference_square = np.float32(0.0)
-        seen_square = np.float32(0.0)
-        unseen_square = np.float32(0.0)
-        seen_product = np.float32(0.0)
-        for f in range(width):
-            w, h, g = user[i, f], item[j, f], item[n, f]
-            product += w * (h - g)
-            seen_product += w * h
-            user_square += w * w
-            seen_square += h * h
-            unseen_square += g * g
-            difference_square += (h - g) * (h - g)
+        product, seen_product, user_square, seen_square, unseen_square, difference_square = (
+            _products(user[i], item[j], item[n])
+        )
         x = product
         if with_biases:
             x += item_bias[j] - item_bias[n]
@@ -129,10 +140,9 @@ def bpr(
             item[j, f] = h + seen_rate * (s * w - shrink * h)
             item[n, f] = g - unseen_rate * (s * w + shrink * g)
         if nonnegative:
-            for f in range(width):
-                user[i, f] = max(user[i, f], np.float32(0.0))
-                item[j, f] = max(item[j, f], np.float32(0.0))
-                item[n, f] = max(item[n, f], np.float32(0.0))
+            project(user, i)
+            project(item, j)
+            project(item, n)
         if adaptive:  # the squared norm of each row's gradient, from the sums above
             s2, cross, k2 = s * s, np.float32(2.0) * s * shrink, shrink * shrink
             unseen_product = seen_product - product

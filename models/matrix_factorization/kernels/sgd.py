@@ -35,7 +35,7 @@ def padded_width(n_components: int) -> int:
 
 
 @kernel(internal=True)
-def _project(factors, row):
+def project(factors, row):
     """Put 0 in place of what is below it."""
     for f in range(factors.shape[1]):
         factors[row, f] = max(factors[row, f], np.float32(0.0))
@@ -81,8 +81,8 @@ def sgd_fixed_rate(
             user[i, f] = w + step * (error * h - regularization * w)
             item[j, f] = h + step * (error * w - regularization * h)
         if nonnegative:
-            _project(user, i)
-            _project(item, j)
+            project(user, i)
+            project(item, j)
     return squared_error
 
 
@@ -143,8 +143,8 @@ def sgd_adagrad(
         user_gradient[i] += share * (e2 * item_square - cross + g2 * user_square)
         item_gradient[j] += share * (e2 * user_square - cross + g2 * item_square)
         if nonnegative:
-            _project(user, i)
-            _project(item, j)
+            project(user, i)
+            project(item, j)
     return squared_error
 
 

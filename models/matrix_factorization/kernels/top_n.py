@@ -1,8 +1,8 @@
 """Kernels that rank: the best n of scores that come tile by tile, and where wanted items stand.
 
-scores of 128 rows × 2,048 items, just multiplied, still in cache
-  32 at a time: is the largest above the row's threshold?      nearly always no: go on
-  yes: into the row's buffer; a full buffer keeps its best n, and their least is the threshold
+scores of 512 rows × 512 items, just multiplied, still in cache
+  64 at a time: is one as good as the least of the row's best n?      nearly always no: go on
+  yes: it takes that one's place in the row's heap, unless it comes behind in order
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-LANES = 32
+LANES = 64
+_LOWEST = np.finfo(np.float32).min  # every score but −inf and NaN is as good
 
 
 @kernel(internal=True, _nrt=False)
@@ -38,15 +39,31 @@ def _sift_down(scores, items, begin, root, size):
         root = child
 
 
+@kernel(internal=True, _nrt=False)
+def _add(scores, items, begin, size, score, item):
+    """Put one more into the heap of `size` entries from `begin`."""
+    place = size
+    scores[begin + place], items[begin + place] = score, item
+    while place > 0:
+        a, b = begin + place, begin + (place - 1) // 2
+        if _comes_before(scores[a], items[a], scores[b], items[b]):
+            return
+        scores[a], scores[b] = scores[b], scores[a]
+        items[a], items[b] = items[b], items[a]
+        place = (place - 1) // 2
+
+
 @kernel
-def take_tile(tile, first_item, n_items, left_out, pointer, at, best, found, filled):
+def take_tile(tile, positions, first, n_items, left_out, pointer, at, best, found, filled):
     """Put what is among the best of each row into its heap.
 
     Parameters
     ----------
     tile : float32 ndarray of shape (n_rows, chunks, LANES)
-        Scores of some rows and of `n_items` items from `first_item` on, behind them −inf; what is
-        left out becomes −inf.
+        Scores of some rows and of `n_items` items from `first` on, behind them −inf; what is left
+        out becomes −inf.
+    positions : int32 ndarray of shape (N,)
+        By which items are known, and equal scores ordered.
     left_out : int32 ndarray
         Items that a row does not want, rising; those of row r are
         ``left_out[pointer[r]:pointer[r + 1]]``, and ``at[r]`` is the first not passed yet.
@@ -57,36 +74,29 @@ def take_tile(tile, first_item, n_items, left_out, pointer, at, best, found, fil
     scores, items = best.reshape(-1), found.reshape(-1)
     for row in range(tile.shape[0]):
         here, end = at[row], pointer[row + 1]
-        while here < end and left_out[here] < first_item + n_items:
-            j = left_out[here] - first_item
+        while here < end and left_out[here] < first + n_items:
+            j = left_out[here] - first
             tile[row, j // LANES, j % LANES] = -np.inf
             here += 1
         at[row] = here
         begin, size = row * n, filled[row]
-        least = scores[begin] if size == n else np.float32(-np.inf)
+        least = scores[begin] if size == n else _LOWEST
         for chunk in range(tile.shape[1]):
-            above = 0
+            as_good = False
             for lane in range(tile.shape[2]):  # a loop over vectors
-                above += tile[row, chunk, lane] > least
-            if above == 0:
+                as_good |= tile[row, chunk, lane] >= least
+            if not as_good:
                 continue
             for lane in range(tile.shape[2]):
-                j, score = chunk * LANES + lane, tile[row, chunk, lane]
-                if not score > least:
+                score = tile[row, chunk, lane]
+                if not score >= least:
                     continue
-                if size < n:  # up the heap
-                    place = size
+                item = positions[first + chunk * LANES + lane]
+                if size < n:
+                    _add(scores, items, begin, size, score, item)
                     size += 1
-                    scores[begin + place], items[begin + place] = score, first_item + j
-                    while place > 0:
-                        a, b = begin + place, begin + (place - 1) // 2
-                        if _comes_before(scores[a], items[a], scores[b], items[b]):
-                            break
-                        scores[a], scores[b] = scores[b], scores[a]
-                        items[a], items[b] = items[b], items[a]
-                        place = (place - 1) // 2
-                else:
-                    scores[begin], items[begin] = score, first_item + j
+                elif _comes_before(score, item, scores[begin], items[begin]):
+                    scores[begin], items[begin] = score, item
                     _sift_down(scores, items, begin, 0, n)
                 if size == n:
                     least = scores[begin]
@@ -107,6 +117,19 @@ def in_order(best, found, filled):
             _sift_down(scores, items, begin, 0, size)
         for place in range(begin + filled[row], begin + n):
             scores[place], items[place] = -np.inf, -1
+
+
+@kernel(internal=True, _nrt=False)
+def _first_behind(scores, items, size, score, item):
+    """The first of `size` entries in order that this one comes before."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if _comes_before(score, item, scores[middle], items[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @kernel
@@ -152,13 +175,7 @@ def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
             score = line[item]
             if is_wanted[item] or not score > -np.inf:
                 continue
-            low, high = 0, n_known  # the first wanted that this item comes before
-            while low < high:
-                middle = (low + high) // 2
-                if score > falling[middle] or (score == falling[middle] and item < items[middle]):
-                    high = middle
-                else:
-                    low = middle + 1
+            low = _first_behind(falling, items, n_known, score, item)
             ahead[low] += 1
             worse, equal = low, 0
             while worse > 0 and falling[worse - 1] == score:

@@ -1,0 +1,227 @@
+"""A fitted factor model in use: what needs the factors and no training, lists apart.
+
+    state_ ─┬─ user_factors_, item_factors_, biases     labelled
+            ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩
+            ├─ score(X)              −RMSE over the stored entries of X
+            └─ transform(X_new)      ridge solve of new users against H
+
+Users and items are named by their labels everywhere; where the ratings had none, by position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import xarray as xr
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
+from daskpart.errors import InputError
+
+from .fold_in import solve_rows
+from .pairs import entry_positions, is_pairs, item_positions, pair_positions
+from .predicting import predictions
+from .state import MFState
+
+_COMPONENT = "component"
+
+
+class FactorModel(TransformerMixin):
+    """What estimators of factors share once they are fitted; a mixin without `fit`.
+
+    Attributes
+    ----------
+    state_ : MFState
+        Set by `fit`.
+    regularization : float
+        γ, a parameter of the estimator.
+    biases, nonnegative : bool
+        Whether users and items have biases, and whether factors are kept at 0 or above; parameters
+        of the estimator.
+    clip, user, item, rating
+        Parameters of the estimator, where it has them.
+    """
+
+    state_: MFState
+    regularization: float
+    biases: bool
+    nonnegative: bool = False
+    clip: bool | tuple[float, float] = False
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+
+    @property
+    def user_factors_(self) -> xr.DataArray:
+        """W as DataArray of shape (M, F), dims (user, component), labelled by user."""
+        state = self._fitted()
+        return _labelled(state.user_factors, state.user_name, state.user_labels)
+
+    @property
+    def item_factors_(self) -> xr.DataArray:
+        """H as DataArray of shape (N, F), dims (item, component), labelled by item."""
+        state = self._fitted()
+        return _labelled(state.item_factors, state.item_name, state.item_labels)
+
+    @property
+    def user_bias_(self) -> xr.DataArray:
+        """b_i as DataArray of shape (M,), labelled by user; zeros without biases."""
+        state = self._fitted()
+        return _labelled(state.user_bias, state.user_name, state.user_labels)
+
+    @property
+    def item_bias_(self) -> xr.DataArray:
+        """b_j as DataArray of shape (N,), labelled by item; zeros without biases."""
+        state = self._fitted()
+        return _labelled(state.item_bias, state.item_name, state.item_labels)
+
+    @property
+    def global_mean_(self) -> float:
+        """μ, added to every prediction."""
+        return float(self._fitted().global_mean)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns of `transform`: component0, component1 and so on."""
+        n_components = self._fitted().n_components
+        return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
+
+    def predict(self, pairs: Any, unknown: str = "raise") -> Any:
+        """Predict ratings.
+
+        Parameters
+        ----------
+        pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
+            Labels of users and items (positions where the ratings of the fit had no labels); a
+            DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
+            `fit` takes, whose stored entries are predicted.
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            What users and items get that the model does not know: an error; the mean of the ratings
+            and the bias of the other, if that is known; or NaN.
+
+        Returns
+        -------
+        predicted : float32 ndarray of shape (n,), or sparse container
+            One number a pair, in the order given. For a sparse container the same pattern holding
+            predictions: scipy.sparse for scipy.sparse, a labelled DataArray for a DataArray,
+            sparse.COO for the rest.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know: names the first and how many.
+        """
+        state = self._fitted()
+        if is_pairs(pairs):
+            return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
+        matrix = as_matrix(pairs)
+        values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
+        return _same_kind(pairs, matrix, values)
+
+    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
+        """Minus the root mean squared error over the stored entries of `X`: higher is better.
+
+        Parameters
+        ----------
+        X : container
+            Any container of ratings that `fit` takes.
+        y : ignored
+        unknown : {"raise", "mean", "nan"}, default="raise"
+            Users and items that the model does not know: an error; predicted as by `predict`; or
+            left out.
+
+        Returns
+        -------
+        score : float
+            −RMSE, at most 0.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know, or when none is left.
+        """
+        state = self._fitted()
+        matrix = as_matrix(X, self._columns())
+        predicted = self._predicted(*entry_positions(matrix, state, unknown), unknown)
+        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        if unknown == "nan":
+            errors = errors[~np.isnan(predicted)]
+            if not errors.size:
+                raise InputError("the model knows user and item of none of these ratings")
+        return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
+
+    def transform(self, X_new: Any) -> xr.DataArray:
+        """Factors of new users: the ridge solution against H, which stays as it is.
+
+        Parameters
+        ----------
+        X_new : container
+            Ratings by new users of items that the model knows; any container that `fit` takes.
+            Items are matched by label where both have labels, else by position.
+
+        Returns
+        -------
+        rows : DataArray of shape (n_new, F), float32
+            Labelled by the rows of `X_new`; with biases, the coordinate ``bias`` holds b of each.
+
+        Raises
+        ------
+        InputError
+            For items that the model does not know.
+        """
+        state = self._fitted()
+        matrix, columns = self._new_rows(X_new)
+        rows, row_bias = self._solve(matrix, columns)
+        result = _labelled(rows, state.user_name, matrix.row_labels)
+        return result.assign_coords(bias=(state.user_name, row_bias)) if self.biases else result
+
+    def _fitted(self) -> MFState:
+        check_is_fitted(self, "state_")
+        return self.state_
+
+    def _columns(self) -> Columns:
+        return self.user, self.item, self.rating
+
+    def _ends(self) -> tuple[float, float] | None:
+        """What predictions are clipped to."""
+        if self.clip is True:
+            return self._fitted().lowest, self._fitted().highest
+        return (float(self.clip[0]), float(self.clip[1])) if self.clip else None
+
+    def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
+        predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()
+        return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
+
+    def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
+        matrix = as_matrix(X_new, self._columns())
+        return matrix, item_positions(matrix, self._fitted())
+
+    def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return solve_rows(
+            matrix.row_pointer(),
+            columns,
+            matrix.values,
+            self._fitted(),
+            self.regularization,
+            self.biases,
+            self.nonnegative,
+        )
+
+
+def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
+    dims = (name, _COMPONENT)[: values.ndim]
+    return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
+
+
+def _same_kind(given: Any, matrix: LabelledMatrix, values: np.ndarray) -> Any:
+    predicted = replace(matrix, values=values)
+    if isinstance(given, xr.DataArray):
+        return predicted.to_xarray()
+    if not scipy.sparse.issparse(given):
+        return predicted.to_coo()
+    array = predicted.to_scipy()
+    convert = {"coo": array.tocoo, "csc": array.tocsc}.get(str(getattr(given, "format", "")))
+    return array if convert is None else convert()
