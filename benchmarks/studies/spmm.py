@@ -24,7 +24,7 @@ WANTED = 3.0
 
 
 def line(name: str, columns: int, turns: int) -> list:
-    """One line: the least of some turns of each way, taken in turn."""
+    """One line: the least of some turns of each way, taken in turn, and medians of ratios."""
     suite = Product()
     suite.setup(name, columns, "ours")
     runs = {}
@@ -33,17 +33,19 @@ def line(name: str, columns: int, turns: int) -> list:
             runs[how] = suite.ready(how)
         except NotImplementedError:
             continue
-    least = dict.fromkeys(HOW, float("nan"))
-    for turn in range(turns + 1):
+        runs[how]()  # compiles
+    found = {how: np.full(turns, np.nan) for how in HOW}
+    for turn in range(turns):
         for how, run in runs.items():
             begin = perf_counter()
             run()
-            if turn:  # the first compiles
-                least[how] = float(np.fmin(least[how], 1e3 * (perf_counter() - begin)))
-    ours, _, scipy, torch = (least[how] for how in HOW)
-    speed = suite.n_bytes / ours / 1e6
-    share = speed / bandwidth(1, turns=2)  # now: other programs come and go
-    return [name, columns, *least.values(), scipy / ours, torch / ours, speed, share]
+            found[how][turn] = 1e3 * (perf_counter() - begin)
+    ours, _, scipy, torch = found.values()
+    speed = suite.n_bytes / float(ours.min()) / 1e6
+    share = float(speed / bandwidth(1, turns=2))  # now: other programs come and go
+    least = [float(each.min()) for each in found.values()]
+    ratios = [float(np.median(peer / ours)) for peer in (scipy, torch)]
+    return [name, columns, *least, *ratios, speed, share]
 
 
 def attention_line(name: str, turns: int) -> list:
@@ -64,7 +66,7 @@ def attention_line(name: str, turns: int) -> list:
 @click.command()
 @click.option("--graph", "names", multiple=True, default=GRAPHS, show_default=True)
 @click.option("--columns", multiple=True, type=int, default=(7, 16, 64, 128, 300))
-@click.option("--turns", default=15, show_default=True)
+@click.option("--turns", default=9, show_default=True)
 @out_option
 def main(names: tuple[str, ...], columns: tuple[int, ...], turns: int, out: Path) -> None:
     """Write the tables; DASKPART_PEERS names a folder with torch, where this Python has none."""
@@ -80,9 +82,10 @@ def main(names: tuple[str, ...], columns: tuple[int, ...], turns: int, out: Path
     met = sum(row[6] >= WANTED for row in rows)
     body = (
         "Â H, Â the normalised adjacency, float32 with int32 indices, one thread, least of "
-        f"{turns} turns side by side. *Transposed*: Âᵀ H from the same entries, nothing "
-        "stored. *GB/s* counts a row of H for each entry, the entries, the result twice; rows come "
-        "from caches in part. *Of triad*: against a = b + 2c on large arrays, right after. "
+        f"{turns} turns side by side; ratios are medians over the turns. *Transposed*: Âᵀ H from "
+        "the same entries, nothing stored. *GB/s* counts a row of H for each entry, the entries, "
+        "the result twice; rows come from caches in part. *Of triad*: against a = b + 2c on large "
+        "arrays, right after. "
         f"Wanted: {WANTED:g} times scipy; met in {met} of {len(rows)} lines.{told}\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
         "The steps of a layer of GAT with 8 heads of 8 columns, ms (*product, backward*: the "

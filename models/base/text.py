@@ -23,6 +23,8 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from daskpart._floor.memory import keep_freed_memory
+
 from .state import State
 
 
@@ -82,6 +84,7 @@ def run_steps(
     changing : handles and plain values
     steps : list of Step
     """
+    keep_freed_memory()
     steps: list[Step] = []
     for number in range(first, last + 1):
         begin = perf_counter()

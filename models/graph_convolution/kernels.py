@@ -8,9 +8,10 @@
     spmm_transposed        out[j] += a · G[i]        by the same entries, where it is not
     sddmm                  out[n]  = G[i] · H[j]     gradient of the entry n, which is a at (i, j)
 
-A row of the result stays in registers over all entries of its row (`Lanes`), 128 bytes at a time
-and what is left 32 at a time; where H is larger than a cache, its rows are asked for some entries
-ahead. The order of additions is that of the entries, so the bits are the same every time.
+A row of the result stays in registers over all entries of its row (`Lanes`), up to 256 bytes at a
+time and what is left 32 at a time. With each entry goes a request for the same bytes of the row of
+an entry some places on, so that requests are spread evenly over the work. The order of additions is
+that of the entries, so the bits are the same every time.
 
 With several heads an entry has a value for each, and a row is cut into as many equal pieces:
 
@@ -50,13 +51,12 @@ from daskpart._floor.lanes import (
 )
 from daskpart.errors import InputError
 
-_WIDE_BYTES, _HALF_BYTES, _NARROW_BYTES = 128, 64, 32
-_AHEAD = 16  # entries from the request for a row to its use
-_CACHED_BYTES = 4e6  # rows of so many in all are not asked for: they are near anyway
+_WIDE_BYTES, _NARROW_BYTES = (256, 128, 64), 32
+_AHEAD = 32  # entries from the request for a row to its use
 _TEMPLATES = {
     (np.dtype(dtype), n_bytes): (dtype(0),) * (n_bytes // np.dtype(dtype).itemsize)
     for dtype in (np.float32, np.float64)
-    for n_bytes in (_WIDE_BYTES, _HALF_BYTES, _NARROW_BYTES)
+    for n_bytes in (*_WIDE_BYTES, _NARROW_BYTES)
 }
 
 # -- sparse times dense -------------------------------------------------------------------------
@@ -163,9 +163,10 @@ def _check(
 
 
 def _arguments(indptr: NDArray, indices: NDArray, data: NDArray, rows: NDArray) -> tuple:
-    """What the kernels take: shapes of pieces, entries and their heads, rows and how far ahead."""
+    """What the kernels take: shapes of pieces, entries and their heads, rows."""
     n_heads = data.shape[1] if data.ndim == 2 else 1
-    wide = _WIDE_BYTES if rows.strides[0] // n_heads >= _WIDE_BYTES else _HALF_BYTES
+    head_bytes = rows.strides[0] // n_heads
+    wide = min(_WIDE_BYTES, key=lambda n: head_bytes // n + head_bytes % n // _NARROW_BYTES)
     return (
         _TEMPLATES[rows.dtype, wide],
         _TEMPLATES[rows.dtype, _NARROW_BYTES],
@@ -174,7 +175,6 @@ def _arguments(indptr: NDArray, indices: NDArray, data: NDArray, rows: NDArray) 
         np.ascontiguousarray(data).reshape(-1),
         n_heads,
         rows,
-        _AHEAD if rows.nbytes > _CACHED_BYTES else 0,
     )
 
 
@@ -184,12 +184,10 @@ def _int64(indptr: NDArray) -> NDArray[np.int64]:
 
 
 @kernel(inline="always")
-def _ask_for_rows(indices, begin, end, ahead, address, row_bytes):
-    """Prefetch the rows of entries that are `ahead` of begin:end."""
-    last = np.int64(indices.size) - 1
-    for n in range(np.int64(begin) + ahead, np.int64(end) + ahead):
-        row = indices[np.uint64(min(np.int64(n), last))]
-        prefetch_bytes(address + np.int64(row) * row_bytes, row_bytes)
+def _ask_ahead(indices, n, address, row_bytes, n_bytes):
+    """Prefetch bytes of the row of the entry that is some places behind entry n."""
+    later = min(np.int64(n) + _AHEAD, np.int64(indices.size) - 1)
+    prefetch_bytes(address + np.int64(indices[np.uint64(later)]) * row_bytes, n_bytes)
 
 
 @kernel(inline="always")
@@ -201,7 +199,7 @@ def _ends(head_bytes, wide, narrow, size):
 
 
 @kernel
-def _add_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, out):
+def _add_products(wide, narrow, indptr, indices, values, n_heads, rows, out):
     many, few = zeros(wide), zeros(narrow)
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
@@ -210,33 +208,34 @@ def _add_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, o
     source, target = rows.ctypes.data, out.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
-        if ahead > 0:
-            _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
         for head in range(np.uint64(n_heads)):
             read = source + np.int64(head) * head_bytes
             write = target + np.int64(i) * row_bytes + np.int64(head) * head_bytes
             for byte in range(0, wide_end, len(wide) * size):
                 total = load_all(many, write + byte)
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, read + byte, row_bytes, len(wide) * size)
                     row = load_all(many, read + byte + np.int64(indices[n]) * row_bytes)
                     total = add_scaled(total, values[n * np.uint64(n_heads) + head], row)
                 store_all(write + byte, total)
             for byte in range(wide_end, narrow_end, len(narrow) * size):
                 part = load_all(few, write + byte)
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, read + byte, row_bytes, len(narrow) * size)
                     row = load_all(few, read + byte + np.int64(indices[n]) * row_bytes)
                     part = add_scaled(part, values[n * np.uint64(n_heads) + head], row)
                 store_all(write + byte, part)
             if n_left > 0:
                 part = few
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, read + narrow_end, row_bytes, n_left * size)
                     row = load(few, read + narrow_end + np.int64(indices[n]) * row_bytes, n_left)
                     part = add_scaled(part, values[n * np.uint64(n_heads) + head], row)
                 add_row(few, write + narrow_end, part, n_left)
 
 
 @kernel
-def _scatter_products(wide, narrow, indptr, indices, values, n_heads, rows, ahead, out):
+def _scatter_products(wide, narrow, indptr, indices, values, n_heads, rows, out):
     many, few = zeros(wide), zeros(narrow)
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
@@ -245,33 +244,34 @@ def _scatter_products(wide, narrow, indptr, indices, values, n_heads, rows, ahea
     source, target = rows.ctypes.data, out.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
-        if ahead > 0:
-            _ask_for_rows(indices, begin, end, ahead, target, row_bytes)
         for head in range(np.uint64(n_heads)):
             read = source + np.int64(i) * row_bytes + np.int64(head) * head_bytes
             write = target + np.int64(head) * head_bytes
             for byte in range(0, wide_end, len(wide) * size):
                 row = load_all(many, read + byte)
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, write + byte, row_bytes, len(wide) * size)
                     place = write + byte + np.int64(indices[n]) * row_bytes
                     value = values[n * np.uint64(n_heads) + head]
                     store_all(place, add_scaled(load_all(many, place), value, row))
             for byte in range(wide_end, narrow_end, len(narrow) * size):
                 part = load_all(few, read + byte)
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, write + byte, row_bytes, len(narrow) * size)
                     place = write + byte + np.int64(indices[n]) * row_bytes
                     value = values[n * np.uint64(n_heads) + head]
                     store_all(place, add_scaled(load_all(few, place), value, part))
             if n_left > 0:
                 part = load(few, read + narrow_end, n_left)
                 for n in range(begin, end):
+                    _ask_ahead(indices, n, write + narrow_end, row_bytes, n_left * size)
                     place = write + narrow_end + np.int64(indices[n]) * row_bytes
                     value = values[n * np.uint64(n_heads) + head]
                     add_row(few, place, add_scaled(few, value, part), n_left)
 
 
 @kernel
-def _dot_rows(wide, narrow, indptr, indices, out, n_heads, rows, ahead, others):
+def _dot_rows(wide, narrow, indptr, indices, out, n_heads, rows, others):
     many, few = zeros(wide), zeros(narrow)
     size = np.int64(rows.itemsize)
     row_bytes = rows.shape[1] * size
@@ -280,9 +280,8 @@ def _dot_rows(wide, narrow, indptr, indices, out, n_heads, rows, ahead, others):
     source, other = rows.ctypes.data, others.ctypes.data
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
-        if ahead > 0:
-            _ask_for_rows(indices, begin, end, ahead, source, row_bytes)
         for n in range(begin, end):
+            _ask_ahead(indices, n, source, row_bytes, row_bytes)
             left = other + np.int64(i) * row_bytes
             right = source + np.int64(indices[n]) * row_bytes
             for head in range(np.uint64(n_heads)):

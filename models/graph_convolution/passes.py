@@ -269,11 +269,11 @@ def _of_loss(
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The gradient of the loss by all outputs, and its sums; what it takes is gone behind it."""
     rows, values = targets.training, targets.training_values
-    chosen = outputs[rows]
-    sums = network.loss.sums(chosen, values) if rows.size else np.zeros(2)
-    of_rows = network.loss.gradient(chosen, values)
-    of_rows /= network.n_terms
     gradient = np.zeros_like(outputs)
+    if not rows.size:
+        return gradient, np.zeros(2)
+    sums, of_rows = network.loss.sums_and_gradient(outputs[rows], values)
+    of_rows /= network.n_terms
     gradient[rows] = of_rows
     return gradient, sums
 

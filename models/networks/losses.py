@@ -51,6 +51,12 @@ class Loss(ABC):
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """Of the summed loss by the outputs, of their shape."""
 
+    def sums_and_gradient(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Both, where they can share work."""
+        return self.sums(outputs, targets), self.gradient(outputs, targets)
+
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities, or the numbers themselves."""
         return outputs
@@ -70,12 +76,29 @@ class SoftmaxLoss(Loss):
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """− log p[y], and whether it is right."""
-        logs = _log_softmax(outputs)
-        return -logs[np.arange(len(targets)), targets], outputs.argmax(axis=1) == targets
+        return self._terms(_log_softmax(outputs), outputs, targets)
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """P − one-hot(y)."""
+        return self._gradient(_log_softmax(outputs), targets)
+
+    def sums_and_gradient(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Both of one log softmax."""
         logs = _log_softmax(outputs)
+        terms = self._terms(logs, outputs, targets)
+        sums = np.array([each.sum(dtype=np.float64) for each in terms])
+        return sums, self._gradient(logs, targets)
+
+    @staticmethod
+    def _terms(
+        logs: NDArray[Any], outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        return -logs[np.arange(len(targets)), targets], outputs.argmax(axis=1) == targets
+
+    @staticmethod
+    def _gradient(logs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         gradient = np.exp(logs, out=logs)
         gradient[np.arange(len(targets)), targets] -= 1
         return gradient

@@ -66,6 +66,46 @@ def test_parts_train_as_the_whole(n_ranks):
             np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
 
 
+def assert_as_on_threads(transport, n_ranks, client=None):
+    """The same weights, to the bit, and the same messages."""
+    X, y = vertices()
+    threads, ranks = (
+        daskpart.torch.run_on_parts(
+            train_on_rank, graph(), X, y, n_ranks=n_ranks, dtype="float64", net=network(),
+            transport=kind, client=client if kind != "local" else None,
+        )
+        for kind in ("local", transport)
+    )  # fmt: skip
+    assert len(ranks.results) == n_ranks
+    for own, other in zip(threads.results, ranks.results, strict=True):
+        for weight, same in zip(own, other, strict=True):
+            np.testing.assert_array_equal(weight, same)
+    for name in ("halo", "halo back"):
+        sent, same = (run.counters.of(name)["rows_sent"] for run in (threads, ranks))
+        np.testing.assert_array_equal(sent, same)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("n_ranks", [3, 8])
+def test_worker_processes_train_with_the_same_bits(quiet_client, n_ranks):
+    assert_as_on_threads("dask", n_ranks, quiet_client)
+    assert not quiet_client.futures  # nothing is left behind
+
+
+@pytest.mark.cluster
+def test_what_a_module_raises_on_a_worker_is_told(quiet_client):
+    def train_on_one(exchange, X):
+        if exchange.own[0] == 0:
+            raise ValueError("this rank's module has had enough")
+        return exchange(X)
+
+    X, _ = vertices()
+    with pytest.raises(Exception, match="this rank's module has had enough"):
+        daskpart.torch.run_on_parts(
+            train_on_one, graph(), X, n_ranks=3, transport="dask", client=quiet_client
+        )
+
+
 def test_what_travels_is_counted_as_planned():
     X, y = vertices()
     run = daskpart.torch.run_on_parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ SAID = {
     "implicit_mpi_job.py": "implicit: same bits for 1 2 3 8 ranks over MPI",
     "mlp_mpi_job.py": "perceptron: same bits for 3 8 ranks over MPI",
 }
+if find_spec("torch"):
+    SAID["graph_torch_mpi_job.py"] = "torch: same bits for 3 8 ranks over MPI"
 
 
 @pytest.mark.mpi
