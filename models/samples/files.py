@@ -100,7 +100,9 @@ class FileSamples(Samples):
 
     def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Bytes of each rank's rows, about: as if all were of one length."""
-        return np.array([row_bytes(self.file) * len(own) for own in members])
+        each = row_bytes(self.file)
+        least = each * self.block_rows if self.file.on_disk is True else np.inf
+        return np.array([int(min(each * len(own), least)) for own in members])
 
     @property
     def block_rows(self) -> int | None:
