@@ -238,7 +238,7 @@ STUDIES = {
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_models": [
         "--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200", "--turns", "1",
-        "--megabytes", "1",
+        "--megabytes", "1", "--processes", "1", "--most", "2",
     ],
     "ranks": ["--data", "few", "--ranks", "1", "--ranks", "4", "--epochs", "2"],
     "rmse_per_second": [

@@ -90,6 +90,8 @@ class ExamplesFile:
     first : int
         Index of the first feature, 0 or 1.
     n_features : int
+    on_disk : bool or "auto"
+        Whether ranks that read it keep their rows on disk.
     """
 
     path: str
@@ -97,6 +99,7 @@ class ExamplesFile:
     blocks: tuple[Block, ...]
     first: int
     n_features: int
+    on_disk: bool | str = "auto"
 
     @property
     def is_compressed(self) -> bool:
@@ -201,6 +204,7 @@ def survey(
     zero_based: bool | None = None,
     labels: Iterable[float] | None = None,
     dtype: np.typing.DTypeLike = np.float64,
+    on_disk: bool | str = "auto",
     client: Any = None,
 ) -> ExamplesFile:
     """Look through a file of examples in parallel, and keep where they are and what they hold.
@@ -222,6 +226,12 @@ def survey(
         The labels that may occur, such as ``(-1, 1)``. By default any.
     dtype : dtype, default float64
         Of the values, once they are read.
+    on_disk : bool or "auto", default="auto"
+        Whether the ranks of a fit keep their rows on disk, and read them in blocks in each epoch or
+        iteration. "auto": a rank does so where they would take more than a quarter of its memory: a
+        worker's memory limit, over its threads. The result is the same, to the bit. Files without a
+        name in the worker's local directory, or where temporary files are; twice the size of the
+        rows while they are put in order.
     client : distributed.Client, optional
         Whose workers shall read; default: the current one, else threads of this process.
 
@@ -240,6 +250,8 @@ def survey(
         without `label`, or without such a column.
     """
     wanted = Wanted.checked(n_features, zero_based, dtype, labels)
+    if on_disk not in (True, False, "auto"):
+        raise InputError(f'on_disk is {on_disk!r}: give True, False or "auto"')
     place = location(path)
     wanted, begin = _as_written(place, wanted, label)
     step = dask.delayed(survey_range, pure=False)
@@ -262,7 +274,8 @@ def survey(
     if not sum(block.n_rows for block in blocks):
         raise ReadError(f"{place}: there are no examples in it")
     least, most = min(block.least for block in blocks), max(block.most for block in blocks)
-    return ExamplesFile(place, wanted, blocks, *numbering(place, least, most, wanted))
+    first, width = numbering(place, least, most, wanted)
+    return ExamplesFile(place, wanted, blocks, first, width, on_disk)
 
 
 def _as_written(path: str, wanted: Wanted, label: str | int | None) -> tuple[Wanted, int]:

@@ -12,7 +12,9 @@ random order of the file, the same for any number of ranks; it depends on the se
 sorted by class, as many files are, would otherwise ruin a learner that sees rows in turn.
 
 A rank never holds more than its rows as CSR, one bucket of them twice, and the block that is being
-read: rows wait in buckets, consecutive slices of the keys, each ordered by itself.
+read: rows wait in buckets, consecutive slices of the keys, each ordered by itself. Where its rows
+would take more than a quarter of its memory, buckets and rows are on its disk; see
+`examples_on_disk`.
 """
 
 from __future__ import annotations
@@ -32,8 +34,14 @@ from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
+from .examples_on_disk import Disk, Spool, StoredExamples
+from .resources import rank_folder, rank_memory
+
 _ROUND_BYTES = 4 << 20
-_BUCKETS = 64  # of a rank
+_BUCKETS = 64  # of a rank, at least
+_BUCKET_BYTES = 32 << 20  # of rows on disk, about
+_SMALL_BYTES = 64 << 20  # of rows that are in memory anyhow
+_MEMORY_SHARE = 0.25  # for rows; arrays are made anew as they arrive, and messages take some
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
@@ -126,6 +134,9 @@ class Reading:
     file : ExamplesFile
     rounds : list of range
         Blocks of the file; as many rounds on every rank, so some may be empty.
+    n_ranks : int
+    on_disk : bool or "auto"
+        Whether the rank keeps its rows on disk.
     keys : uint64 ndarray, or None
         Of the rows that it reads, where a partition says their ranks.
     """
@@ -133,7 +144,14 @@ class Reading:
     rank: int
     file: ExamplesFile
     rounds: list[range]
+    n_ranks: int
+    on_disk: bool | str = False
     keys: NDArray[np.uint64] | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Of the rows that it will get, about."""
+        return row_bytes(self.file) * self.file.shape[0] // self.n_ranks
 
     def keys_of(self, blocks: range, seed: int) -> NDArray[np.uint64]:
         """Of the rows of some of its blocks."""
@@ -146,10 +164,35 @@ class Reading:
 
 
 @dataclass(eq=False)
-class _Held:
-    """Rows that have arrived at a rank, by bucket."""
+class _Waiting:
+    """Rows that have arrived at a rank, in memory, by bucket; `Spool` is the same on disk."""
 
-    buckets: list[list[_Block]] = field(default_factory=list)
+    buckets: list[list[_Block]] = field(default_factory=lambda: [[] for _ in range(_BUCKETS)])
+
+    def __len__(self) -> int:
+        return len(self.buckets)
+
+    def put(self, bucket: int, block: _Block) -> None:
+        """Keep a block; small ones are joined to larger ones, each row about log2 times.
+
+        An allocator gives large arrays back when they are let go, and keeps small ones.
+        """
+        waiting = self.buckets[bucket]
+        waiting.append(block.copy())
+        while len(waiting) > 1 and len(waiting[-2].keys) <= len(waiting[-1].keys):
+            waiting[-2:] = [_joined(waiting[-2:])]
+
+    def take(self, bucket: int) -> list[_Block]:
+        """Hand out the blocks of a bucket."""
+        waiting, self.buckets[bucket] = self.buckets[bucket], []
+        return waiting
+
+
+def row_bytes(file: ExamplesFile) -> int:
+    """Of a row in memory, on average."""
+    n_rows, n_features = file.shape
+    entry = np.dtype(index_dtype(n_features)).itemsize + file.wanted.dtype.itemsize
+    return 24 + file.nnz * entry // n_rows
 
 
 def readings(
@@ -157,6 +200,7 @@ def readings(
     n_ranks: int,
     round_bytes: int = _ROUND_BYTES,
     partition: Partition | None = None,
+    on_disk: bool | str = False,
 ) -> list[Reading]:
     """What each rank reads, round by round.
 
@@ -169,6 +213,9 @@ def readings(
         has to be unpacked from its beginning.
     partition : Partition, optional
         The rank of each row.
+    on_disk : bool or "auto", default=False
+        Whether ranks keep their rows on disk; "auto": where they would take more than a quarter of
+        the memory of their rank.
     """
     own = file.ranges(n_ranks)
     keys: list[Any] = [None] * n_ranks
@@ -178,7 +225,9 @@ def readings(
     rounds = [_in_rounds(file, blocks, round_bytes) for blocks in own]
     n_rounds = max(map(len, rounds))
     return [
-        Reading(rank, file, each + [range(0)] * (n_rounds - len(each)), keys[rank])
+        Reading(
+            rank, file, each + [range(0)] * (n_rounds - len(each)), n_ranks, on_disk, keys[rank]
+        )
         for rank, each in enumerate(rounds)
     ]
 
@@ -208,7 +257,7 @@ def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -
 
     Returns
     -------
-    PerRank of Examples
+    PerRank of Examples, or of StoredExamples where the rank keeps them on disk
 
     Notes
     -----
@@ -222,14 +271,20 @@ def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -
     for number in range(n_rounds):
         block = comm.map(_read, own, number=number, seed=seed)
         arriving = comm.post_values(exchange, block, pack, "examples", number)
-        bucket = None if seed is not None else number * _BUCKETS // n_rounds
-        held = comm.collect(arriving, held, _arrange, block, n_ranks=n_ranks, bucket=bucket)
+        done = None if seed is not None else number / n_rounds
+        held = comm.collect(arriving, held, _arrange, block, n_ranks=n_ranks, done=done)
         held = comm.settle(held)
     return comm.update(_assemble, held, own)
 
 
-def _nothing(own: Reading) -> _Held:
-    return _Held([[] for _ in range(_BUCKETS)])
+def _nothing(own: Reading) -> _Waiting | Spool:
+    n_bytes, on_disk = own.n_bytes, own.on_disk
+    if on_disk == "auto":
+        on_disk = n_bytes > _SMALL_BYTES and n_bytes > _MEMORY_SHARE * rank_memory(own.n_ranks)
+    if not on_disk:
+        return _Waiting()
+    # for a moment both the buckets and the ordered rows are there
+    return Spool(Disk(rank_folder(), 2 * n_bytes), max(_BUCKETS, n_bytes // _BUCKET_BYTES))
 
 
 def _read(own: Reading, *, number: int, seed: int | None) -> _Block:
@@ -249,29 +304,19 @@ def _pack(
 
 
 def _arrange(
-    held: _Held, inbox: ValueInbox, block: _Block, *, n_ranks: int, bucket: int | None
-) -> _Held:
-    """Put what arrived, and what stays, into buckets; copies, so that messages can go."""
-    if bucket is not None:
-        held.buckets[bucket].append(block)
+    held: _Waiting | Spool, inbox: ValueInbox, block: _Block, *, n_ranks: int, done: float | None
+) -> _Waiting | Spool:
+    """Put what arrived, and what stays, into buckets; `done`: the share of rounds, unshuffled."""
+    if done is not None:
+        held.put(int(done * len(held)), block)
         return held
     arrived = [_Block(keys, Rows(*rows)) for keys, *rows in inbox.payloads]
-    for each in (block.of_slice(inbox.rank, n_ranks), *arrived):
-        for number, of_bucket in enumerate(held.buckets):
-            part = each.of_slice(inbox.rank * _BUCKETS + number, n_ranks * _BUCKETS)
-            if len(part.keys):
-                _put(of_bucket, part.copy())
+    own = _joined([block.of_slice(inbox.rank, n_ranks), *arrived]).ordered()
+    for number in range(len(held)):
+        part = own.of_slice(inbox.rank * len(held) + number, n_ranks * len(held))
+        if len(part.keys):
+            held.put(number, part)
     return held
-
-
-def _put(bucket: list[_Block], block: _Block) -> None:
-    """Append a block; small ones are joined to larger ones, each row about log2 times.
-
-    An allocator gives large arrays back when they are let go, and keeps small ones.
-    """
-    bucket.append(block)
-    while len(bucket) > 1 and len(bucket[-2].keys) <= len(bucket[-1].keys):
-        bucket[-2:] = [_joined(bucket[-2:])]
 
 
 def _joined(blocks: list[_Block]) -> _Block:
@@ -279,7 +324,23 @@ def _joined(blocks: list[_Block]) -> _Block:
     return _Block(keys, Rows.joined([block.rows for block in blocks]))
 
 
-def _assemble(held: _Held, own: Reading) -> Examples:
+def _assemble(held: _Waiting | Spool, own: Reading) -> Examples | StoredExamples:
+    return _stored(held, own) if isinstance(held, Spool) else _in_memory(held, own)
+
+
+def _stored(spool: Spool, own: Reading) -> StoredExamples:
+    """All buckets in order, one after another."""
+    found = StoredExamples(spool.disk, own.file.n_features, own.file.wanted.dtype)
+    for bucket in range(len(spool)):
+        pieces = spool.take(bucket)
+        if pieces:
+            found.append(_joined(pieces).ordered().rows, own.file.first)
+    found.flush()
+    spool.close()
+    return found
+
+
+def _in_memory(held: _Waiting, own: Reading) -> Examples:
     """One matrix of all buckets; each is let go as soon as its rows are in it."""
     n_rows = sum(len(block.keys) for bucket in held.buckets for block in bucket)
     nnz = sum(len(block.rows.indices) for bucket in held.buckets for block in bucket)
@@ -288,11 +349,12 @@ def _assemble(held: _Held, own: Reading) -> Examples:
     values, labels = np.empty(nnz, own.file.wanted.dtype), np.empty(n_rows)
     pointer = np.zeros(n_rows + 1, indices.dtype)
     row = feature = 0
-    for bucket in held.buckets:
-        if not bucket:
+    for bucket in range(len(held)):
+        pieces = held.take(bucket)
+        if not pieces:
             continue
-        rows = _joined(bucket).ordered().rows
-        bucket.clear()
+        rows = _joined(pieces).ordered().rows
+        pieces.clear()
         last, end = row + len(rows.labels), feature + len(rows.indices)
         np.subtract(rows.indices, first, out=indices[feature:end], casting="same_kind")
         values[feature:end], labels[row:last] = rows.values, rows.labels

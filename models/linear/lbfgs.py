@@ -23,7 +23,7 @@ from daskpart.collectives.stream import Stream, entries_stream
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.samples.rows import RankRows
+from daskpart.models.samples.rows import Rows, in_blocks
 
 from .sgd import bytes_held, gradient_stream
 
@@ -42,6 +42,8 @@ class Lbfgs:
     ----------
     n_pairs : int
         Steps that the recursion remembers.
+    block_rows : int or None
+        Rows of a rank that are in memory at a time; None: all.
     """
 
     loss: int
@@ -52,6 +54,7 @@ class Lbfgs:
     n_samples: int
     aggregator: Aggregator
     n_pairs: int = 10
+    block_rows: int | None = None
 
 
 @dataclass(eq=False)
@@ -156,7 +159,7 @@ def _known(comm: Communicator, numbers: PerRank) -> list[float]:
 # -- steps on one rank ---
 
 
-def first_model(part: Part, rows: RankRows, *, fit: Lbfgs) -> LbfgsModel:
+def first_model(part: Part, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
     """A rank's model from its part of a state."""
     weights, slots = np.array(part["weights"]), part["slots"]
     size = len(weights)
@@ -173,11 +176,12 @@ def first_model(part: Part, rows: RankRows, *, fit: Lbfgs) -> LbfgsModel:
     )
 
 
-def evaluate(model: LbfgsModel, rows: RankRows, *, fit: Lbfgs) -> LbfgsModel:
+def evaluate(model: LbfgsModel, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
     """Loss and gradient of a rank's rows at what is tried: the loss as the last entry."""
     share = 1.0 / fit.n_samples
+    blocks = ((block, np.arange(len(block))) for block in in_blocks(rows, fit.block_rows))
     stream, loss = gradient_stream(
-        rows, np.arange(len(rows)), share, fit, model.tried, NONE, AS_IT_IS, model.room,
+        blocks, share, fit, model.tried, NONE, AS_IT_IS, model.room,
         model.touched, np.float64, behind=1,
     )  # fmt: skip
     assert stream.indices is not None
@@ -267,9 +271,9 @@ def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
     return np.array([model.loss, norm, float(not np.isfinite(model.loss + norm))])
 
 
-def part_of(model: LbfgsModel, rows: RankRows) -> Part:
+def part_of(model: LbfgsModel, rows: Rows) -> Part:
     """What a rank gives back: rank 0 all of it."""
-    residual = {"residual": np.zeros((1, 0), rows.data.dtype)}
+    residual = {"residual": np.zeros((1, 0), rows.dtype)}
     if rows.rank:
         return residual
     slots = {"gradient": model.gradient.copy()}

@@ -289,6 +289,7 @@ class LinearModel(SampleModel):
             return Lbfgs(
                 **shared, l2=strength, n_samples=problem.n_samples,
                 aggregator=Aggregator(aggregation_of(self.aggregation)),
+                block_rows=problem.block_rows,
             )  # fmt: skip
         l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
         return Sgd(
@@ -299,6 +300,7 @@ class LinearModel(SampleModel):
             overlap=bool(self.overlap),
             shuffle=bool(self.shuffle),
             batch_size=int(self.batch_size),
+            block=problem.steps_of_block(int(self.batch_size)),
             random_state=plan.random_state,
             sizes=plan.sizes,
             schedule=schedule_of(

@@ -15,12 +15,12 @@ rank alone sends nothing: it adds its rows to the weights one by one.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.stream import Stream, entries_stream, index_type
@@ -30,7 +30,7 @@ from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.optimisation.optimisers import SGD, Optimizer
 from daskpart.models.optimisation.schedules import Schedule
-from daskpart.models.samples.rows import Batches, RankRows
+from daskpart.models.samples.rows import Batches, RankRows, Rows, in_blocks
 
 from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
 from .losses import mean_loss
@@ -104,6 +104,8 @@ class SgdModel:
     room: NDArray[np.float64] = field(repr=False)
     touched: NDArray[np.uint64] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
+    epoch: int = 0
+    blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     gradient: Stream | None = None
     loss: float = 0.0
     entries: int = 0
@@ -121,12 +123,16 @@ class SgdModel:
 
 def bounded(comm: Communicator, rows: PerRank, *, sgd: Sgd) -> Sgd:
     """The fit with a rate that begins where gradient descent falls; a text."""
-    return comm.fold(comm.map(squares_of, rows), bounded_by, sgd=sgd).result()
+    return comm.fold(comm.map(squares_of, rows, sgd=sgd), bounded_by, sgd=sgd).result()
 
 
-def squares_of(rows: RankRows) -> tuple[float, int]:
+def squares_of(rows: Rows, *, sgd: Sgd) -> tuple[float, int]:
     """Sum of squares of a rank's values, and its samples."""
-    return float(np.square(rows.data, dtype=np.float64).sum()), len(rows)
+    total = 0.0
+    for block in in_blocks(rows, sgd.block_rows):
+        own = block.data[block.pointer[0] : block.pointer[-1]]
+        total += float(np.square(own, dtype=np.float64).sum())
+    return total, len(rows)
 
 
 def bounded_by(squares: list[tuple[float, int]], *, sgd: Sgd) -> Sgd:
@@ -163,7 +169,7 @@ def epoch(
     model, feedback, steps, before = changing
     n_steps = sgd.n_steps
     rates = sgd.schedule.rates(steps + 1, n_steps, number)
-    model = comm.update(begin_epoch, model, rows, number=number, sgd=sgd)
+    model = comm.update(begin_epoch, model, number=number, sgd=sgd)
     if sgd.is_alone:
         model = comm.update(run_alone, model, rows, rates=rates, sgd=sgd)
         density = float("nan")
@@ -224,7 +230,7 @@ def _moved(
 # -- steps on one rank ---
 
 
-def first_model(part: Part, rows: RankRows, *, sgd: Sgd) -> SgdModel:
+def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     """A rank's model from its part of a state."""
     weights = np.array(part["weights"])
     size, none = len(weights), np.zeros(0)
@@ -247,19 +253,19 @@ def first_model(part: Part, rows: RankRows, *, sgd: Sgd) -> SgdModel:
     )
 
 
-def first_feedback(part: Part, rows: RankRows) -> Feedback:
+def first_feedback(part: Part, rows: Rows) -> Feedback:
     """What a rank has not sent, from its part of a state."""
-    residual = np.array(part["residual"][0], rows.data.dtype)
+    residual = np.array(part["residual"][0], rows.dtype)
     return Feedback(residual, rows.rank, int(part["steps"]))
 
 
-def bytes_held(model: Any, rows: RankRows) -> int:
+def bytes_held(model: Any, rows: Rows) -> int:
     """Of a rank."""
     return model.nbytes + rows.nbytes
 
 
-def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> SgdModel:
-    """Shuffle, and begin to measure anew; at epochs 2, 4, 8 … also to average.
+def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
+    """Begin to measure anew; at epochs 2, 4, 8 … also to average.
 
     So the mean is over the last half of the epochs at least, and forgets where it began (Rakhlin,
     Shamir and Sridharan 2012, "Making gradient descent optimal for strongly convex stochastic
@@ -268,46 +274,58 @@ def begin_epoch(model: SgdModel, rows: RankRows, *, number: int, sgd: Sgd) -> Sg
     if sgd.average and _begins_mean(number):
         model.summed[:] = 0
         model.scalars[MASS] = model.scalars[COUNT] = 0.0
-    model.order = sgd.order(rows, number)
+    model.epoch, model.blocks = number, sgd.blocks(number)
     model.loss, model.entries = 0.0, 0
     return model
 
 
-def run_alone(model: SgdModel, rows: RankRows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
+def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
-    model.loss = run_batches(
-        *rows.arrays, model.order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
-        sgd.intercept, model.weights, model.last, model.summed, model.scalars,
-        np.empty((sgd.batch_size, sgd.n_outputs)),
-    )  # fmt: skip
+    scores = np.empty((sgd.batch_size, sgd.n_outputs))
+    for place, block in enumerate(model.blocks.tolist()):
+        own = sgd.rows_of_block(rows, block)
+        order = sgd.order(own, model.epoch, block)
+        of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
+        model.loss += run_batches(
+            *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
+            sgd.intercept, model.weights, model.last, model.summed, model.scalars, scores,
+        )  # fmt: skip
     return model
 
 
-def forward(model: SgdModel, rows: RankRows, *, step: int, sgd: Sgd) -> SgdModel:
+def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
     """The gradient of a rank's batch, its share of the mean over all ranks."""
+    place, in_block = divmod(step, sgd.block_steps)
+    block = int(model.blocks[place])
+    own = sgd.rows_of_block(rows, block)
+    if not in_block:
+        model.order = sgd.order(own, model.epoch, block)
     batch = sgd.of_step(model.order, step)
     model.gradient, loss = gradient_stream(
-        rows, batch, 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
-        model.room, model.touched, rows.data.dtype,
+        [(own, batch)], 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
+        model.room, model.touched, rows.dtype,
     )  # fmt: skip
     model.loss += loss
     return model
 
 
 def gradient_stream(
-    rows: RankRows, batch: NDArray[np.int64], share: float, fit: Any, weights: NDArray[Any],
-    last: NDArray[Any], scalars: NDArray[Any], room: NDArray[Any], touched: NDArray[Any],
-    dtype: Any, behind: int = 0,
+    batches: Iterable[tuple[RankRows, NDArray[np.int64]]], share: float, fit: Any,
+    weights: NDArray[Any], last: NDArray[Any], scalars: NDArray[Any], room: NDArray[Any],
+    touched: NDArray[Any], dtype: Any, behind: int = 0,
 ) -> tuple[Stream, float]:  # fmt: skip
-    """Gradient of some rows as a stream, and the sum of their losses.
+    """Gradient of some rows of some blocks as a stream, and the sum of their losses.
 
     `behind` further entries, all zeros, are left at the end for whoever has more to add up.
     """
     n_outputs, size = fit.n_outputs, len(weights) + behind
-    n_touched, loss = accumulate(
-        *rows.arrays, batch, share, fit.loss, fit.epsilon, fit.intercept, weights, last, scalars,
-        np.empty(n_outputs), room, touched,
-    )  # fmt: skip
+    n_touched, loss = 0, 0.0
+    for rows, batch in batches:
+        more, of_batch = accumulate(
+            *rows.arrays, batch, share, fit.loss, fit.epsilon, fit.intercept, weights, last,
+            scalars, np.empty(n_outputs), room, touched,
+        )  # fmt: skip
+        n_touched, loss = n_touched + more, loss + of_batch
     wide = max(index_type(size), np.dtype(np.uint32))
     indices = np.empty(n_touched * n_outputs, wide)
     values = np.empty(n_touched * n_outputs, dtype)
@@ -366,16 +384,20 @@ def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
     return np.array([model.loss, penalty, density, float(broken)])
 
 
-def loss_at_mean(model: SgdModel, rows: RankRows, *, sgd: Sgd) -> float:
+def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:
     """A rank's part of the loss with the penalty, at the mean weights."""
     mean = mean_weights(
         model.weights, model.summed, model.scalars[MASS], model.scalars[COUNT], sgd.n_outputs
     )
     each = mean.reshape(-1, sgd.n_outputs)
-    X = csr_array((rows.data, rows.indices, rows.pointer), shape=(len(rows), len(each) - 1))
-    loss = mean_loss(sgd.loss, sgd.epsilon, X @ each[:-1] + each[-1], rows.target, rows.weight)
-    share = float(rows.weight.sum()) / sgd.n_samples
-    return share * loss + sgd.penalty(mean) / len(sgd.sizes) if len(rows) else 0.0
+    if not len(rows):
+        return 0.0
+    total = 0.0
+    for block in in_blocks(rows, sgd.block_rows):
+        scores = block.matrix(len(each) - 1) @ each[:-1] + each[-1]
+        loss = mean_loss(sgd.loss, sgd.epsilon, scores, block.target, block.weight)
+        total += float(block.weight.sum()) / sgd.n_samples * loss
+    return total + sgd.penalty(mean) / len(sgd.sizes)
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:

@@ -166,6 +166,8 @@ class Perceptron(SampleModel):
     ) -> None:
         self._set_parameters(locals())
 
+    _reads_blocks = False
+
     # -- what a model of the two says ---
 
     _loss: ClassVar[Loss]

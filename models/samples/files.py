@@ -4,26 +4,36 @@
 
 Nothing of the file passes the client but its labels, if they are classes. The samples are those of
 `daskpart.models.base.examples.shuffled_rows`, so a fit depends on the seed and on the number of
-ranks, not on how the file was cut or packed.
+ranks, not on how the file was cut or packed, nor on whether a rank has its rows in memory or on
+disk: either way they are shuffled in blocks of `_BLOCK_BYTES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
-from daskpart.models.base.examples import Reading, examples_on_ranks, readings, shuffled_rows
+from daskpart.models.base.examples import (
+    Reading,
+    examples_on_ranks,
+    readings,
+    row_bytes,
+    shuffled_rows,
+)
+from daskpart.models.base.examples_on_disk import StoredExamples
 from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
 from .problem import Samples, class_numbers
-from .rows import RankRows, rank_rows
+from .rows import RankRows, Rows, StoredRows, rank_rows
 
+_BLOCK_BYTES = 32 << 20  # of rows that are shuffled among themselves, and in memory at a time
 Encode = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
 
@@ -64,12 +74,18 @@ class FileSamples(Samples):
         borders = [self.file.row_pointer[own.start] for own in self.file.ranges(n_ranks)]
         return np.split(np.arange(self.n_samples), borders[1:])
 
-    def rows_on(self, comm: Any, seed: int | None, partition: Partition | None = None) -> Any:
-        """Rows of each rank, read there; a PerRank of RankRows.
+    def rows_on(
+        self,
+        comm: Any,
+        seed: int | None,
+        partition: Partition | None = None,
+        on_disk: bool | str = False,
+    ) -> Any:
+        """Rows of each rank, read there; a PerRank of RankRows, or of StoredRows.
 
         A partition says the rank of each row; a rank then has them in the order of the file.
         """
-        own = readings(self.file, comm.n_ranks, partition=partition)
+        own = readings(self.file, comm.n_ranks, partition=partition, on_disk=on_disk)
         handed = comm.values(own)
         if partition is not None:
             seed = 0  # rows travel, by the keys of the readings
@@ -84,15 +100,31 @@ class FileSamples(Samples):
 
     def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Bytes of each rank's rows, about: as if all were of one length."""
-        n_bytes = self.file.nnz * (4 + self.file.wanted.dtype.itemsize) / self.n_samples + 24
-        return np.array([int(n_bytes * len(own)) for own in members])
+        each = row_bytes(self.file)
+        least = each * self.block_rows if self.file.on_disk is True else np.inf
+        return np.array([int(min(each * len(own), least)) for own in members])
+
+    @property
+    def block_rows(self) -> int | None:
+        """As many as make a block."""
+        return max(1, _BLOCK_BYTES // row_bytes(self.file))
 
 
 def _rank_rows(
-    examples: Examples, own: Reading, *, classes: NDArray[Any] | None, encode: Encode
+    examples: Examples | StoredExamples, own: Reading, *, classes: NDArray[Any] | None,
+    encode: Encode,
+) -> Rows:  # fmt: skip
+    as_rows = partial(_in_memory, rank=own.rank, classes=classes, encode=encode)
+    if isinstance(examples, StoredExamples):
+        return StoredRows(own.rank, examples, as_rows)
+    return as_rows(examples)
+
+
+def _in_memory(
+    examples: Examples, *, rank: int, classes: NDArray[Any] | None, encode: Encode
 ) -> RankRows:
     target = examples.target if classes is None else encode(examples.target, classes)
-    return rank_rows(own.rank, examples.data, target, np.ones(len(target)))
+    return rank_rows(rank, examples.data, target, np.ones(len(target)))
 
 
 def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> None:

@@ -87,6 +87,15 @@ class Samples(Problem):
             for rank, own in enumerate(members)
         ]
 
+    @property
+    def block_rows(self) -> int | None:
+        """Rows of a rank that are shuffled among themselves in an epoch; None: all."""
+        return None
+
+    def steps_of_block(self, batch_size: int) -> int | None:
+        """As many steps, at least one; None: all of an epoch."""
+        return None if self.block_rows is None else max(1, self.block_rows // batch_size)
+
     def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Bytes of each rank's rows."""
         lengths = np.diff(self.X.indptr)

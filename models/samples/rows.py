@@ -7,18 +7,29 @@
 A step takes one sample of every slot. Slots are shuffled by their number, not by rank, so K ranks
 with batches of b take the same samples in the same step as one rank with batches of K·b. Where rows
 are placed by a partition, each rank shuffles its own; a rank with fewer rows ends its epoch early.
+
+    steps of an epoch   │ block 2 │ block 0 │ block 1 │ rest │      blocks in another order each
+                            ╰─ rows of this block alone are shuffled, and are in memory
+
+Rows of a large file are shuffled block by block, so that they need not be in memory: blocks change
+places, and rows of a block theirs. As rows lie in random order from the beginning a block is a
+sample of all (Xu et al. 2022, "In-database machine learning with CorgiPile", §4, without its loss).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
+from daskpart.models.base.examples_on_disk import StoredExamples
+from daskpart.readers.libsvm import Examples
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +62,28 @@ class RankRows:
     def __len__(self) -> int:
         return len(self.target)
 
+    def between(self, begin: int, end: int) -> RankRows:
+        """Consecutive rows, as a view; of all rows these themselves."""
+        if begin == 0 and end == len(self):
+            return self
+        return replace(
+            self,
+            pointer=self.pointer[begin : end + 1],
+            target=self.target[begin:end],
+            weight=self.weight[begin:end],
+        )
+
+    def matrix(self, n_features: int) -> csr_array:
+        """As a csr matrix."""
+        own = slice(int(self.pointer[0]), int(self.pointer[-1]))
+        arrays = self.data[own], self.indices[own], self.pointer - self.pointer[0]
+        return csr_array(arrays, shape=(len(self), n_features))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.data.dtype
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
@@ -63,6 +96,56 @@ class RankRows:
         return self.pointer, self.indices, self.data, self.target, self.weight
 
 
+class StoredRows:
+    """A rank's samples on its disk; in memory are those that were asked for last.
+
+    Parameters
+    ----------
+    rank : int
+    examples : StoredExamples
+    encode : callable
+        Makes `RankRows` of the rank from `Examples`.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of rows that were in memory at most.
+    """
+
+    def __init__(
+        self, rank: int, examples: StoredExamples, encode: Callable[[Examples], RankRows]
+    ) -> None:
+        self.rank, self._examples, self._encode = rank, examples, encode
+        self.dtype, self.nbytes = examples.dtype, 0
+        self._last: tuple[int, int, RankRows] | None = None
+
+    def __len__(self) -> int:
+        return self._examples.n_rows
+
+    def copy(self) -> StoredRows:
+        """These: nobody writes to them."""
+        return self
+
+    def between(self, begin: int, end: int) -> RankRows:
+        """Consecutive rows, read if they are not there."""
+        last = self._last
+        if last is None or last[:2] != (begin, end):
+            self._last = last = None  # first let go, then read
+            last = self._last = (begin, end, self._encode(self._examples.read(begin, end)))
+            self.nbytes = max(self.nbytes, last[2].nbytes)
+        return last[2]
+
+
+Rows = RankRows | StoredRows
+
+
+def in_blocks(rows: Rows, length: int | None) -> Iterator[RankRows]:
+    """All rows of a rank, so many at a time; None: at once."""
+    step = max(1, len(rows) if length is None else length)
+    for begin in range(0, max(1, len(rows)), step):
+        yield rows.between(begin, min(begin + step, len(rows)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batches:
     """Which samples make a step, equal on all ranks.
@@ -73,12 +156,15 @@ class Batches:
         Samples of each rank.
     batch_size, random_state : int
     shuffle : bool
+    block : int or None
+        Steps whose rows are shuffled among themselves; None: all of an epoch.
     """
 
     sizes: tuple[int, ...]
     batch_size: int
     random_state: int
     shuffle: bool
+    block: int | None = None
 
     @property
     def n_samples(self) -> int:
@@ -95,14 +181,40 @@ class Batches:
         done = step * self.batch_size
         return sum(min(max(size - done, 0), self.batch_size) for size in self.sizes)
 
-    def order(self, rows: RankRows, epoch: int) -> NDArray[np.int64]:
-        """The order in which a rank takes its rows in an epoch."""
-        seed = seed_of_epoch(self.random_state, epoch)
+    @property
+    def block_steps(self) -> int:
+        """Steps of a block."""
+        return max(1, self.n_steps if self.block is None else min(self.block, self.n_steps))
+
+    @property
+    def block_rows(self) -> int | None:
+        """Rows of a rank in a block."""
+        return None if self.block is None else self.block_steps * self.batch_size
+
+    def blocks(self, epoch: int) -> NDArray[np.int64]:
+        """The blocks in the order of an epoch: those that are whole on all ranks, then the rest."""
+        numbers = np.arange(-(-self.n_steps // self.block_steps))
+        whole = min(self.sizes) // (self.batch_size * self.block_steps)
+        if self.shuffle and len(numbers) > 1:
+            random = np.random.default_rng([self.random_state, 4, epoch])
+            numbers[:whole] = random.permutation(whole)
+        return numbers
+
+    def rows_of_block(self, rows: Rows, block: int) -> RankRows:
+        """The rows of a rank in a block."""
+        length = self.block_rows or len(rows)
+        begin, end = (min(number * length, len(rows)) for number in (block, block + 1))
+        return rows.between(begin, end)
+
+    def order(self, rows: RankRows, epoch: int, block: int = 0) -> NDArray[np.int64]:
+        """The order in which a rank takes its rows of a block in an epoch."""
+        seed = seed_of_epoch(self.random_state, epoch, block)
         return order_of_epoch(rows, self.batch_size, seed, self.shuffle)
 
     def of_step(self, order: NDArray[np.int64], step: int) -> NDArray[np.int64]:
-        """The rows of a rank in a step of an epoch."""
-        return order[step * self.batch_size : (step + 1) * self.batch_size]
+        """The rows of a rank in a step of an epoch, from the order of the step's block."""
+        place = step % self.block_steps
+        return order[place * self.batch_size : (place + 1) * self.batch_size]
 
 
 def rank_rows(rank: int, X: Any, target: Any, weight: Any, places: Any = None) -> RankRows:
@@ -137,9 +249,10 @@ def order_of_epoch(rows: RankRows, batch_size: int, seed: int, shuffle: bool) ->
     return order if rows.places is None else rows.places[order]
 
 
-def seed_of_epoch(random_state: int, epoch: int) -> int:
-    """Of the shuffle of an epoch."""
-    return int(np.random.SeedSequence([random_state, 2, epoch]).generate_state(1, np.uint64)[0])
+def seed_of_epoch(random_state: int, epoch: int, block: int = 0) -> int:
+    """Of the shuffle of a block of an epoch."""
+    drawn = np.random.SeedSequence([random_state, 2, epoch]).generate_state(block + 1, np.uint64)
+    return int(drawn[block])
 
 
 @kernel

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,38 +92,9 @@ def test_ctrl_c_keeps_the_epochs_that_were_done(path, kind):
     assert bits_of(model) == bits_of(make(kind, max_iter=3).fit(survey(path)))
 
 
-@pytest.mark.cluster
-def test_a_worker_that_dies_does_not_change_the_result(path):
-    """The trainer begins anew from the epoch kept last; of the server, shards are made anew."""
-    from distributed import Client, LocalCluster
-
-    expected = {kind: make(kind).fit(survey(path)) for kind in FITS}
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        for kind, whole in expected.items():
-            client.wait_for_workers(2, timeout=60)
-            victim = next(iter(client.run(os.getpid).values()))
-
-            def kill(victim: int = victim) -> None:
-                os.kill(victim, signal.SIGKILL)
-                time.sleep(0.2)
-
-            model = make(kind, transport="auto").set_callbacks(At(3, kill))
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
-                model.fit(survey(path, client=client), client=client)
-            lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
-            assert any("The fit goes on from the end of" in str(each.message) for each in lost)
-            assert bits_of(model) == bits_of(whole), kind
-
-
-@pytest.mark.cluster
-def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path):
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Of two worker processes, which are started anew when they die."""
     from distributed import Client, LocalCluster
 
     with (
@@ -132,12 +104,41 @@ def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path):
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):  # fmt: skip
-        victim = next(iter(client.run(os.getpid).values()))
-        model = make("server", transport="dask", delay=1, max_iter=40)
-        timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
-        model.set_callbacks(At(2, timer.start))
-        with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
-            model.fit(survey(path, client=client), client=client)
+        yield client
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["SGD", "server"])
+def test_a_worker_that_dies_does_not_change_the_result(path, client, kind):
+    """The trainer begins anew from the epoch kept last; of the server, shards are made anew.
+
+    L-BFGS, whose state is as that of a resumed fit, is spared the start of another worker.
+    """
+    client.wait_for_workers(2, timeout=60)
+    victim = next(iter(client.run(os.getpid).values()))
+
+    def kill() -> None:
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(0.2)
+
+    model = make(kind, transport="auto").set_callbacks(At(3, kill))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(survey(path, client=client), client=client)
+    lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
+    assert any("The fit goes on from the end of" in str(each.message) for each in lost)
+    assert bits_of(model) == bits_of(make(kind).fit(survey(path)))
+
+
+@pytest.mark.cluster
+def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path, client):
+    client.wait_for_workers(2, timeout=60)
+    victim = next(iter(client.run(os.getpid).values()))
+    model = make("server", transport="dask", delay=1, max_iter=40)
+    timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
+    model.set_callbacks(At(2, timer.start))
+    with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
+        model.fit(survey(path, client=client), client=client)
     assert model.n_iter_ == 40
     best = make("server", max_iter=40).fit(survey(path)).history_["loss"].iloc[-1]
     assert model.history_["loss"].iloc[-1] == pytest.approx(best, rel=0.05)

@@ -1,0 +1,42 @@
+"""What a rank may take of the machine that it is on: memory, and a folder on disk."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from typing import Any
+
+import dask
+
+
+def rank_memory(n_ranks: int) -> float:
+    """Bytes that this rank may take at most.
+
+    On a Dask worker its memory limit over its threads, infinite where it has none; else what this
+    process may take over the ranks, all of which are in it.
+    """
+    worker = _worker()
+    if worker is not None:
+        return float((worker.memory_manager.memory_limit or float("inf")) / worker.state.nthreads)
+    from distributed.system import MEMORY_LIMIT  # of the control group, too
+
+    return float(MEMORY_LIMIT / n_ranks)
+
+
+def rank_folder() -> str:
+    """Where this rank may write: the local directory of its Dask worker, or for temporary files."""
+    worker = _worker()
+    if worker is not None:
+        return str(worker.local_directory)
+    return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+
+
+def _worker() -> Any:
+    if "distributed" not in sys.modules:  # slow to import, and there is no worker without it
+        return None
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
