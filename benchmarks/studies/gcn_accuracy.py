@@ -91,9 +91,9 @@ def main(
         "Planetoid splits: 20 vertices of each class to train on, 500 to validate, 1,000 to test; "
         "hyperparameters of the papers (gat on pubmed: those of Cora, where the paper has others); "
         "accuracy of the weights of the last epoch, not of the best one on the validation set. A "
-        "seed fixes first weights and dropout. gcn: 200 epochs (the paper stops early); gat: until the "
-        "validation loss has not fallen for 100 epochs. Pubmed's features are not at hand: it has "
-        "the identity in their place, a row of weights for each vertex, and so less to learn "
+        "seed fixes first weights and dropout. gcn: 200 epochs (the paper stops early); gat: until "
+        "the validation loss has not fallen for 100 epochs. Pubmed's features are not at hand: it "
+        "has the identity in their place, a row of weights for each vertex, and so less to learn "
         f"from than in the papers.{told}\n\n"
         f"{markdown_table(COLUMNS, rows)}\n"
     )
