@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -51,6 +52,31 @@ def fitted(name: str, hidden: int, n_epochs: int, **parameters: Any) -> Any:
         return model.fit(X, y, graph=adjacency)
 
 
+def lay_down_cuts(
+    folder: str, names: Sequence[str], ranks: Sequence[int], ways: Sequence[str] = tuple(WAYS)
+) -> None:
+    """Cut every graph once for all transports, into files that `cut` reads."""
+    for name in names:
+        adjacency, X, y = problem(name)
+        for n_ranks in ranks:
+            for way in ways:
+                model = daskpart.GCNClassifier(16, n_ranks=n_ranks, **WAYS[way])
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", BalanceWarning)
+                    plan = model.plan(X, y, graph=adjacency)
+                plan.partition.save(_file(folder, name, n_ranks, way))
+
+
+def cut(folder: str, name: str, n_ranks: int, way: str) -> dict[str, Any]:
+    """Parameters of the estimator for a way, with its partition from a file."""
+    partition = daskpart.Partition.load(_file(folder, name, n_ranks, way))
+    return {**WAYS[way], "partitioner": partition}
+
+
+def _file(folder: str, name: str, n_ranks: int, way: str) -> Path:
+    return Path(folder) / f"{name}-{n_ranks}-{way}.npz"
+
+
 def median_ms(model: Any, column: str = "seconds") -> float:
     """Of the epochs after the first."""
     return 1e3 * float(model.history_[column].iloc[LEFT_OUT:].median())
@@ -85,17 +111,22 @@ def _peer_ms(peer: str, name: str, layer: str, hidden: int, n_epochs: int) -> fl
 
 
 def rank_lines(
-    client: Any, transport: str, ranks: Sequence[int], names: Sequence[str], n_epochs: int
+    client: Any,
+    transport: str,
+    ranks: Sequence[int],
+    names: Sequence[str],
+    n_epochs: int,
+    folder: str,
 ) -> list[list]:
     """One line a graph, K and way, on one set of workers."""
     rows = []
     with client.as_current() if client else nullcontext():
         for name in names:
             for n_ranks in ranks:
-                for way, parameters in WAYS.items():
+                for way in WAYS:
                     model = fitted(
                         name, 16, n_epochs, first_product="each", n_ranks=n_ranks,
-                        transport=transport, **parameters,
+                        transport=transport, **cut(folder, name, n_ranks, way),
                     )  # fmt: skip
                     assert model.comm_report_.matches
                     rows.append([
@@ -111,23 +142,67 @@ def on_ranks(
     transports: Sequence[str], ranks: Sequence[int], names: Sequence[str], n_epochs: int
 ) -> list[list]:
     """All lines of the second table."""
-    rows, more = [], (list(ranks), list(names), n_epochs)
-    for transport in transports:
-        if transport == "local":
-            rows += rank_lines(None, transport, *more)
-        elif transport == "dask":
-            rows += on_dask_workers(rank_lines, max(ranks), transport, *more)
-        elif has_mpiexec():
-            rows += in_mpi_job(rank_lines, max(ranks), transport, *more)
-        else:
-            click.echo("no mpiexec in this environment: MPI is left out")
+    rows: list[list] = []
+    with TemporaryDirectory() as folder:
+        lay_down_cuts(folder, names, ranks)
+        more = (list(ranks), list(names), n_epochs, folder)
+        for transport in transports:
+            if transport == "local":
+                rows += rank_lines(None, transport, *more)
+            elif transport == "dask":
+                rows += on_dask_workers(rank_lines, max(ranks), transport, *more)
+            elif has_mpiexec():
+                rows += in_mpi_job(rank_lines, max(ranks), transport, *more)
+            else:
+                click.echo("no mpiexec in this environment: MPI is left out")
     return rows
+
+
+def draw(rows: list[list], spread: list[list], path: Path) -> None:
+    """An epoch beside peers, above; below, what it is made of on ranks, by way."""
+    from matplotlib.figure import Figure
+
+    n_panels = max(1, len({(row[0], row[1]) for row in spread}))
+    figure = Figure(figsize=(max(8, 2.6 * n_panels), 6.4), layout="constrained")
+    above, below = figure.subfigures(2, 1)
+    _draw_peers(above.subplots(), rows)
+    keys = list(dict.fromkeys((row[0], row[1]) for row in spread))
+    panels = below.subplots(1, n_panels, squeeze=False)[0]
+    for panel, key in zip(panels, keys, strict=False):
+        _draw_ranks(panel, [row for row in spread if (row[0], row[1]) == key])
+        panel.set_title(", ".join(key), fontsize=9)
+    panels[0].set_ylabel("ms an epoch")
+    if keys:
+        panels[0].legend(fontsize=8)
+    figure.savefig(path, dpi=90)
+
+
+def _draw_peers(panel: Any, rows: list[list]) -> None:
+    who = ("ours", "ours, first product each epoch", *PEERS)
+    places = np.arange(len(rows))
+    for k, name in enumerate(who):
+        heights = [row[3 + k] for row in rows]
+        if not np.isnan(heights).all():
+            panel.bar(places + 0.16 * (k - 2), heights, 0.16, label=name)
+    panel.set_xticks(places, [f"{row[0]}\n{row[1]}, hidden {row[2]}" for row in rows], fontsize=8)
+    panel.set(yscale="log", ylabel="ms an epoch, 1 thread")
+    panel.legend(fontsize=8)
+
+
+def _draw_ranks(panel: Any, rows: list[list]) -> None:
+    places = np.arange(len(rows))
+    computing = [row[7] for row in rows]
+    panel.bar(places, computing, label="computing")
+    panel.bar(places, [row[8] for row in rows], bottom=computing, label="communicating")
+    panel.margins(y=0.35)  # room for the legend
+    names = [f"{row[3]}, K = {row[2]}" for row in rows]
+    panel.set_xticks(places, names, rotation=60, ha="right", fontsize=8)
 
 
 @click.command()
 @click.option("--graph", "names", multiple=True, default=("arxiv-like", "coauthor-physics"))
 @click.option("--hidden", "widths", multiple=True, type=int, default=(16, 64), show_default=True)
-@click.option("--epochs", default=20, show_default=True)
+@click.option("--epochs", default=6, show_default=True)
 @click.option("--ranks", multiple=True, type=int, default=(4, 8), show_default=True)
 @click.option("--transport", "transports", multiple=True, default=("dask", "mpi"),
               type=click.Choice(("local", "dask", "mpi")), show_default=True)  # fmt: skip
@@ -153,6 +228,7 @@ def main(
         "first product once a fit; in the next column it is made in each epoch, as peers do "
         f"(PyG by edge index, its normalisation cached). gat: {graph_peers.HEADS} heads share the "
         f"hidden columns, one has the outputs; it keeps no product.{told}\n\n"
+        "![An epoch beside peers, and on ranks](gcn_epoch.png)\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
         "On K ranks, hidden 16, the first product in each epoch. HP: hypergraph; GP: METIS; RP: "
         "random; broadcast: all rows to all ranks, as CAGNET's 1D algorithm, on blocks of rows. "
@@ -160,6 +236,7 @@ def main(
         f"{markdown_table(RANK_COLUMNS, spread)}\n"
     )
     write_numbers(out, "gcn_epoch", COLUMNS, rows, origin)
+    draw(rows, spread, out / "gcn_epoch.png")
     write_numbers(out, "gcn_epoch_ranks", RANK_COLUMNS, spread, origin)
     write_section(out, "gcn_epoch", "An epoch of graph convolution", body, origin)
 
