@@ -179,7 +179,7 @@ def _dask_ml(X: Any, y: np.ndarray, timed: Callable) -> list[tuple[str, float, n
 
 
 def draw(found: list[LossPath], path: Path) -> None:
-    """A panel a data set: loss beyond the least over seconds."""
+    """A panel a data set: loss over seconds."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(each.data for each in found))
@@ -187,15 +187,14 @@ def draw(found: list[LossPath], path: Path) -> None:
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         own = [each for each in found if each.data == name]
-        least = min(float(each.loss.min()) for each in own)
-        panel.axhline(100 * (ENOUGH * own[0].loss[0] / least - 1), color="0.6", linestyle=":")
+        panel.axhline(ENOUGH * own[0].loss[0], color="0.6", linestyle=":")
         for each in own:
-            above = 100 * np.maximum(each.loss / least - 1, 1e-5)
-            style = "o-" if len(above) > 1 else "D"
-            panel.plot(each.seconds, above, style, markersize=3 + 3 * (len(above) == 1),
-                       linewidth=1, label=each.what)  # fmt: skip
+            style, size = ("o-", 3) if len(each.loss) > 1 else ("D", 6)
+            panel.plot(
+                each.seconds, each.loss, style, markersize=size, linewidth=1, label=each.what
+            )
         panel.set(xscale="log", yscale="log", title=name, xlabel="seconds")
-    panels[0].set_ylabel("test loss above the least, %")
+    panels[0].set_ylabel("test loss")
     panels[-1].legend(fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
