@@ -94,8 +94,8 @@ def measure(megabytes: float, n_ranks: int, limit: float, epochs: int, folder: P
     X, y = daskpart.read(_first_lines(path, folder), n_features=file.n_features)
     return [
         path.stat().st_size / 1e6, *file.shape, file.nnz, n_ranks, limit, before / 1e6,
-        max(model.plan_report_.memory["samples"]) / 1e6, max(model.comm_report_.memory) / 1e6,
-        max(peaks.values()) / 1e6, model.n_iter_,
+        float(max(model.plan_report_.memory["samples"])) / 1e6,
+        max(model.comm_report_.memory) / 1e6, max(peaks.values()) / 1e6, model.n_iter_,
         float(model.history_["loss"].iloc[-1]), float(model.score(X, y)),
     ]  # fmt: skip
 

@@ -80,9 +80,10 @@ class MLPClassifier(SampleClassifier, Perceptron):
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
 class MLPRegressor(SampleRegressor, Perceptron):
-    """Multi-layer perceptron for one number a sample, over `n_ranks` ranks.
+    """Multi-layer perceptron for numbers, one or several a sample, over `n_ranks` ranks.
 
-    As `MLPClassifier`, with the mean squared error as loss.
+    As `MLPClassifier`, with the mean squared error as loss. For several targets y has the shape
+    (n_samples, n_outputs); the loss is their mean, too.
 
     Parameters
     ----------
@@ -99,12 +100,21 @@ class MLPRegressor(SampleRegressor, Perceptron):
         Measure("validation_score", "R²"),
     )
     _loss: ClassVar[Loss] = SquaredLoss()
+    _several_targets: ClassVar[bool] = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Numbers, of shape (n_samples,)."""
+        """Numbers, of shape (n_samples,), or (n_samples, n_outputs) for several targets."""
         if is_lazy(X):
-            return self._lazily("predict", X, 0, np.float64)
-        return self._outputs(X)[:, 0].astype(np.float64)
+            self._fitted()
+            n_columns = 0 if self.n_outputs_ == 1 else self.n_outputs_
+            return self._lazily("predict", X, n_columns, np.float64)
+        outputs = self._outputs(X).astype(np.float64)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
         return float(r2_score(target, outputs))

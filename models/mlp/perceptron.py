@@ -262,16 +262,19 @@ class Perceptron(SampleModel):
         def evaluate(state: MLPState) -> dict[str, float]:
             outputs = held.outputs(partial(outputs_of, network=network, weights=state.weights))
             targets = self._as_targets(held.target)
+            n_terms = 1 if targets.ndim == 1 else targets.shape[1]
             total = network.loss.sums(outputs, targets, held.weight)[0]
             return {
-                "validation_loss": float(total / held.n_samples),
+                "validation_loss": float(total / (held.n_samples * n_terms)),
                 "validation_score": self._score_of(outputs, targets),
             }
 
         return evaluate
 
     def _as_targets(self, target: NDArray[np.float64]) -> NDArray[Any]:
-        return target.astype(np.int64) if self._loss.name == "softmax" else target[:, None]
+        if self._loss.name == "softmax":
+            return target.astype(np.int64)
+        return target[:, None] if target.ndim == 1 else target
 
     # -- what a fitted model tells ---
 

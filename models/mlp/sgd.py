@@ -57,6 +57,11 @@ class Training(Batches):
     optimizer: Optimizer
     aggregators: tuple[Aggregator, ...]
 
+    @property
+    def n_terms(self) -> int:
+        """Of the loss of a sample, which is their mean: its columns where they are numbers."""
+        return 1 if self.network.loss.name == "softmax" else self.network.widths[-1]
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
@@ -68,7 +73,7 @@ class Inputs:
         Without entries, where `X` holds them.
     X : ndarray or csr_array
     targets : ndarray
-        Numbers of classes, or of shape (n_rows, 1).
+        Numbers of classes, or of shape (n_rows, n_outputs).
     """
 
     rows: RankRows
@@ -147,7 +152,7 @@ def epoch(
         model, feedback = _backward(comm, model, feedback, how)
     model, *feedback = comm.settle(model, *feedback)
     summed = allreduce(comm, comm.map(measures_of, model, fit=fit)).result()
-    loss = float(summed[0] / fit.n_samples + summed[2] / comm.n_ranks)
+    loss = float(summed[0] / (fit.n_samples * fit.n_terms) + summed[2] / comm.n_ranks)
     measured = {
         "loss": loss,
         "change": loss - before,
@@ -192,7 +197,8 @@ def inputs_of(rows: RankRows, *, fit: Training) -> Inputs:
     none = {name: getattr(rows, name)[:0] for name in ("pointer", "indices", "data")}
     if network.loss.name == "softmax":
         return Inputs(replace(rows, **none), X, rows.target.astype(np.int64))
-    return Inputs(replace(rows, **none), X, rows.target.astype(network.dtype)[:, None])
+    targets = rows.target.reshape(len(rows), network.widths[-1]).astype(network.dtype)
+    return Inputs(replace(rows, **none), X, targets)
 
 
 def first_model(part: Part, *, fit: Training) -> RankModel:
@@ -237,7 +243,7 @@ def forward(model: RankModel, inputs: Inputs, *, step: int, fit: Training) -> Ra
     network = fit.network
     *model.values, outputs = network.forward(model.weights, inputs.X[batch])
     model.sums += network.loss.sums(outputs, targets, weight)
-    model.slopes = network.slopes(outputs, targets, weight / fit.count(step))
+    model.slopes = network.slopes(outputs, targets, weight / (fit.count(step) * fit.n_terms))
     return model
 
 

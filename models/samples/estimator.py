@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from daskpart.collectives import PerRank
 from daskpart.errors import InputError
@@ -60,6 +60,7 @@ class SampleModel(DistributedEstimator):
     )
     _tolerance_column: ClassVar[str | None] = "change"
     _patience_column: ClassVar[str] = "validation_loss"
+    _several_targets: ClassVar[bool] = False  # whether y may have columns
 
     batch_size: int
     shuffle: bool
@@ -78,7 +79,10 @@ class SampleModel(DistributedEstimator):
     def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
         """Targets as numbers, number of outputs, classes."""
         if not is_classifier(self):
-            return np.asarray(y, np.float64), 1, None
+            y = np.asarray(y, np.float64)
+            if y.ndim == 2 and y.shape[1] == 1:
+                y = column_or_1d(y, warn=True)
+            return y, 1 if y.ndim == 1 else y.shape[1], None
         check_classification_targets(y)
         classes = np.unique(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
@@ -149,8 +153,9 @@ class SampleModel(DistributedEstimator):
         if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
             X = X.to_scipy_sparse()
         X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
+            multi_output=self._several_targets,
+        )  # fmt: skip
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
@@ -198,7 +203,7 @@ class SampleModel(DistributedEstimator):
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         n_samples = rows.shape[0]
-        y = whole_vector(y, n_samples, "y")
+        y = whole_vector(y, n_samples, "y", columns=self._several_targets)
         weight = np.ones(n_samples)
         if sample_weight is not None:
             weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)

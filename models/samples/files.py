@@ -105,7 +105,7 @@ class FileSamples(Samples):
         return np.array([int(min(each * len(own), least)) for own in members])
 
     @property
-    def block_rows(self) -> int | None:
+    def block_rows(self) -> int:
         """As many as make a block."""
         return max(1, _BLOCK_BYTES // row_bytes(self.file))
 

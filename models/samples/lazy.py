@@ -62,8 +62,8 @@ def lazy_rows(X: Any, *, known_length: bool = True) -> tuple[Any, NDArray[Any] |
     return array, names
 
 
-def whole_vector(values: Any, length: int, name: str) -> NDArray[Any]:
-    """A target or weights in this process, checked.
+def whole_vector(values: Any, length: int, name: str, columns: bool = False) -> NDArray[Any]:
+    """A target or weights in this process, checked; targets may have several columns.
 
     Raises
     ------
@@ -73,10 +73,10 @@ def whole_vector(values: Any, length: int, name: str) -> NDArray[Any]:
     found = np.asarray(values.compute() if is_dask_collection(values) else values)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
-    if found.shape != (length,):
+    if found.shape[:1] != (length,) or found.ndim > 1 + columns:
         raise InputError(f"{name} has shape {found.shape}, X has {length} samples")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
-        where = int(np.flatnonzero(~np.isfinite(found))[0])
+        where = int(np.argwhere(~np.isfinite(found))[0, 0])
         raise InputError(f"{name}[{where}] is {found[where]}: NaN and infinity are not allowed")
     return found
 

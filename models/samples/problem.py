@@ -30,7 +30,7 @@ class Samples(Problem):
     ----------
     X : csr_array of shape (n_samples, n_features)
         Checked.
-    target : float64 ndarray of shape (n_samples,)
+    target : float64 ndarray of shape (n_samples,) or (n_samples, n_outputs)
         See `encoded` and `class_numbers`; of a regression the numbers themselves.
     n_outputs : int
     sample_weight : float64 ndarray of shape (n_samples,)

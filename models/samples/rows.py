@@ -43,8 +43,8 @@ class RankRows:
     indices : int32 or int64 ndarray of shape (nnz,)
     data : float32 or float64 ndarray of shape (nnz,)
         Values; gradients are sent in their dtype.
-    target : float64 ndarray of shape (n_rows,)
-        ±1, the number of a class, or a number.
+    target : float64 ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        ±1, the number of a class, or a number, of some models several.
     weight : float64 ndarray of shape (n_rows,)
         Mean 1 over the samples of all ranks.
     places : int64 ndarray of shape (n_rows,), or None

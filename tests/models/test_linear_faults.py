@@ -26,7 +26,7 @@ from daskpart.readers import survey
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 FITS = {
-    "SGD": {"solver": "sgd", "batch_size": 8, "top_k": 6},
+    "SGD": {"solver": "sgd", "batch_size": 20, "top_k": 6},
     "L-BFGS": {"solver": "lbfgs"},
     "server": {"solver": "server", "l1_ratio": 0.5, "n_blocks": 3},
 }

@@ -269,6 +269,31 @@ def test_it_learns_what_no_line_separates():
     assert fit.fit(X, X[:, 0] * X[:, 1]).score(X, X[:, 0] * X[:, 1]) > 0.9
 
 
+def test_several_targets_are_one_loss(tmp_path):
+    import dask.array as da
+
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (300, 2))
+    Y = np.stack([X[:, 0] * X[:, 1], X.sum(axis=1), -X[:, 0]], axis=1)
+    more = {"eta0": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
+    one, three = (MLPRegressor(20, n_ranks=k, batch_size=60 // k, **more) for k in (1, 3))
+    one.fit(X, Y, eval_set=(X, Y))
+    three.fit(da.from_array(X, chunks=(70, 2)), da.from_array(Y, chunks=(100, 3)))
+    np.testing.assert_allclose(three.fit(X, Y).predict(X), one.predict(X), atol=1e-8)
+    assert one.predict(X).shape == (300, 3) and one.n_outputs_ == 3
+    assert one.score(X, Y) > 0.9
+    mean = np.square(one.predict(X) - Y).mean()
+    assert one.history_["validation_loss"].iloc[-1] == pytest.approx(mean)
+    still = MLPRegressor(20, eta0=1e-12, alpha=0, **LOCAL).fit(X, Y)
+    mean = np.square(still.predict(X) - Y).mean()
+    assert still.history_["loss"].iloc[-1] == pytest.approx(mean)
+    lazy = three.predict(da.from_array(X, chunks=(70, 2)))
+    assert lazy.shape == (300, 3) and lazy.chunks[0] == (70, 70, 70, 70, 20)
+    np.testing.assert_allclose(lazy.compute(), three.predict(X))
+    with pytest.raises(InputError, match=r"y has shape \(300, 3\), X has 300 samples"):
+        daskpart.LinearRegression(n_ranks=1).fit(da.from_array(X, chunks=(70, 2)), Y)
+
+
 def test_float32_stays_float32_and_files_are_as_memory(tmp_path):
     from sklearn.datasets import dump_svmlight_file
 
