@@ -485,5 +485,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:
-            own.append(EarlyStopping(self.patience, monitor=self._patience_column))
+            own.append(self._early_stopping(self.patience))
         return own
+
+    def _early_stopping(self, patience: int) -> EarlyStopping:
+        return EarlyStopping(patience, monitor=self._patience_column)
