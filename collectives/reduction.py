@@ -4,7 +4,7 @@ The same object serves an allreduce of small values and a sparse reduce of rows.
 combine in rank order with the rank's own at its own position, so every transport gives the same
 bits:
 
-    own rank 1, messages from 0 and 3:    ((identity ⊕ from 0) ⊕ own) ⊕ from 3
+    own rank 1, messages from 0, 2 and 3:    ((from 0 ⊕ own) ⊕ from 2) ⊕ from 3
 """
 
 from __future__ import annotations
@@ -88,22 +88,39 @@ def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
 
 def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SUM) -> NDArray[Any]:
     """Combine received rows with the state's own, in rank order; a `combine` for plain arrays."""
-    if not inbox.sources:
-        return state
-    # a mark and a place for every row of the state: quicker than to sort the positions
-    arrives = np.zeros(len(state), bool)
-    for positions in inbox.positions:
-        arrives[positions] = True
-    touched = np.flatnonzero(arrives)
-    place_of = np.empty(len(state), np.int64)
-    place_of[touched] = np.arange(len(touched))
-    own = state[touched]
-    total = np.full_like(own, reduction.identity_of(own.dtype))
-    for positions, rows in contributions(inbox, touched, own):
-        place = place_of[positions]
-        total[place] = reduction.combine(total[place], rows)
-    state[touched] = total
+    n_before = sum(source < inbox.rank for source in inbox.sources)
+    if n_before:
+        positions, rows = _combined(inbox, n_before, len(state), reduction)
+        state[positions] = reduction.combine(rows, state[positions])
+    after = zip(inbox.positions[n_before:], inbox.payloads[n_before:], strict=True)
+    for positions, rows in after:
+        state[positions] = reduction.combine(state[positions], rows)
     return state
+
+
+def _combined(
+    inbox: Inbox, n_sources: int, n_rows: int, reduction: Reduction
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """What the first sources sent, combined in their order: positions, each once, and rows."""
+    if n_sources == 1:
+        return inbox.positions[0], inbox.payloads[0]
+    # a mark and a place for every row of the state: quicker than to sort the positions
+    arrived = np.zeros(n_rows, bool)
+    for positions in inbox.positions[:n_sources]:
+        arrived[positions] = True
+    touched = np.flatnonzero(arrived)
+    place_of = np.empty(n_rows, np.int64)
+    place_of[touched] = np.arange(len(touched))
+    first = inbox.payloads[0]
+    total = np.empty((len(touched), *first.shape[1:]), first.dtype)
+    arrived[:] = False
+    for positions, rows in zip(inbox.positions[:n_sources], inbox.payloads, strict=False):
+        place, meets = place_of[positions], arrived[positions]
+        combined = reduction.combine(total[place[meets]], rows[meets])
+        total[place] = rows
+        total[place[meets]] = combined
+        arrived[positions] = True
+    return touched, total
 
 
 def contributions(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from exchange_text import (
@@ -190,10 +192,8 @@ def woven(rows, owner, n_ranks):
                 travelling[to] = weave(pair[low], pair[high])
             else:
                 travelling[to] = row
-    total = np.zeros_like(rows[owner])
-    for _, row in sorted({**arrived, owner: rows[owner]}.items()):
-        total = weave(total, row)
-    return total
+    in_rank_order = [row for _, row in sorted({**arrived, owner: rows[owner]}.items())]
+    return functools.reduce(weave, in_rank_order)
 
 
 def test_unequal_floats_add_up_in_another_order_than_point_to_point():

@@ -167,6 +167,21 @@ def test_large_arrays_are_their_own_buffers():
     assert found[0].shape == large.shape and found[0].flags.writeable
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(0), np.array(3.0), np.arange(6).reshape(2, 3).T, np.zeros((3, 2), bool),
+        np.zeros(4, ">i4"), np.zeros(3, "f2"), np.zeros(3, "complex64"), np.array(["a", "bc"]),
+        np.ones(2, [("a", "i4")]), np.array([{1}], object),
+    ],
+    ids=lambda array: f"{array.dtype.str} {array.shape}",
+)  # fmt: skip
+def test_arrays_of_every_dtype_arrive(array):
+    found = wire.unpack(*wire.pack(array))
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(found, array)
+
+
 def test_what_no_module_has_travels_whole():
     double = eval("lambda x: 2 * x")
     assert wire.unpack(*wire.pack(double))(4) == 8
