@@ -14,18 +14,19 @@ a test item which they have not seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from daskpart.containers.matrix import as_matrix
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.blocks import computed, over_blocks
 from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
 from daskpart.models.matrix_factorization.pairs import entry_positions
+from daskpart.models.matrix_factorization.state import MFState
 
 NAMES = ("precision", "recall", "ndcg", "map", "mrr", "auc")
 _BLOCK_WORDS = 1 << 22  # float32 words of a block of scores: 16 MB
@@ -84,36 +85,75 @@ def evaluate_ranking(
     state = model._fitted()
     if not state.is_finite():
         raise InputError("the factors hold NaN or infinity: what they rank has no meaning")
-    wanted = _wanted(model, test, unknown)
-    if exclude_seen is True:
-        wanted = scipy.sparse.csr_array(wanted - wanted.multiply(model._seen()))
-        wanted.eliminate_zeros()
-    users = np.flatnonzero(np.diff(wanted.indptr))
-    if not users.size:
-        raise InputError("no user has a test item that it has not seen: nothing can be judged")
-    length = max(1, _BLOCK_WORDS // state.n_items)
-    blocks = []
-    for begin in range(0, users.size, length):
-        own = users[begin : begin + length]
-        seen = model._seen()[own] if exclude_seen else None
-        blocks.append((state.user_factors[own], wanted[own], seen))
-    level = state.item_bias
-    tasks = over_blocks(_sums, blocks, (state.item_factors, level), client, lengths=lengths)
-    sums = np.sum(computed(tasks, client), axis=0)
-    table = pd.DataFrame(sums / users.size, columns=NAMES, index=pd.Index(lengths, name="n"))
-    return table.assign(n_users=users.size)
-
-
-def _wanted(model: Any, test: Any, unknown: str) -> scipy.sparse.csr_array:
-    state = model._fitted()
+    seen = model._seen() if exclude_seen else None
     matrix = as_matrix(test, model._columns(), repeats="sum")
-    rows, columns = entry_positions(matrix, state, unknown)
-    known = (rows >= 0) & (columns >= 0)
-    entries = (np.ones(int(known.sum()), np.int8), (rows[known], columns[known]))
-    found = scipy.sparse.csr_array(entries, shape=state.shape)
-    found.sum_duplicates()
-    found.data[:] = 1
-    return found
+    held_out = HeldOut(matrix, state, seen, exclude_seen is True, unknown)
+    factors = (state.item_factors, state.item_bias)
+    blocks = held_out.blocks(state)
+    tasks = over_blocks(_sums, blocks, factors, client, lengths=lengths)
+    means = np.sum(computed(tasks, client), axis=0) / held_out.users.size
+    table = pd.DataFrame(means, columns=NAMES, index=pd.Index(lengths, name="n"))
+    return table.assign(n_users=held_out.users.size)
+
+
+class HeldOut:
+    """Events that users are to be offered, as positions of a model.
+
+    Parameters
+    ----------
+    events : LabelledMatrix
+    state : MFState
+        With the users and items of the model; its factors are not read.
+    seen : csr_array of bool, shape (M, N), or None
+        Left out of each user's ranking, unless it is wanted.
+    less_seen : bool
+        Whether what was seen is not wanted.
+    unknown : {"raise", "nan"}
+        Users and items that the state has not: an error, or left out.
+
+    Raises
+    ------
+    InputError
+        For users or items that the state has not, or when no user is left.
+    """
+
+    def __init__(
+        self,
+        events: LabelledMatrix,
+        state: MFState,
+        seen: scipy.sparse.csr_array | None,
+        less_seen: bool = True,
+        unknown: str = "raise",
+    ) -> None:
+        rows, columns = entry_positions(events, state, unknown)
+        known = (rows >= 0) & (columns >= 0)
+        entries = (np.ones(int(known.sum()), np.int8), (rows[known], columns[known]))
+        wanted = scipy.sparse.csr_array(entries, shape=state.shape)
+        wanted.sum_duplicates()
+        wanted.data[:] = 1
+        if less_seen and seen is not None:
+            wanted = scipy.sparse.csr_array(wanted - wanted.multiply(seen))
+            wanted.eliminate_zeros()
+        self.wanted, self.seen = wanted, seen
+        self.users = np.flatnonzero(np.diff(wanted.indptr))
+        if not self.users.size:
+            raise InputError("no user has a test item that it has not seen: nothing can be judged")
+
+    def blocks(self, state: MFState) -> Iterator[tuple[Any, ...]]:
+        """Of users: their factors, what they want, what they saw."""
+        length = max(1, _BLOCK_WORDS // state.n_items)
+        for begin in range(0, self.users.size, length):
+            own = self.users[begin : begin + length]
+            seen = None if self.seen is None else self.seen[own]
+            yield state.user_factors[own], self.wanted[own], seen
+
+    def ndcg(self, state: MFState, n: int = 10) -> float:
+        """Mean NDCG at `n`, in this thread."""
+        sums = [
+            _sums(rows, wanted, seen, state.item_factors, state.item_bias, lengths=[n])
+            for rows, wanted, seen in self.blocks(state)
+        ]
+        return float(np.sum(sums, axis=(0, 1))[NAMES.index("ndcg")]) / self.users.size
 
 
 def _sums(

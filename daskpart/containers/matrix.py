@@ -345,6 +345,8 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
             "scipy.sparse.coo_array(array); if its lines are (user, item, rating), give "
             "array.tolist()"
         )
+    if getattr(getattr(data, "index", None), "nlevels", 1) == 2:  # a Series
+        raise InputError("users and items in the index are not read: give X.reset_index()")
     raise InputError(
         f"cannot read a {type(data).__qualname__} as a sparse matrix; give {_ACCEPTED}"
     )
@@ -457,8 +459,8 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
             found.append([names.index(str(given))])
         else:
             raise InputError(
-                f"the DataFrame has {names.count(str(given))} columns {given!r}, which was said to "
-                f"be one; it has {_shown(names)}"
+                f"the DataFrame has {names.count(str(given)) or 'no'} columns called {given!r}, "
+                f"which was given as a name; it has {_shown(names)}"
             )
     return plain, found
 
@@ -518,7 +520,7 @@ def factorized_column(
     return codes, as_labels(labels)
 
 
-def number_column(series: pandas.Series) -> npt.NDArray[Any]:
+def number_column(series: pandas.Series, parameter: str = "rating=") -> npt.NDArray[Any]:
     """Values of a column, missing ones as NaN."""
     from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
 
@@ -526,9 +528,9 @@ def number_column(series: pandas.Series) -> npt.NDArray[Any]:
         return series.to_numpy(np.float64, na_value=np.nan)  # pandas.NA becomes NaN
     if not is_numeric_dtype(series.dtype):
         raise InputError(
-            f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}: ratings "
-            "are numbers. Convert it, as by pandas.to_numeric, or name the column of ratings: "
-            "rating="
+            f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}, where "
+            "numbers are needed. Convert it, as by pandas.to_numeric, or name the right one: "
+            f"{parameter}"
         )
     return series.to_numpy()
 

@@ -299,7 +299,7 @@ def columns_of(data: Any, values: Any = None) -> tuple[pandas.DataFrame, npt.NDA
     if values is None:
         place = _value_column(frame)
         others = [column for column in range(frame.shape[1]) if column != place]
-        return frame.iloc[:, others], number_column(frame.iloc[:, place])
+        return frame.iloc[:, others], number_column(frame.iloc[:, place], "a column 'value'")
     numbers = np.asarray(values)
     if numbers.shape != (len(frame),):
         raise InputError(
@@ -346,7 +346,13 @@ def _block_entries(data: Any) -> Entries:
         refuse_fill_value(data)
         coo = data.asformat("coo")
         return coo.coords, coo.data, coo.shape
-    what = "dense array" if isinstance(data, np.ndarray) else type(data).__qualname__
+    if isinstance(data, np.ndarray):
+        raise InputError(
+            f"a dense array of shape {data.shape} was given: sparse.COO.from_numpy(array) keeps "
+            "what is not zero; where missing cells are NaN, cells = numpy.nonzero(~numpy.isnan("
+            "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others"
+        )
+    what = type(data).__qualname__
     raise InputError(f"cannot read a {what} as a sparse tensor; give {_ACCEPTED}")
 
 

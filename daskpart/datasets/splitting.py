@@ -9,7 +9,7 @@ or the lines of a table by their time: the last of each user, or all that is lat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,25 +25,26 @@ from daskpart.errors import DaskpartWarning, InputError
 def train_test_split_ratings(
     X: Any, test_fraction: float = 0.1, random_state: int | np.random.Generator = 0
 ) -> tuple[Any, Any]:
-    """Deal the entries of a sparse matrix at random to a training and a test matrix.
+    """Deal the entries of a sparse matrix, or the lines of a table, at random to two sides.
 
     Parameters
     ----------
-    X : xarray.DataArray over sparse.COO, sparse.COO, or scipy.sparse array or matrix
+    X : xarray.DataArray over sparse.COO, sparse.COO, scipy.sparse array or matrix, or DataFrame
     test_fraction : float, default 0.1
-        Between 0 and 1, both excluded. round(test_fraction * nnz) entries are held out.
+        Between 0 and 1, both excluded. round(test_fraction * nnz) entries (lines) are held out.
     random_state : int or numpy.random.Generator, default 0
 
     Returns
     -------
     train, test : of the type of `X`
         Same shape, labels, names and dtype as `X`; scipy.sparse input gives csr. Explicit zeros
-        stay entries.
+        stay entries. Lines stay in their order; a user of few lines may have all of them on one
+        side.
 
     Raises
     ------
     InputError
-        `X` is not sparse, or so small that one side would be empty.
+        `X` is dense, or so small that one side would be empty.
     """
     if not 0 < test_fraction < 1:
         raise InputError(
@@ -52,13 +53,19 @@ def train_test_split_ratings(
     if isinstance(X, xarray.DataArray):
         train, test = train_test_split_ratings(X.data, test_fraction, random_state)
         return X.copy(data=train), X.copy(data=test)
-    is_scipy = sp.issparse(X)
-    if not is_scipy and not isinstance(X, sparse.COO):
+    take: Callable[[Any, np.ndarray], Any]
+    if sp.issparse(X):
+        entries: Any = X  # the type stubs of scipy know matrices only
+        n_entries, take = len(entries.tocoo().data), _take_scipy
+    elif isinstance(X, sparse.COO):
+        n_entries, take = X.nnz, _take_coo
+    elif isinstance(X, pd.DataFrame):
+        n_entries, take = len(X), _take_lines
+    else:
         raise InputError(
-            f"X is {type(X).__name__}; give a DataArray over sparse.COO, a sparse.COO, or a "
-            "scipy.sparse array"
+            f"X is {type(X).__name__}; give a DataArray over sparse.COO, a sparse.COO, a "
+            "scipy.sparse array, or a DataFrame with one line a rating"
         )
-    n_entries = len(X.tocoo().data) if is_scipy else X.nnz
     n_test = round(test_fraction * n_entries)
     if not 0 < n_test < n_entries:
         raise InputError(
@@ -68,7 +75,6 @@ def train_test_split_ratings(
     held_out = np.zeros(n_entries, bool)
     generator = np.random.default_rng(random_state)
     held_out[generator.choice(n_entries, n_test, replace=False, shuffle=False)] = True
-    take = _take_scipy if is_scipy else _take_coo
     return take(X, ~held_out), take(X, held_out)
 
 
@@ -81,6 +87,10 @@ def _take_coo(X: sparse.COO, chosen: np.ndarray) -> sparse.COO:
         has_duplicates=False,
         fill_value=X.fill_value,
     )
+
+
+def _take_lines(X: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
+    return X[chosen]
 
 
 def _take_scipy(X: Any, chosen: np.ndarray) -> Any:

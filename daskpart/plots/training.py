@@ -71,8 +71,9 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
     Parameters
     ----------
     history : DataFrame
-        One row an epoch with the columns ``epoch``, ``loss``, ``seconds``, and ``validation_loss``
-        where there is a validation set: ``LogisticRegression.history_``.
+        One row an epoch with the columns ``epoch``, ``loss`` (or ``train_loss``), ``seconds``, and
+        ``validation_loss`` where there is a validation set: ``LogisticRegression.history_``, or
+        that of ``MatrixFactorization(loss="bpr")``.
     against : {"epoch", "seconds"}
         What the horizontal axis counts.
     ax : matplotlib Axes, optional
@@ -87,7 +88,8 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
     InputError
         If ``history`` is empty or ``against`` is unknown.
     """
-    ax = _over(history, against, "epoch", "loss", "validation_loss", ax)
+    column = "train_loss" if "train_loss" in history else "loss"
+    ax = _over(history, against, "epoch", column, "validation_loss", ax)
     ax.set_ylabel("loss")
     if len(ax.lines) > 1:
         ax.legend(frameon=False)

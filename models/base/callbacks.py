@@ -213,15 +213,17 @@ class EarlyStopping(EpochCallback):
         Smallest fall that counts, in the unit of the measure.
     monitor : str
         Column of `history_`.
+    rising : bool
+        Whether more is better: of an accuracy or an NDCG, a rise is what counts.
 
     Attributes
     ----------
     best : float
-        Lowest value so far, inf before the first epoch.
+        Best value so far, ±inf before the first epoch.
     best_epoch : int
         Where it was reached.
     waited : int
-        Epochs since the last fall that counts.
+        Epochs since the last fall (or rise) that counts.
 
     Raises
     ------
@@ -230,18 +232,23 @@ class EarlyStopping(EpochCallback):
     """
 
     def __init__(
-        self, patience: int = 3, min_delta: float = 0.0, monitor: str = "validation_rmse"
+        self,
+        patience: int = 3,
+        min_delta: float = 0.0,
+        monitor: str = "validation_rmse",
+        rising: bool = False,
     ) -> None:
         if int(patience) != patience or patience < 1:
             raise InputError(f"patience must be a whole number of at least 1, got {patience!r}.")
         if not min_delta >= 0:
             raise InputError(f"min_delta must be at least 0, got {min_delta!r}.")
         self.patience, self.min_delta, self.monitor = int(patience), float(min_delta), monitor
+        self.rising = rising
         self.start(0, 0, [])
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
         """Forget the last fit, and count the rows before this one."""
-        self.best, self.best_epoch, self.waited = math.inf, 0, 0
+        self.best, self.best_epoch, self.waited = -math.inf if self.rising else math.inf, 0, 0
         for row in history:
             if _is_number(row.get(self.monitor)):
                 self._count(row)
@@ -259,7 +266,8 @@ class EarlyStopping(EpochCallback):
 
     def _count(self, row: dict[str, Any]) -> None:
         value = float(row[self.monitor])
-        if value < self.best - self.min_delta:
+        gained = value - self.best if self.rising else self.best - value
+        if gained > self.min_delta:
             self.best, self.best_epoch, self.waited = value, int(row["epoch"]), 0
         else:
             self.waited += 1

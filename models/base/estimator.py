@@ -8,6 +8,7 @@ A subclass says what its problem, plan, first state and text are; what is below 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from copy import copy
@@ -427,7 +428,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Any:
         n_ranks = self.n_ranks
         if n_ranks is None:
-            n_ranks = self._default_ranks(client)
+            n_ranks = max(1, int(min(self._default_ranks(client), self._most_ranks(problem))))
         plan = self._make_plan(
             problem,
             int(n_ranks),
@@ -485,5 +486,12 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
         if self.patience is not None:
-            own.append(EarlyStopping(self.patience, monitor=self._patience_column))
+            own.append(self._early_stopping(self.patience))
         return own
+
+    def _most_ranks(self, problem: Any) -> float:
+        """More ranks than these cannot share the problem out."""
+        return math.inf
+
+    def _early_stopping(self, patience: int) -> EarlyStopping:
+        return EarlyStopping(patience, monitor=self._patience_column)

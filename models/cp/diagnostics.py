@@ -248,9 +248,10 @@ def _unit(factor: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _checked(
-    components: Iterable[int], seeds: Any, options: dict[str, Any]
+    components: int | Iterable[int], seeds: Any, options: dict[str, Any]
 ) -> tuple[list[int], list[int]]:
-    counts = sorted({int(count) for count in components})
+    given = [components] if isinstance(components, int | np.integer) else components
+    counts = sorted({int(count) for count in given})
     if not counts or counts[0] < 1:
         raise InputError(f"components={components!r}: give some numbers of at least 1")
     starts = list(range(seeds)) if isinstance(seeds, int | np.integer) else [int(s) for s in seeds]

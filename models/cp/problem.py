@@ -97,7 +97,8 @@ class TensorProblem(Problem):
         if tuple(dims) != tuple(self.dims) or tuple(shape) != tuple(self.shape):
             raise InputError(
                 f"the tensor has modes {dict(zip(self.dims, self.shape, strict=True))}, the last "
-                f"fit {dict(zip(dims, shape, strict=True))}; give a tensor of the same modes"
+                f"fit {dict(zip(dims, shape, strict=True))}; give a tensor of the same "
+                "modes; new slices of one of them are taken by partial_fit(slices, mode=…)"
             )
         for dim in dims:
             known, given = labels.get(dim), self.labels.get(dim)

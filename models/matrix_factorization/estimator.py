@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.callbacks import EarlyStopping, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -99,9 +99,10 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     max_iter : int, default=20
         Epochs.
     validation_fraction : float, default=0.0
-        Share of the ratings held out to measure `validation_rmse`.
+        Share of the ratings held out to measure `validation_rmse`; with "bpr", of the events, to
+        measure `validation_ndcg`: the mean NDCG at 10, as of `score`.
     patience : int or None, default=None
-        Stop after so many epochs without a better validation RMSE; not with "bpr".
+        Stop after so many epochs in which that became no better.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
         How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
         Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
@@ -128,7 +129,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         All of these, unlabelled, and what a further epoch needs.
     history_ : pandas.DataFrame
         One row an epoch: train_rmse (each error before its own update; train_loss, a mean over
-        events, with "bpr"), validation_rmse, seconds,
+        events, with "bpr"), validation_rmse (validation_ndcg with "bpr"), seconds,
         seconds_computing, seconds_communicating (means over ranks), staleness, volume (rows),
         messages, learning_rate.
     n_iter_ : int
@@ -186,6 +187,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         Measure("train_rmse", "train", "RMSE"),
         Measure("train_loss", "train", "loss"),
         Measure("validation_rmse", "validation", "RMSE"),
+        Measure("validation_ndcg", "validation", "NDCG@10"),
     )
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = MFState
@@ -270,7 +272,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             is a rating that is not there. RMSE of training and μ are weighted as well. A step grows
             with its weight, so scale weights to about 1.
         validation : container, optional
-            Ratings to measure `validation_rmse` on, with users and items of X.
+            Ratings to measure `validation_rmse` on, with users and items of X; with "bpr" events to
+            measure `validation_ndcg` on.
         {words of fit}
         """
         return self._fit(
@@ -353,19 +356,11 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             )
         if self.clip is not False:
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
-        if self.validation_fraction or self.patience is not None:
-            raise InputError(
-                'loss="bpr" has no validation_rmse: leave validation_fraction and patience out, '
-                "hold events out by daskpart.datasets.train_test_split_ratings and judge by score "
-                "or daskpart.metrics"
-            )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         validation = data.get("validation")
         if self.patience is not None and validation is None and not self.validation_fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
-        if self.loss == "bpr" and validation is not None:
-            raise InputError('loss="bpr" has no validation_rmse: leave validation out')
         columns, weights = self._columns(), data.get("sample_weight")
         ratings = Ratings.of(X, columns, events=self.loss == "bpr", sample_weight=weights)
         before = data.get("onto")
@@ -373,7 +368,9 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             weights = None if ratings.weights is None else joined(ratings.weights, before)
             matrix = joined(ratings.matrix, before)
             ratings = Ratings(matrix, None, self.seen_, before.shape, weights)
-        return ratings.with_validation(validation, self.validation_fraction, random_state, columns)
+        return ratings.with_validation(
+            validation, self.validation_fraction, random_state, columns, events=self.loss == "bpr"
+        )
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
@@ -453,11 +450,21 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         if validation is None:
             return None
 
+        if self.loss == "bpr":
+            seen = seen_pattern(problem.matrix, problem.seen_before)
+            held_out = validation.events(seen)
+            return lambda state: {"validation_ndcg": held_out.ndcg(state)}
+
         def measured(state: MFState) -> dict[str, float]:
             ends = (state.lowest, state.highest) if self.clip is True else self.clip or None
             return {"validation_rmse": validation.rmse(state, ends)}
 
         return measured
+
+    def _early_stopping(self, patience: int) -> EarlyStopping:
+        if self.loss == "bpr":
+            return EarlyStopping(patience, monitor="validation_ndcg", rising=True)
+        return super()._early_stopping(patience)
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity

@@ -6,10 +6,11 @@ import warnings
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
 from daskpart.containers.matrix import (
     Columns,
@@ -25,6 +26,9 @@ from daskpart.models.base.problem import Problem, is_lazy
 from .pairs import entry_positions
 from .predicting import predictions
 from .state import MFState, blank_state
+
+if TYPE_CHECKING:
+    from daskpart.models.metrics import HeldOut
 
 Blank = TypeVar("Blank", bound=MFState)
 
@@ -165,12 +169,14 @@ class Ratings(Problem):
         fraction: float,
         random_state: int,
         columns: Columns = (None, None, None),
+        *,
+        events: bool = False,
     ) -> Ratings:
         """These ratings, less a share that is held out; or beside others that were given."""
         if given is not None:
             if fraction:
                 raise InputError("give validation=… or validation_fraction, not both")
-            other = Ratings.of(given, columns)
+            other = Ratings.of(given, columns, events=events)
             return replace(self, validation=Validation(other.matrix, self.blank(1)))
         if not fraction:
             return self
@@ -248,8 +254,14 @@ class Validation:
     def __init__(self, ratings: Any, state: MFState) -> None:
         if not isinstance(ratings, LabelledMatrix):
             raise InputError("validation ratings must be in memory; give a sparse container")
-        self._values = ratings.values
+        self._ratings, self._state, self._values = ratings, state, ratings.values
         self._rows, self._columns = entry_positions(ratings, state)
+
+    def events(self, seen: scipy.sparse.csr_array) -> HeldOut:
+        """These ratings as events to be offered, less what was seen in training."""
+        from daskpart.models.metrics import HeldOut
+
+        return HeldOut(self._ratings, self._state, seen)
 
     def rmse(self, state: MFState, ends: tuple[float, float] | None = None) -> float:
         """Root mean squared error of a state on these ratings, predictions clipped to `ends`."""

@@ -1,6 +1,6 @@
 """Lists of a fitted factor model: the best unseen items of some users, of new ones, of all.
 
-    state_ ─┬─ recommend(users)      recommend_new(X_new)     similar_items(items)
+    state_ ─┬─ recommend(users)      recommend_new(X_new)     similar_items(items), …_users(users)
     seen_ ──┴─ recommend_all()       similar_all()            lazily, a block a task
 
 What a list is made of stands in `ranking`, the blocks in `blocks`. Users and items are named by
@@ -53,7 +53,15 @@ class Recommender(FactorModel):
 
     seen_: scipy.sparse.csr_array | None
 
-    def recommend(self, user: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+    def recommend(
+        self,
+        user: Any,
+        n: int = 10,
+        exclude_seen: bool = True,
+        *,
+        items: Any = None,
+        exclude: Any = None,
+    ) -> pd.DataFrame:
         """The best `n` items for one user or several.
 
         Parameters
@@ -63,6 +71,8 @@ class Recommender(FactorModel):
             Items a user; fewer where fewer are left.
         exclude_seen : bool
             Leave out what the user rated in the fit.
+        items, exclude : list of labels, optional
+            The only items to recommend; items not to.
 
         Returns
         -------
@@ -75,13 +85,14 @@ class Recommender(FactorModel):
         Raises
         ------
         InputError
-            For unknown users, `n` < 1, or `exclude_seen` where the ratings seen are not known.
+            For unknown users or items, `n` < 1, or `exclude_seen` where the ratings seen are not
+            known.
         """
         state, n = self._fitted(), _count(n)
         index = state.users()
         users = index.positions(_listed(user))
         seen = self._seen()[users] if exclude_seen else None
-        level = _level(state)
+        level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
         scores += state.user_bias[users, None]
         blank = _without_order(state.user_factors[users], level)
@@ -146,13 +157,13 @@ class Recommender(FactorModel):
         InputError
             For unknown items or `n` < 1.
         """
-        state, n = self._fitted(), _count(n)
-        items = state.items().positions(_listed(item))
-        every = directions(state.item_factors)
-        itself = only_itself(items, state.n_items)
-        found, scores = top_n(every[items], every, n, left_out=itself)
-        names = (state.item_name, f"similar_{state.item_name}")
-        return ranking(state.items().take(items), found, scores, state.items(), names)
+        state = self._fitted()
+        return _similar(state.item_factors, state.items(), item, _count(n))
+
+    def similar_users(self, user: Any, n: int = 10) -> pd.DataFrame:
+        """The `n` users whose factors point the same way; as `similar_items`."""
+        state = self._fitted()
+        return _similar(state.user_factors, state.users(), user, _count(n))
 
     def recommend_all(
         self,
@@ -188,13 +199,7 @@ class Recommender(FactorModel):
             For unknown items, `n` < 1, or `exclude_seen` where the ratings seen are not known.
         """
         state, n = self._fitted(), _count(n)
-        level = _level(state)
-        if items is not None:
-            kept = np.zeros(state.n_items, bool)
-            kept[state.items().positions(_listed(items))] = True
-            level = np.where(kept, level, -np.inf).astype(np.float32)
-        if exclude is not None:
-            level[state.items().positions(_listed(exclude))] = -np.inf
+        level = _level(state, items, exclude)
         seen, index = self._seen() if exclude_seen else None, state.users()
         blank = _without_order(state.user_factors, level)
         blocks = [
@@ -225,6 +230,9 @@ class Recommender(FactorModel):
         names = (state.item_name, f"similar_{state.item_name}")
         return _lazily(blocks, Catalogue.of(rows, None, len(rows)), index, n, names, client)
 
+    def _most_ranks(self, problem: Any) -> float:
+        return min(problem.shape)
+
     def _seen(self) -> scipy.sparse.csr_array:
         seen = getattr(self, "seen_", None)
         if seen is None:
@@ -250,6 +258,14 @@ def _count(n: Any) -> int:
 
 def _listed(labels: Any) -> Any:
     return [labels] if np.ndim(labels) == 0 else labels
+
+
+def _similar(factors: np.ndarray, labels: LabelIndex, asked: Any, n: int) -> pd.DataFrame:
+    """Whose factors have the largest cosine with those of each that is asked for."""
+    places, every = labels.positions(_listed(asked)), directions(factors)
+    found, scores = top_n(every[places], every, n, left_out=only_itself(places, len(every)))
+    names = (labels.name, f"similar_{labels.name}")
+    return ranking(labels.take(places), found, scores, labels, names)
 
 
 def _lazily(
@@ -312,6 +328,13 @@ def _without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
     return np.asarray(~rows.any(axis=1))
 
 
-def _level(state: MFState) -> np.ndarray:
-    """What each item has besides the product: its bias and the mean."""
-    return np.asarray(state.item_bias + np.float32(state.global_mean), np.float32)
+def _level(state: MFState, items: Any = None, exclude: Any = None) -> np.ndarray:
+    """What each item has besides the product: its bias and the mean; −inf where it is filtered."""
+    level = np.asarray(state.item_bias + np.float32(state.global_mean), np.float32)
+    if items is not None:
+        kept = np.zeros(state.n_items, bool)
+        kept[state.items().positions(_listed(items))] = True
+        level[~kept] = -np.inf
+    if exclude is not None:
+        level[state.items().positions(_listed(exclude))] = -np.inf
+    return level

@@ -11,7 +11,12 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.datasets import leave_last_out, split_by_time, user_folds
+from daskpart.datasets import (
+    leave_last_out,
+    split_by_time,
+    train_test_split_ratings,
+    user_folds,
+)
 from daskpart.errors import DaskpartWarning, InputError
 
 lines = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=40)
@@ -41,6 +46,15 @@ def test_the_last_of_each_user_are_held_out(lines, n):
     late = (train["timestamp"] > test["timestamp"].min()).sum()
     begin = f"training sees the future: {late} of"
     assert [str(each.message).startswith(begin) for each in told] == [True] * bool(late)
+
+
+def test_lines_of_a_table_are_dealt_at_random():
+    frame = table([(number % 7, number) for number in range(40)])
+    train, test = train_test_split_ratings(frame, 0.25, random_state=3)
+    assert len(test) == 10 and test.index.is_monotonic_increasing
+    pd.testing.assert_frame_equal(pd.concat([train, test]).sort_index(), frame)
+    again, _ = train_test_split_ratings(frame, 0.25, random_state=3)
+    pd.testing.assert_frame_equal(again, train)
 
 
 @given(lines, st.floats(0.05, 0.95))
@@ -83,7 +97,7 @@ def test_what_cannot_be_split():
         split_by_time(frame, time="when")
     with pytest.raises(InputError, match="missing times"):
         split_by_time(frame.assign(timestamp=[1, np.nan, 2]))
-    with pytest.raises(InputError, match="0 columns 'who'"):
+    with pytest.raises(InputError, match="no columns called 'who'"):
         leave_last_out(frame, user="who")
     for wrong in (1, 8):
         with pytest.raises(InputError, match="give 2 to 7"):

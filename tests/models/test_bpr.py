@@ -239,12 +239,28 @@ def test_a_table_of_clicks_grows_by_new_users():
         ({"schedule": "gasgd"}, "all events of a user"),
         ({"axis": "columns"}, "all events of a user"),
         ({"clip": True}, "leave clip out"),
-        ({"validation_fraction": 0.1}, "validation_rmse"),
+        ({"patience": 2}, "patience needs validation"),
     ],
 )
 def test_what_does_not_go_with_bpr_is_refused(wrong, words):
     with pytest.raises(InputError, match=words):
         daskpart.MatrixFactorization(F, n_ranks=2, loss="bpr", **wrong).fit(_two_tastes())
+
+
+def test_validation_is_the_score_and_stops_the_fit():
+    clicks = _two_tastes().tocoo()
+    table = pd.DataFrame({"user": clicks.coords[0] + 100, "item": clicks.coords[1]})
+    inside = np.random.default_rng(1).random(len(table)) < 0.8
+    options = {"loss": "bpr", "n_ranks": 2, "max_iter": 60, "partitioner": "random"}
+    train = table[inside]
+    test = table[~inside & table["item"].isin(train["item"])]
+    model = daskpart.MatrixFactorization(8, patience=4, **options).fit(train, validation=test)
+    ndcg = model.history_["validation_ndcg"]
+    assert ndcg.iloc[-1] == pytest.approx(model.score(test))
+    assert len(ndcg) == 4 + 1 + int(ndcg.argmax()) < 60  # stopped by the fourth without a rise
+    assert model.history_["validation_ndcg"].max() > ndcg.iloc[0]
+    shared = daskpart.MatrixFactorization(8, validation_fraction=0.2, **options).fit(table)
+    assert shared.seen_.nnz < len(table) and shared.history_["validation_ndcg"].max() > 0.3
 
 
 def test_events_count_above_zero():

@@ -465,3 +465,10 @@ def test_a_new_user_begins_at_its_ridge_solution(triples):
     for user in (75, 79):
         found = fitted.user_factors_.sel(user=user)
         np.testing.assert_allclose(found, expected.sel(user=user), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
+def test_ranks_that_nobody_asked_for_are_no_more_than_users(kind, monkeypatch):
+    monkeypatch.setattr(kind, "_default_ranks", lambda self, client: 8)
+    model = kind(2, max_iter=2, transport="local").fit([("ann", "tea", 3.0), ("ann", "jam", 1.0)])
+    assert model.partition_.n_parts == 1

@@ -340,6 +340,25 @@ def test_recommendations_do_not_depend_on_the_block(model, monkeypatch):
     pd.testing.assert_frame_equal(whole[1], model.similar_items(ITEMS, n=3))
 
 
+def test_a_list_of_some_items_only(model):
+    given = {"n": 7, "exclude_seen": False}
+    some = model.recommend(["ann", "dee"], **given, items=[20, 50, 70], exclude=[50])
+    every = model.recommend(["ann", "dee"], **given)
+    expected = every[every["film"].isin([20, 70])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(some, expected)
+    with pytest.raises(InputError, match="unknown"):
+        model.recommend("ann", items=[21])
+
+
+def test_similar_users_by_cosine(model):
+    w = model.state_.user_factors.astype(float)
+    cosine = w @ w[2] / np.linalg.norm(w, axis=1) / np.linalg.norm(w[2])
+    cosine[2] = -np.inf
+    result = model.similar_users(USERS[2], n=2)
+    assert result.columns.tolist() == ["person", "similar_person", "score"]
+    assert result["similar_person"].tolist() == [USERS[at] for at in np.argsort(-cosine)[:2]]
+
+
 def test_similar_items_by_cosine(model):
     model.state_.item_factors[3] = 0  # no direction: similar to nothing
     h = model.state_.item_factors.astype(float)

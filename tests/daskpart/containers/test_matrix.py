@@ -191,7 +191,7 @@ BAD = {
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
         "'user' has 1 missing values, the first in line 1",
     ),
-    "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "ratings are numb"),
+    "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "numbers are needed"),
     "frame with NA": (
         pd.DataFrame({"a": [1, 1], "b": [2, 3], "c": pd.array([1, None], dtype="Int64")}),
         r"1 of 2 ratings.*at a 0 \(1\), b 1 \(3\)",
@@ -232,7 +232,7 @@ def test_columns_of_a_frame_may_be_named():
     assert_is_the_table(as_matrix(turned, ("who", "what", "how")))
     known = turned.rename(columns={"what": "movieId", "how": "stars"})
     assert_is_the_table(as_matrix(known, ("who", None, None)))
-    with pytest.raises(InputError, match="0 columns 'whom'"):
+    with pytest.raises(InputError, match="no columns called 'whom'"):
         as_matrix(turned, ("whom", "what", "how"))
     with pytest.raises(InputError, match="say which they are: user=, item=, rating="):
         as_matrix(turned, ("who", None, None))

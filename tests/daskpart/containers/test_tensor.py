@@ -112,7 +112,7 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.ones((2, 2)), "cannot read a dense array as a sparse tensor"),
+        (np.ones((2, 2)), r"sparse.COO.from_numpy\(array\) keeps"),
         ("[1]", "no such file"),
         (3, "cannot read a int"),
         (dask.array.ones((2, 2, 2)), "dense chunks"),
