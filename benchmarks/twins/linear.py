@@ -43,9 +43,8 @@ def pieces(model: Any, X: Any, y: Any) -> list[Piece]:
     plan = model.plan(X, y, transport="local")
     state = model._first_state(problem, plan)
     every = problem.rows_of(plan.members)
-    fit = steps.bounded_by(
-        [steps.squares_of(rows) for rows in every], sgd=model._options(plan, problem)
-    )
+    given = model._options(plan, problem)
+    fit = steps.bounded_by([steps.squares_of(rows, sgd=given) for rows in every], sgd=given)
     return [Piece(rows, state, fit) for rows in every]
 
 
@@ -60,7 +59,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     for number in range(1, n_steps + 1):
         begin = perf_counter()
         rates = fit.schedule.rates(done + 1, fit.n_steps, number)
-        model = steps.begin_epoch(model, rows, number=number, sgd=fit)
+        model = steps.begin_epoch(model, number=number, sgd=fit)
         for step in range(fit.n_steps):
             model = steps.forward(model, rows, step=step, sgd=fit)
             total = added(world, steps.gradient_of(model))
