@@ -14,6 +14,7 @@ the last whole epoch was written.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,7 @@ def warm_up_command() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     place = MpiPlace.from_environment()
+    gc.set_threshold(50_000)  # imports make many objects that stay: looking for cycles is wasted
     with silence_unless_speaking(place), warnings_as_lines():
         if not joins(place):
             code = _run(arguments, place)

@@ -95,6 +95,6 @@ class Album:
 
 
 def _lay_out(figure: Any) -> None:
-    """Place what is drawn, once: with a layout engine `savefig` draws the figure twice."""
+    """Place what is drawn, once: with a layout engine, be it "none", `savefig` draws twice."""
     figure.get_layout_engine().execute(figure)
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)

@@ -31,6 +31,8 @@ from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .server import ServerConnection, ServerText
 
+OPTIMIZER_OF_CLASSIFIERS = '"adagrad", or "sgd" with\n    `top_k` or ``average=True``'
+
 
 class LinearClassifier(SampleClassifier, LinearModel):
     """What the two classifiers share."""
@@ -80,7 +82,7 @@ class LinearClassifier(SampleClassifier, LinearModel):
         self.coef_, self.intercept_ = self.state_.coefficients, self.state_.intercepts
 
 
-@shared_words(learning_rate="optimal")
+@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal")
 class LogisticRegression(LinearClassifier):
     """Logistic regression over `n_ranks` ranks, with sparse gradients.
 
@@ -153,8 +155,8 @@ class LogisticRegression(LinearClassifier):
         max_iter: int = 100,
         tol: float = 1e-4,
         batch_size: int = 128,
-        optimizer: str = "sgd",
-        learning_rate: str = "optimal",
+        optimizer: str = "auto",
+        learning_rate: str = "auto",
         eta0: float = 0.1,
         power_t: float = 0.5,
         average: bool | str = "auto",
@@ -236,7 +238,7 @@ class LogisticRegression(LinearClassifier):
         return LOSSES["multinomial" if joint else "log"]
 
 
-@shared_words(learning_rate="optimal")
+@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal")
 class LinearSVC(LinearClassifier):
     """Linear support vector machine over `n_ranks` ranks, with sparse gradients.
 
@@ -284,8 +286,8 @@ class LinearSVC(LinearClassifier):
         max_iter: int = 100,
         tol: float = 1e-4,
         batch_size: int = 128,
-        optimizer: str = "sgd",
-        learning_rate: str = "optimal",
+        optimizer: str = "auto",
+        learning_rate: str = "auto",
         eta0: float = 0.1,
         power_t: float = 0.5,
         average: bool | str = "auto",
@@ -312,7 +314,7 @@ class LinearSVC(LinearClassifier):
         return LOSSES[self.loss]
 
 
-@shared_words(learning_rate="invscaling")
+@shared_words('"sgd"', "invscaling")
 class LinearRegression(SampleRegressor, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 
@@ -350,6 +352,9 @@ class LinearRegression(SampleRegressor, LinearModel):
         *("loss", "alpha", "epsilon"),
     )
 
+    _adaptive: ClassVar[str] = "sgd"  # weights may be large, of which AdaGrad knows nothing
+    _decaying: ClassVar[str] = "invscaling"
+
     loss: str
     alpha: float
     epsilon: float
@@ -366,8 +371,8 @@ class LinearRegression(SampleRegressor, LinearModel):
         max_iter: int = 100,
         tol: float = 1e-4,
         batch_size: int = 128,
-        optimizer: str = "sgd",
-        learning_rate: str = "invscaling",
+        optimizer: str = "auto",
+        learning_rate: str = "auto",
         eta0: float = 0.1,
         power_t: float = 0.5,
         average: bool | str = "auto",

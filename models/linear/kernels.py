@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 
+from .lazy_adagrad import adapt, current, soft
 from .losses import slopes_of
 
 SCALE, THRESHOLD, MASS, COUNT = range(4)
@@ -34,18 +35,9 @@ Array = NDArray[Any]
 
 
 @kernel(internal=True)
-def _soft(value: float, threshold: float) -> float:
-    if value > threshold:
-        return value - threshold
-    if value < -threshold:
-        return value + threshold
-    return 0.0
-
-
-@kernel(internal=True)
 def _scores(
-    begin: int, end: int, indices: Array, data: Array, v: Array, last: Array, scalars: Array,
-    scores: Array,
+    begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, v: Array, last: Array,
+    squares: Array, scalars: Array, scores: Array,
 ) -> None:  # fmt: skip
     """Scores of one row."""
     n_outputs = len(scores)
@@ -53,10 +45,14 @@ def _scores(
     scale, threshold = scalars[SCALE], scalars[THRESHOLD]
     if n_outputs == 1:
         total = 0.0
-        if len(last):
+        if len(squares):
             for p in range(np.uint64(begin), np.uint64(end)):
                 j = np.uint64(indices[p])
-                total += data[p] * _soft(v[j], threshold - last[j])
+                total += data[p] * current(v[j], threshold - last[j], squares[j], l1, l2)
+        elif len(last):
+            for p in range(np.uint64(begin), np.uint64(end)):
+                j = np.uint64(indices[p])
+                total += data[p] * soft(v[j], threshold - last[j])
         else:  # unsigned numbers, as negative ones would be counted from the end
             for p in range(np.uint64(begin), np.uint64(end)):
                 total += data[p] * v[np.uint64(indices[p])]
@@ -66,9 +62,12 @@ def _scores(
         scores[c] = 0.0
     for p in range(begin, end):
         x, first = data[p], n_outputs * indices[p]
-        if len(last):
+        if len(squares):
+            for i in range(first, first + n_outputs):
+                scores[i - first] += x * current(v[i], threshold - last[i], squares[i], l1, l2)
+        elif len(last):
             for c in range(n_outputs):
-                scores[c] += x * _soft(v[first + c], threshold - last[first + c])
+                scores[c] += x * soft(v[first + c], threshold - last[first + c])
         else:
             for c in range(n_outputs):
                 scores[c] += x * v[first + c]
@@ -80,7 +79,7 @@ def _scores(
 def _move(i: int, change: float, v: Array, last: Array, summed: Array, scalars: Array) -> None:
     """v_i ← v_i − change, brought up to date first."""
     if len(last):
-        v[i] = _soft(v[i], scalars[THRESHOLD] - last[i])
+        v[i] = soft(v[i], scalars[THRESHOLD] - last[i])
         last[i] = scalars[THRESHOLD]
     v[i] -= change
     if len(summed):
@@ -111,7 +110,7 @@ def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
     scale = scalars[SCALE]
     if len(last):
         for i in range(len(v) - n_outputs):
-            v[i] = scale * _soft(v[i], scalars[THRESHOLD] - last[i])
+            v[i] = scale * soft(v[i], scalars[THRESHOLD] - last[i])
             last[i] = 0.0
     elif scale != 1.0:
         for i in range(len(v) - n_outputs):
@@ -121,9 +120,17 @@ def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
 
 
 @kernel
-def fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
+def fold(
+    l1: float, l2: float, n_outputs: int, v: Array, last: Array, squares: Array, scalars: Array
+) -> None:
     """Bring all weights up to date: afterwards ``v`` is what it stands for."""
-    _fold(n_outputs, v, last, scalars)
+    if len(squares) == 0:
+        _fold(n_outputs, v, last, scalars)
+        return
+    for i in range(len(last)):
+        v[i] = current(v[i], scalars[THRESHOLD] - last[i], squares[i], l1, l2)
+        last[i] = 0.0
+    scalars[THRESHOLD] = 0.0
 
 
 @kernel
@@ -140,11 +147,14 @@ def run_batches(
     n_outputs = scores.shape[1]
     behind, total = len(v) - n_outputs, 0.0
     is_plain = len(last) == 0 and len(summed) == 0
+    none = v[:0]
     for step in range(len(rates)):
         begin, end = step * batch, min((step + 1) * batch, len(order))
         for place in range(begin, end):
             row, own = order[place], scores[place - begin]
-            _scores(pointer[row], pointer[row + 1], indices, data, v, last, scalars, own)
+            _scores(
+                pointer[row], pointer[row + 1], indices, data, l1, l2, v, last, none, scalars, own
+            )
             total += weight[row] * slopes_of(code, epsilon, own, target[row])
         rate = rates[step]
         for place in range(begin, end):
@@ -174,8 +184,9 @@ def run_batches(
 @kernel
 def accumulate(
     pointer: Array, indices: Array, data: Array, target: Array, weight: Array, rows: Array,
-    share: float, code: int, epsilon: float, intercept: bool,
-    v: Array, last: Array, scalars: Array, scores: Array, room: Array, touched: Array,
+    share: float, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
+    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
+    touched: Array,
 ) -> tuple[int, float]:  # fmt: skip
     """Add the gradients of some rows up in a dense room, and mark the features that they touch.
 
@@ -201,7 +212,9 @@ def accumulate(
     one, n_touched, total = np.uint64(1), 0, 0.0
     for place in range(len(rows)):
         row = rows[place]
-        _scores(pointer[row], pointer[row + 1], indices, data, v, last, scalars, scores)
+        _scores(
+            pointer[row], pointer[row + 1], indices, data, l1, l2, v, last, squares, scalars, scores
+        )
         total += weight[row] * slopes_of(code, epsilon, scores, target[row])
         own, moves = weight[row] * share, False
         for c in range(n_outputs):
@@ -224,6 +237,39 @@ def accumulate(
                 for c in range(n_outputs):
                     room[n_outputs * j + c] += x * scores[c]
     return n_touched, total
+
+
+@kernel
+def run_adagrad_batches(
+    pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
+    batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
+    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
+    touched: Array,
+) -> float:  # fmt: skip
+    """The same by AdaGrad, which needs the gradient of a batch as a whole; `accumulate` for room.
+
+    Steps are those of `accumulate`, `take_out` and `apply_step`, to the bit.
+    """
+    n_outputs, total = len(scores), 0.0
+    for step in range(len(rates)):
+        own = order[step * batch : (step + 1) * batch]
+        _, of_batch = accumulate(
+            pointer, indices, data, target, weight, own, 1.0 / len(own), code, epsilon, l1, l2,
+            intercept, v, last, squares, scalars, scores, room, touched,
+        )  # fmt: skip
+        total += of_batch
+        for place in range(len(touched)):
+            word = touched[place]
+            touched[place] = 0
+            while word != 0:
+                j = (place << 6) + int(trailing_zeros(word))
+                word &= word - np.uint64(1)
+                for i in range(n_outputs * j, n_outputs * (j + 1)):
+                    if room[i] != 0.0:
+                        adapt(i, rates[step], room[i], l1, l2, scalars[THRESHOLD], v, last, squares)
+                        room[i] = 0.0
+        scalars[THRESHOLD] += rates[step]
+    return total
 
 
 @kernel
@@ -252,7 +298,7 @@ def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values
 @kernel
 def apply_step(
     indices: Array, values: Array, rate: float, l1: float, l2: float, n_outputs: int,
-    v: Array, last: Array, summed: Array, scalars: Array,
+    v: Array, last: Array, summed: Array, squares: Array, scalars: Array,
 ) -> int:  # fmt: skip
     """A step along a gradient; gives how many of its entries were not 0.
 
@@ -266,9 +312,14 @@ def apply_step(
             continue
         n += 1
         i = np.int64(indices[place]) if len(indices) else place
-        if i < behind:
+        if len(squares):
+            adapt(i, rate, value, l1, l2, scalars[THRESHOLD], v, last, squares)
+        elif i < behind:
             _move(i, scaled * value, v, last, summed, scalars)
         else:
             _move_intercept(i, rate * value, v, summed, scalars)
-    _end_step(rate, l1, l2, n_outputs, v, last, scalars)
+    if len(squares):
+        scalars[THRESHOLD] += rate
+    else:
+        _end_step(rate, l1, l2, n_outputs, v, last, scalars)
     return n

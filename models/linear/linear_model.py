@@ -53,18 +53,20 @@ tol : float, default=1e-4
     mean to the next.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
-optimizer : {"sgd", "momentum", "adagrad", "adam"}, default="sgd"
-    All but "sgd" change all weights in every step.
-learning_rate : {"optimal", "constant", "invscaling", "step"}, default="%s"
-    1 / (λ (t0 + t)); eta0; eta0 / t^power_t; eta0 halved each 10 epochs.
+optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
+    "adagrad" has a rate for each weight, so features may be of any scale, as counts of words are.
+    "momentum" and "adam" change all weights in every step. "auto" is %s.
+learning_rate : {"auto", "optimal", "constant", "invscaling", "step"}, default="auto"
+    "optimal": 1 / (λ (t0 + t)); "constant": eta0; "invscaling": eta0 / t^power_t; "step": eta0
+    halved each 10 epochs. "auto" is "constant" by AdaGrad, else "%s".
 eta0 : float, default=0.1
     First learning rate.
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 average : bool or "auto", default="auto"
     Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
-    least: it begins anew at epochs 2, 4, 8, and so on. "auto" does where it can be done, without an
-    L1 term and with ``optimizer="sgd"``.
+    least: it begins anew at epochs 2, 4, 8, and so on. "auto" does with ``optimizer="sgd"`` and
+    without an L1 term; AdaGrad comes as near without it.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
@@ -117,15 +119,15 @@ plan_report_, comm_report_ : PlanReport, CommunicationReport
 """
 
 
-def shared_words(learning_rate: str) -> Callable[[Any], Any]:
+def shared_words(optimizer: str, learning_rate: str) -> Callable[[Any], Any]:
     """Decorate an estimator whose docstring leaves out what all say alike.
 
     Parameters
     ----------
-    learning_rate : str
-        Its default.
+    optimizer, learning_rate : str
+        In words, what "auto" is.
     """
-    return with_shared_words(_SHARED % learning_rate, _SHARED_ATTRIBUTES)
+    return with_shared_words(_SHARED % (optimizer, learning_rate), _SHARED_ATTRIBUTES)
 
 
 class LinearModel(SampleModel):
@@ -135,8 +137,8 @@ class LinearModel(SampleModel):
         **SampleModel._parameter_constraints,
         "fit_intercept": ["boolean"],
         "solver": [StrOptions({"lbfgs", "sgd"})],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
-        "learning_rate": [StrOptions(set(SCHEDULES))],
+        "optimizer": [StrOptions({"auto", *OPTIMIZERS})],
+        "learning_rate": [StrOptions({"auto", *SCHEDULES})],
         "eta0": [POSITIVE],
         "power_t": [AT_LEAST_0],
         "average": ["boolean", StrOptions({"auto"})],
@@ -151,6 +153,8 @@ class LinearModel(SampleModel):
         *("aggregation", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
     )
     _state_class: ClassVar[type[State]] = LinearState
+    _adaptive: ClassVar[str] = "adagrad"  # what "auto" is
+    _decaying: ClassVar[str] = "optimal"
 
     l1_ratio: float
     fit_intercept: bool
@@ -184,8 +188,10 @@ class LinearModel(SampleModel):
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
                 raise InputError("l1_ratio above 0 needs solver='sgd'")
-        if sgd and self.optimizer != "sgd" and (self.l1_ratio or average):
-            raise InputError("l1_ratio and average go with optimizer='sgd' only")
+        if sgd and self._optimizer != "sgd" and average:
+            raise InputError("average goes with optimizer='sgd' only")
+        if sgd and self._optimizer in ("momentum", "adam") and self.l1_ratio:
+            raise InputError("l1_ratio above 0 goes with optimizer='sgd' or 'adagrad'")
         if sgd and average and self.l1_ratio:
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
         if not sgd and (self.top_k is not None or self.overlap or average):
@@ -210,7 +216,9 @@ class LinearModel(SampleModel):
         else:
             partition = None
             members, partitioner = self._dealt_out(problem, n_ranks, random_state)
-        vectors = {"sgd": 2 + self._averages + bool(self.l1_ratio), "lbfgs": 26, "server": 5}
+        held = len(OPTIMIZERS[self._optimizer].slots)
+        behind = bool(self.l1_ratio) or self._optimizer == "adagrad"
+        vectors = {"sgd": 2 + self._averages + behind + held, "lbfgs": 26, "server": 5}
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,
@@ -241,10 +249,24 @@ class LinearModel(SampleModel):
         return members, "shuffle" if self._shuffles else unshuffled
 
     @property
+    def _optimizer(self) -> str:
+        """The name of the optimiser. AdaGrad has no use for a mean, and divides by what arrives."""
+        if self.optimizer != "auto":
+            return self.optimizer
+        asks_for_sgd = self.top_k is not None or self.average is True
+        return "sgd" if asks_for_sgd else self._adaptive
+
+    @property
+    def _learning_rate(self) -> str:
+        if self.learning_rate != "auto":
+            return self.learning_rate
+        return "constant" if self._optimizer == "adagrad" else self._decaying
+
+    @property
     def _averages(self) -> bool:
         """Whether the mean of the weights is what is learnt."""
         if self.average == "auto":
-            return self.optimizer == "sgd" and not self.l1_ratio
+            return self._optimizer == "sgd" and not self.l1_ratio
         return bool(self.average)
 
     @property
@@ -304,11 +326,11 @@ class LinearModel(SampleModel):
             random_state=plan.random_state,
             sizes=plan.sizes,
             schedule=schedule_of(
-                self.learning_rate, float(self.eta0), power=float(self.power_t), strength=strength,
+                self._learning_rate, float(self.eta0), power=float(self.power_t), strength=strength,
                 steepest=loss.steepest,
             ),
             curvature=loss.curvature,
-            optimizer=optimizer_of(self.optimizer),
+            optimizer=optimizer_of(self._optimizer),
             aggregator=self._aggregator(plan.random_state),
         )  # fmt: skip
 

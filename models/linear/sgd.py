@@ -9,7 +9,7 @@
 
 Renggli 2017, §2.1 (algorithm 1), §2.4 (TopK). The gradient is the mean over the batches of all
 ranks, and every rank moves weights of its own by the same sum, so they stay equal to the bit. One
-rank alone sends nothing: it adds its rows to the weights one by one.
+rank alone sends nothing: it adds its rows to the weights one by one, or by AdaGrad batch by batch.
 """
 
 from __future__ import annotations
@@ -28,16 +28,26 @@ from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import SGD, Optimizer
+from daskpart.models.optimisation.optimisers import SGD, AdaGrad, Optimizer
 from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, in_blocks
 
-from .kernels import COUNT, MASS, accumulate, apply_step, fold, run_batches, take_out
+from .kernels import (
+    COUNT,
+    MASS,
+    accumulate,
+    apply_step,
+    fold,
+    run_adagrad_batches,
+    run_batches,
+    take_out,
+)
 from .losses import mean_loss
 from .state import mean_weights
 
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
+NO_SQUARES = np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +88,12 @@ class Sgd(Batches):
     @property
     def is_lazy(self) -> bool:
         """Whether a step touches only entries of its gradient."""
-        return type(self.optimizer) is SGD
+        return type(self.optimizer) is SGD or self.is_adaptive
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether each weight has a rate of its own."""
+        return type(self.optimizer) is AdaGrad
 
     @property
     def is_alone(self) -> bool:
@@ -99,6 +114,7 @@ class SgdModel:
     weights: NDArray[np.float64]
     summed: NDArray[np.float64]
     last: NDArray[np.float64]
+    squares: NDArray[np.float64]
     scalars: NDArray[np.float64]
     slots: dict[str, NDArray[Any]]
     room: NDArray[np.float64] = field(repr=False)
@@ -117,7 +133,10 @@ class SgdModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        held = (self.weights, self.summed, self.last, self.room, self.touched, self.order)
+        held = (
+            *(self.weights, self.summed, self.last, self.squares),
+            *(self.room, self.touched, self.order),
+        )
         return sum(array.nbytes for array in (*held, *self.slots.values()))
 
 
@@ -239,16 +258,21 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     if sgd.average and not len(summed):
         summed = np.zeros(size)
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
-    if not sgd.is_lazy and not slots:
+    squares = none
+    if sgd.is_adaptive:
+        squares = slots.pop("squares") if slots else np.zeros(size)
+    elif not sgd.is_lazy and not slots:
         slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
+    adds_alone = sgd.is_alone and not sgd.is_adaptive
     return SgdModel(
         weights=weights,
         summed=summed,
-        last=np.zeros(size - sgd.n_outputs) if sgd.l1 else none,
+        last=np.zeros(size - sgd.n_outputs) if sgd.l1 or sgd.is_adaptive else none,
+        squares=squares,
         scalars=np.array([1.0, 0.0, part["mass"], part["count"]]),
         slots=slots,
-        room=none if sgd.is_alone else np.zeros(size),
-        touched=np.zeros(0 if sgd.is_alone else n_features // 64 + 1, np.uint64),
+        room=none if adds_alone else np.zeros(size),
+        touched=np.zeros(0 if adds_alone else n_features // 64 + 1, np.uint64),
         order=np.zeros(0, np.int64),
     )
 
@@ -282,14 +306,21 @@ def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
 def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
     scores = np.empty((sgd.batch_size, sgd.n_outputs))
+    penalties = sgd.l1, sgd.l2, sgd.intercept
     for place, block in enumerate(model.blocks.tolist()):
         own = sgd.rows_of_block(rows, block)
         order = sgd.order(own, model.epoch, block)
         of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
-        model.loss += run_batches(
-            *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
-            sgd.intercept, model.weights, model.last, model.summed, model.scalars, scores,
-        )  # fmt: skip
+        shared = *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, *penalties
+        if sgd.is_adaptive:
+            model.loss += run_adagrad_batches(
+                *shared, model.weights, model.last, model.squares, model.scalars, scores[0],
+                model.room, model.touched,
+            )  # fmt: skip
+        else:
+            model.loss += run_batches(
+                *shared, model.weights, model.last, model.summed, model.scalars, scores
+            )
     return model
 
 
@@ -303,7 +334,7 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
     batch = sgd.of_step(model.order, step)
     model.gradient, loss = gradient_stream(
         [(own, batch)], 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
-        model.room, model.touched, rows.dtype,
+        model.room, model.touched, rows.dtype, squares=model.squares, penalties=(sgd.l1, sgd.l2),
     )  # fmt: skip
     model.loss += loss
     return model
@@ -313,17 +344,19 @@ def gradient_stream(
     batches: Iterable[tuple[RankRows, NDArray[np.int64]]], share: float, fit: Any,
     weights: NDArray[Any], last: NDArray[Any], scalars: NDArray[Any], room: NDArray[Any],
     touched: NDArray[Any], dtype: Any, behind: int = 0,
+    squares: NDArray[Any] = NO_SQUARES, penalties: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Stream, float]:  # fmt: skip
     """Gradient of some rows of some blocks as a stream, and the sum of their losses.
 
     `behind` further entries, all zeros, are left at the end for whoever has more to add up.
+    `squares` and `penalties`, of L1 and L2, are for weights that are behind (`lazy_adagrad`).
     """
     n_outputs, size = fit.n_outputs, len(weights) + behind
     n_touched, loss = 0, 0.0
     for rows, batch in batches:
         more, of_batch = accumulate(
-            *rows.arrays, batch, share, fit.loss, fit.epsilon, fit.intercept, weights, last,
-            scalars, np.empty(n_outputs), room, touched,
+            *rows.arrays, batch, share, fit.loss, fit.epsilon, *penalties, fit.intercept, weights,
+            last, squares, scalars, np.empty(n_outputs), room, touched,
         )  # fmt: skip
         n_touched, loss = n_touched + more, loss + of_batch
     wide = max(index_type(size), np.dtype(np.uint32))
@@ -359,7 +392,7 @@ def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) 
             indices = indices.astype(np.uint32)
     model.entries += apply_step(
         indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last,
-        model.summed, model.scalars,
+        model.summed, model.squares, model.scalars,
     )  # fmt: skip
     return model
 
@@ -372,7 +405,7 @@ def _pieces(vector: NDArray[Any], n_outputs: int) -> list[NDArray[Any]]:
 
 def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
     """Bring all weights up to date."""
-    fold(sgd.n_outputs, model.weights, model.last, model.scalars)
+    fold(sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last, model.squares, model.scalars)
     return model
 
 
@@ -405,11 +438,12 @@ def part_of(model: SgdModel, feedback: Feedback) -> Part:
     residual = {"residual": feedback.residual[None].copy()}
     if feedback.rank:
         return residual
+    slots = model.slots | ({"squares": model.squares} if len(model.squares) else {})
     return {
         **residual,
         "weights": model.weights.copy(),
         "summed": model.summed.copy(),
-        "slots": {name: slot.copy() for name, slot in model.slots.items()},
+        "slots": {name: slot.copy() for name, slot in slots.items()},
         "mass": float(model.scalars[MASS]),
         "count": float(model.scalars[COUNT]),
     }

@@ -84,5 +84,5 @@ class LinearText(Text):
         """What to do when weights diverged."""
         return (
             "weights became NaN or infinite. Lower eta0, scale the features "
-            "(StandardScaler, MaxAbsScaler), or take learning_rate='optimal' or solver='lbfgs'."
+            "(StandardScaler, MaxAbsScaler), or take optimizer='adagrad' or solver='lbfgs'."
         )

@@ -273,7 +273,8 @@ def test_bad_samples_are_refused():
     (lambda: LogisticRegression(optimizer="adam", average=True, solver="sgd"), "optimizer='sgd'"),
     (lambda: LogisticRegression(average=True, l1_ratio=0.1, solver="sgd"), "not sparse"),
     (lambda: LogisticRegression(aggregation="mine"), "aggregation"),
-    (lambda: LogisticRegression(C=np.inf, solver="sgd"), "needs an L2 term"),
+    (lambda: LogisticRegression(C=np.inf, solver="sgd", optimizer="sgd"), "needs an L2 term"),
+    (lambda: LogisticRegression(l1_ratio=0.1, optimizer="adam", solver="sgd"), "or 'adagrad'"),
 ])  # fmt: skip
 def test_parameters_that_contradict_each_other(make, words):
     X, y = samples()
