@@ -36,6 +36,22 @@ class Call(NamedTuple):
         return f"call {self.number} ({self.label})"
 
 
+class Standing(NamedTuple):
+    """Where a rank is in a run, for who looks from outside.
+
+    Attributes
+    ----------
+    waiting : (Call, source) or None
+        What it waits for.
+    sent, came : dict of rank to int
+        Messages of this run to each rank, and from each.
+    """
+
+    waiting: tuple[Call, Hashable] | None
+    sent: dict[int, int]
+    came: dict[int, int]
+
+
 class RunStopped(RuntimeError):
     """A rank stopped because of what happened to another; the message names both."""
 
@@ -63,6 +79,8 @@ class Mailbox:
         self.waiting: tuple[Call, Hashable] | None = None
         self._arrived: dict[tuple[tuple[int, int], Hashable], tuple[str, Any]] = {}
         self._latest: dict[int, Call] = {}  # of each rank
+        self._sent: dict[int, int] = {}  # messages of this run to each rank
+        self._came: dict[int, dict[int, int]] = {}  # of each run those from each rank
         self._condition = threading.Condition()
         self._stopped: dict[int, str] = {}  # runs, and why
         self._ended: str | None = None
@@ -71,12 +89,26 @@ class Mailbox:
     def begin(self, run: int) -> None:
         """A new run."""
         with self._condition:
-            self.run = run
+            self.run, self._sent = run, {}
+            for earlier in [each for each in self._came if each < run]:
+                del self._came[earlier]
             self._look()
+
+    def note_sent(self, destination: int) -> None:
+        """The rank is about to send a message."""
+        self._sent[destination] = self._sent.get(destination, 0) + 1
+
+    def standing(self) -> Standing:
+        """Where the rank is in its run."""
+        came = self._came.get(self.run, {})
+        return Standing(self.waiting, dict(self._sent), dict(came))
 
     def put(self, call: Call, source: Hashable, payload: Any) -> None:
         """A message has come."""
         with self._condition:
+            if isinstance(source, int) and call.run >= self.run:
+                came = self._came.setdefault(call.run, {})
+                came[source] = came.get(source, 0) + 1
             if self._ended is not None or call.run in self._stopped:
                 return
             self._arrived[call.key, source] = call.label, payload
@@ -170,17 +202,20 @@ class Mailbox:
         self._halted = self._ended or self._stopped.get(self.run)
 
 
-def find_deadlock(waiting: dict[int, tuple[Call, Hashable] | None], ended: set[int]) -> str | None:
+def find_deadlock(standings: dict[int, Standing], ended: set[int]) -> str | None:
     """Why a run can't go on, if it can't: a rank waits for one that has ended, or in a circle.
+
+    A rank to which a message of that one is on its way, be it large and slow, does not count.
+    Standings may be of slightly different times, so only what two looks find alike is sure.
 
     Parameters
     ----------
-    waiting : dict of rank to (Call, source) or None
-        What ranks wait for, None where they don't; messages on their way are not known, so this
-        counts only where nothing has changed for a while.
+    standings : dict of rank to Standing
+        Of the ranks that have begun the run.
     ended : set of int
         Ranks whose text has ended.
     """
+    waiting = {rank: _in_vain(rank, standings) for rank in standings}
     for first in sorted(waiting):
         seen: list[int] = []
         rank: Any = first
@@ -202,3 +237,15 @@ def find_deadlock(waiting: dict[int, tuple[Call, Hashable] | None], ended: set[i
                              for r in circle)  # fmt: skip
             return f"Ranks disagree and wait for each other: {told}."
     return None
+
+
+def _in_vain(rank: int, standings: dict[int, Standing]) -> tuple[Call, Hashable] | None:
+    """What a rank waits for, if it is of a rank that has no message on its way to it."""
+    own = standings[rank]
+    if own.waiting is None:
+        return None
+    source: Any = own.waiting[1]
+    other = standings.get(source)
+    if other is not None and other.sent.get(rank, 0) != own.came.get(source, 0):
+        return None
+    return own.waiting

@@ -285,7 +285,7 @@ class RankCommunicator(Communicator):
             ranks.append(message.destination)
             rows.append(message.rows)
             sizes.append(message.nbytes)
-            self._endpoint.send(call, message.destination, message.payload)
+            self._send(call, message.destination, message.payload)
         share = RoundShare(pending.label, pending.index, tuple(ranks), tuple(rows), tuple(sizes))
         self._count(share)
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
@@ -312,13 +312,13 @@ class RankCommunicator(Communicator):
             every = [values.content, *(self._receive(there, source, label) for source in others)]
             result = self._timed(function, [every], static)
             for destination in others:
-                self._endpoint.send(back, destination, result)
+                self._send(back, destination, result)
             self._count(RoundShare(label, 0, (), (), ()))
             sizes = (value_bytes(result),) * len(others)
             self._count(RoundShare(label, 1, others, (0,) * len(others), sizes))
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
-            self._endpoint.send(there, 0, duplicate(values.content))
+            self._send(there, 0, duplicate(values.content))
             self._count(RoundShare(label, 0, (0,), (0,), (value_bytes(values.content),)))
             self._count(RoundShare(label, 1, (), (), ()))
             result = self._receive(back, 0, label)
@@ -330,7 +330,7 @@ class RankCommunicator(Communicator):
     def _gather(self, values: PerRank) -> list[Any] | None:
         call = self._next_call("gather")
         if self.rank:
-            self._endpoint.send(call, 0, duplicate(values.content))
+            self._send(call, 0, duplicate(values.content))
             return None
         others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
         return [duplicate(values.content), *others]
@@ -350,6 +350,10 @@ class RankCommunicator(Communicator):
         self._mailbox.check()
         self._n_calls += 1
         return Call(self._run, self._n_calls, label)
+
+    def _send(self, call: Call, destination: int, payload: Any) -> None:
+        self._mailbox.note_sent(destination)
+        self._endpoint.send(call, destination, payload)
 
     def _receive(self, call: Call, source: int, label: str) -> Any:
         begin = perf_counter()

@@ -18,7 +18,7 @@ from . import worker as host
 from .cluster import Cluster, order_of_workers
 from .from_dask import collection_keys
 from .lease import end_lease, take_lease
-from .mailbox import find_deadlock
+from .mailbox import Standing, find_deadlock
 from .rank import Request
 
 _CLOSE_SECONDS = 10.0
@@ -109,14 +109,14 @@ class RankCluster(Cluster):
 
     async def _deadlock(self, session: str, run: int) -> str | None:
         message = {"op": host.PROGRESS, "session": session, "run": run}
-        waiting: dict[int, Any] = {}
+        standings: dict[int, Standing] = {}
         ended: set[int] = set()
         with suppress(OSError):  # a worker is lost: the next look says so
             for told in (await self._told(message, self.workers)).values():
                 of_worker, done = pickle.loads(told)
-                waiting |= of_worker
+                standings |= of_worker
                 ended |= done
-        return find_deadlock(waiting, ended)
+        return find_deadlock(standings, ended)
 
     def on_those_left(self, function: Callable, *arguments: Any) -> None:
         """The same on all workers that are still there; errors of workers are passed over."""

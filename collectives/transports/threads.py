@@ -106,8 +106,9 @@ class ThreadsCommunicator(RankedCommunicator):
         return [future.result() for future in futures]
 
     def _deadlock(self, run: int, futures: Sequence[Future]) -> str | None:
-        waiting = {box.rank: box.waiting for box in self._mailboxes if box.run == run}
-        return find_deadlock(waiting, {rank for rank, f in enumerate(futures) if f.done()})
+        ended = {rank for rank, future in enumerate(futures) if future.done()}
+        standings = {box.rank: box.standing() for box in self._mailboxes if box.run == run}
+        return find_deadlock(standings, ended)
 
     def _close(self) -> None:
         limit = monotonic() + 10.0

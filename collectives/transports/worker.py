@@ -35,7 +35,7 @@ from distributed.protocol.pickle import dumps
 
 from daskpart.errors import InputError
 
-from .mailbox import Call, Mailbox, RunStopped
+from .mailbox import Call, Mailbox, RunStopped, Standing
 from .rank import Answer, Endpoint, RankCommunicator, Request
 
 RUN, PROGRESS = "daskpart_run", "daskpart_progress"
@@ -128,7 +128,7 @@ class RankHost:
         return {"status": "OK", "result": to_serialize(answers)}
 
     async def _progress(self, session: str, run: int) -> dict[str, Any]:
-        """What the ranks of this worker wait for; of a run that is not the present one nothing."""
+        """Where the ranks of this worker are; of a run that is not the present one nothing."""
         known = self.sessions.get(session)
         told = ({}, set()) if known is None else known.progress(run)
         return {"status": "OK", "result": pickle.dumps(told)}
@@ -246,11 +246,11 @@ class Session:
             self._queues[rank].put((request, own.get(rank, {}), answer))
         return await asyncio.gather(*answers.values())
 
-    def progress(self, run: int) -> tuple[dict[int, Any], set[int]]:
-        """What the ranks of this worker wait for in a run, and those whose text has ended."""
-        waiting = {r: box.waiting for r, box in self.mailboxes.items() if box.run == run}
-        ended = {rank for rank, last in self._texts.items() if last >= run}
-        return waiting, ended
+    def progress(self, run: int) -> tuple[dict[int, Standing], set[int]]:
+        """Where the ranks of this worker are in a run, and those whose text has ended."""
+        ended = {rank for rank, last in self._texts.items() if last >= run}  # before what they sent
+        standings = {r: box.standing() for r, box in self.mailboxes.items() if box.run == run}
+        return standings, ended
 
     def stop(self, run: int, reason: str, tell_others: bool = False) -> None:
         """Stop a run, on this worker or on all."""

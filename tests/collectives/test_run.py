@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from daskpart.collectives import (
     reduce_plan,
     sparse_allreduce,
 )
+from daskpart.collectives.transports import threads
 from daskpart.errors import InputError
 
 
@@ -130,3 +132,21 @@ def test_a_value_of_another_communicator_is_refused(make_communicator):
     communicator, other = make_communicator(2), make_communicator(2)
     with pytest.raises(InputError, match="another communicator"):
         communicator.settle(communicator.run(lambda c, v: c.map(np.array, v), other.values([1, 2])))
+
+
+def exchange_of_all(comm, values):
+    return comm.map(np.sum, allgather(comm, values))
+
+
+def test_messages_that_take_longer_than_two_looks_are_waited_for(monkeypatch):
+    """All ranks wait for each other then, and none has sent nothing."""
+    hand_over = threads.MailboxEndpoint.send
+
+    def slowly(endpoint, *message):
+        threading.Timer(0.5, hand_over, (endpoint, *message)).start()
+
+    monkeypatch.setattr(threads, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(threads.MailboxEndpoint, "send", slowly)
+    with threads.ThreadsCommunicator(3) as comm:
+        values = comm.values([np.full((1, 2), rank) for rank in range(3)])
+        assert comm.gather(comm.run(exchange_of_all, values)) == [6, 6, 6]

@@ -13,7 +13,13 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.collectives.transports import handles, wire
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
-from daskpart.collectives.transports.mailbox import Call, Mailbox, RunStopped, find_deadlock
+from daskpart.collectives.transports.mailbox import (
+    Call,
+    Mailbox,
+    RunStopped,
+    Standing,
+    find_deadlock,
+)
 from daskpart.collectives.transports.rank import RankCommunicator, Request
 from daskpart.collectives.transports.rank_cluster import places_by_threads
 from daskpart.errors import InputError
@@ -98,12 +104,43 @@ def test_what_was_for_a_failed_run_is_dropped():
         box.take(call(8, run=3), 1)
 
 
+def standing(waiting=None, sent=None, came=None):
+    return Standing(waiting, sent or {}, came or {})
+
+
 def test_deadlocks_are_found():
-    assert find_deadlock({0: (call(1), 1), 1: (call(1), 2), 2: None}, set()) is None
-    assert "whose text has ended" in find_deadlock({0: (call(1), 1), 1: None}, {1})
+    def found(waiting, ended=frozenset()):
+        return find_deadlock({rank: standing(wait) for rank, wait in waiting.items()}, set(ended))
+
+    assert found({0: (call(1), 1), 1: (call(1), 2), 2: None}) is None
+    assert "whose text has ended" in found({0: (call(1), 1), 1: None}, {1})
     circle = {0: None, 1: (call(3), 2), 2: (call(2, "reduce 0"), 3), 3: (call(1), 1)}
-    assert "rank 2 waits in call 2 (reduce 0) for rank 3" in find_deadlock(circle, set())
-    assert find_deadlock({0: (call(1), (2, 0))}, {0, 2}) is None  # of a shard: no rank
+    assert "rank 2 waits in call 2 (reduce 0) for rank 3" in found(circle)
+    assert found({0: (call(1), (2, 0))}, {0, 2}) is None  # of a shard: no rank
+
+
+def test_who_waits_for_a_slow_message_is_in_no_deadlock():
+    waits = {0: (call(4), 1), 1: (call(4), 0)}
+    ranks = {
+        0: standing(waits[0], sent={1: 2}, came={1: 1}),
+        1: standing(waits[1], sent={0: 2}, came={0: 2}),
+    }
+    assert find_deadlock(ranks, set()) is None
+    assert find_deadlock({0: ranks[0], 1: standing(sent={0: 2})}, {1}) is None
+    ranks[0] = ranks[0]._replace(came={1: 2})
+    assert "wait for each other" in find_deadlock(ranks, set())
+
+
+def test_mailboxes_count_the_messages_of_a_run():
+    box = Mailbox(0, timeout=1.0)
+    box.begin(1)
+    box.note_sent(1)
+    box.put(call(1, run=1), 2, "of this run")
+    box.put(call(1, run=2), 1, "of the next")
+    assert box.standing() == standing(sent={1: 1}, came={2: 1})
+    box.begin(2)
+    box.put(call(2, run=1), 2, "a straggler")
+    assert box.standing() == standing(came={1: 1})
 
 
 def scheduler(threads, clients=("me", "you"), tasks=()):
