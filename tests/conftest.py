@@ -35,13 +35,17 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def rough_cost_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cost_model_of` takes few turns: what it finds matters little, and nobody else is told."""
+def rough_cost_model(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """`cost_model_of` takes few turns here, where what it finds matters little; gives how few."""
     from daskpart.collectives import cost_measurement
 
-    few = {"_ROUNDS": 1, "_MORE_ROUNDS": 2, "_TURNS": 1, "_KERNEL_TURNS": 1, "_REPEATS": 3}
-    for name, value in {**few, "_LONG_BYTES": 10_000_000, "_known": {}}.items():
+    few = {
+        "_ROUNDS": 1, "_MORE_ROUNDS": 2, "_TURNS": 1, "_KERNEL_TURNS": 1, "_REPEATS": 3,
+        "_LONG_BYTES": 10_000_000,
+    }  # fmt: skip
+    for name, value in {**few, "_known": {}}.items():  # nobody else is told what was found
         monkeypatch.setattr(cost_measurement, name, value)
+    return few
 
 
 @pytest.fixture(scope="session")

@@ -132,7 +132,7 @@ QUICK: dict[str, dict[str, Any]] = {  # what no option of a study makes small
 
 @pytest.fixture
 def small(
-    monkeypatch: pytest.MonkeyPatch, forked_workers: None, rough_cost_model: None
+    monkeypatch: pytest.MonkeyPatch, forked_workers: None, rough_cost_model: Any
 ) -> Iterator[None]:
     """Every benchmark module sees few ratings, and few parts; clusters start at once."""
     monkeypatch.syspath_prepend(str(ROOT))
