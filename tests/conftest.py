@@ -96,7 +96,13 @@ def forked_workers() -> Iterator[None]:
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    calm = {  # a cluster that waits for its tests took a tenth of a core to look at itself
+        "distributed.admin.tick.interval": "100ms",
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
+        "distributed.worker.profile.interval": "100ms",
+    }
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver", **calm}):
         yield
 
 
