@@ -34,6 +34,20 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture
+def rough_cost_model(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """`cost_model_of` takes few turns here, where what it finds matters little; gives how few."""
+    from daskpart.collectives import cost_measurement
+
+    few = {
+        "_ROUNDS": 1, "_MORE_ROUNDS": 2, "_TURNS": 1, "_KERNEL_TURNS": 1, "_REPEATS": 3,
+        "_LONG_BYTES": 10_000_000,
+    }  # fmt: skip
+    for name, value in {**few, "_known": {}}.items():  # nobody else is told what was found
+        monkeypatch.setattr(cost_measurement, name, value)
+    return few
+
+
 @pytest.fixture(scope="session")
 def mpi_job() -> Callable[..., str]:
     """``mpi_job(*scripts, n=6, threads=2)``: what scripts print at the client of an MPI job.
@@ -82,7 +96,13 @@ def forked_workers() -> Iterator[None]:
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    calm = {  # a cluster that waits for its tests took a tenth of a core to look at itself
+        "distributed.admin.tick.interval": "100ms",
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
+        "distributed.worker.profile.interval": "100ms",
+    }
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver", **calm}):
         yield
 
 
@@ -116,17 +136,22 @@ def quiet_client(cluster: Any) -> Iterator[Any]:
         yield connected
 
 
-@pytest.fixture
-def own_client(forked_workers: None) -> Iterator[Any]:
-    """A client of a cluster to kill workers of, not the default one."""
-    from distributed import Client, LocalCluster
+@pytest.fixture(scope="session")
+def mortal_cluster(forked_workers: None) -> Iterator[Any]:
+    """Two worker processes of two threads to kill: their nannies start others."""
+    from distributed import LocalCluster
 
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as own_cluster,
-        Client(own_cluster, set_as_default=False) as connected,
-    ):  # fmt: skip
+    with LocalCluster(
+        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def own_client(mortal_cluster: Any) -> Iterator[Any]:
+    """A client of workers to kill, both of them there; not the default one."""
+    from distributed import Client
+
+    with Client(mortal_cluster, set_as_default=False) as connected:
         connected.wait_for_workers(2, timeout=60)
         yield connected

@@ -120,9 +120,21 @@ def small_metrics_matrix() -> Any:
     return coo_array((ratings, (users, items))).tocsr()
 
 
+QUICK: dict[str, dict[str, Any]] = {  # what no option of a study makes small
+    "cp_kernel": {"PEER_SECONDS": 0.0, "TRIAD_FLOATS": 2**12},
+    "cp_memory": {"TYPES": ("float32",)},
+    "cp_switch": {"SHAPE": (200, 80, 80), "N_NONZEROS": 3000, "LENGTHS": (1, 4)},
+    "latency": {"TURN_SECONDS": 0.0, "TURNS": 1},
+    "linear_memory": {"N_FEATURES": 10_000, "N_LINES": 300, "N_BLOCKS": 2},
+    "sparse_allreduce": {"TURNS": 1},
+}
+
+
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every benchmark module sees few ratings, and few parts."""
+def small(
+    monkeypatch: pytest.MonkeyPatch, forked_workers: None, rough_cost_model: Any
+) -> Iterator[None]:
+    """Every benchmark module sees few ratings, and few parts; clusters start at once."""
     monkeypatch.syspath_prepend(str(ROOT))
     factorization = importlib.import_module("benchmarks.factorization")
     monkeypatch.setattr(factorization, "RATES", (0.1,))
@@ -145,6 +157,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     data = importlib.import_module("benchmarks.data")
     monkeypatch.setattr(data, "data_folder", Path)
     monkeypatch.setattr(data, "labelled_graph", few_labels)
+    for name, constants in QUICK.items():
+        study = importlib.import_module(f"benchmarks.studies.{name}")
+        for constant, value in constants.items():
+            monkeypatch.setattr(study, constant, value)
     peer = importlib.import_module("benchmarks.libmf_peer")
     monkeypatch.setattr(peer, "load", lambda: Peer)
     for name in MODULES:
@@ -276,7 +292,7 @@ STUDIES = {
     "time_to_rmse": ["--data", "few", "--target", "6.0", "--components", "4", "--turns", "1"],
     "twins": [
         "--ranks", "2", "--problem", "MF:few", "--problem", "CP:few", "--problem", "GCN:few",
-        "--problem", "k-means",
+        "--problem", "ALS:few", "--problem", "SGD:few", "--problem", "k-means",
         "--steps", "3", "--turns", "1",
     ],
 }  # fmt: skip

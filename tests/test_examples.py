@@ -24,14 +24,16 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BIN = Path(sys.executable).parent
 
 
-def run_batch_job(*arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def run_batch_job(
+    *arguments: str, n_processes: int = 6, timeout: float = 240
+) -> subprocess.CompletedProcess[str]:
     """Run the job script with this interpreter's `python` and `mpiexec` first on the path."""
     if not (BIN / "mpiexec").exists() and shutil.which("mpiexec") is None:
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
     path = os.pathsep.join((str(BIN), os.environ.get("PATH", "")))
     return subprocess.run(
         ["bash", str(EXAMPLES / "batch_mpi.sh"), *arguments],
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "SLURM_NTASKS": str(n_processes)},
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -78,7 +80,7 @@ def test_batch_job_gives_the_bits_of_a_run_in_one_process(batch_job: tuple[str, 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_batch_job_ends_with_an_error_when_the_input_is_wrong(tmp_path: Path) -> None:
-    done = run_batch_job(str(tmp_path / "absent.dat"))
+    done = run_batch_job(str(tmp_path / "absent.dat"), n_processes=3)
     assert done.returncode != 0
     assert "absent.dat" in done.stderr
 
@@ -114,8 +116,10 @@ def told(printed: str) -> list[str]:
     return printed.split("Counters:")[0].splitlines()
 
 
-def run_text(text: ModuleType, transport: str, capsys: pytest.CaptureFixture, client: Any) -> list:
-    with communicator_for(transport, 4, client) as communicator:
+def run_text(
+    text: ModuleType, transport: str, capsys: pytest.CaptureFixture, client: Any, n_ranks: int = 4
+) -> list:
+    with communicator_for(transport, n_ranks, client) as communicator:
         text.main(communicator)
     return told(capsys.readouterr().out)
 
@@ -185,9 +189,9 @@ def test_texts_on_worker_processes(
 def test_texts_under_mpiexec(name: str, texts: dict, capsys: pytest.CaptureFixture) -> None:
     if not (BIN / "mpiexec").exists():
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
-    command = [str(BIN / "mpiexec"), "-n", "6", sys.executable, str(EXAMPLES / f"{name}.py")]
+    command = [str(BIN / "mpiexec"), "-n", "4", sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(
-        [*command, "--transport", "mpi"],
+        [*command, "--transport", "mpi", "--ranks", "2"],
         env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
         capture_output=True,
         text=True,
@@ -195,7 +199,7 @@ def test_texts_under_mpiexec(name: str, texts: dict, capsys: pytest.CaptureFixtu
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert told(done.stdout) == run_text(texts[name], "local", capsys, None)
+    assert told(done.stdout) == run_text(texts[name], "local", capsys, None, n_ranks=2)
 
 
 def test_a_text_as_a_script(texts: dict, capsys: pytest.CaptureFixture) -> None:

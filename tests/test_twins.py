@@ -42,13 +42,17 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> None:
-    """Ours on threads, which have the bits of every transport; the twins under mpiexec."""
+def test_twins_give_what_ours_do(sides: Any, tmp_path: Path) -> None:
+    """Ours on threads, which have the bits of every transport; the twins under mpiexec.
+
+    Two ranks, ours under mpiexec too: the study of that name in `test_benchmarks`.
+    """
+    n_ranks = 4
     clusters = importlib.import_module("benchmarks.studies.clusters")
     if not clusters.has_mpiexec():
         pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
     kinds = ["MF:few", "ALS:few", "CP:few", "GCN:few", "SGD:few", "k-means"]
+    folder = importlib.import_module("benchmarks.twins.folder")
     names = sides.lay_down(tmp_path, kinds, n_ranks)
     assert names == [
         "MF few",
@@ -60,24 +64,25 @@ def test_twins_give_what_ours_do(sides: Any, n_ranks: int, tmp_path: Path) -> No
         "k-means",
     ]
     sides.ours(None, str(tmp_path), N_STEPS, transport="local")
-    seconds = clusters.on_mpi_ranks(sides.twin, n_ranks, str(tmp_path), N_STEPS)
+    seconds = clusters.on_mpi_ranks(folder.twin, n_ranks, str(tmp_path), N_STEPS)
     assert [len(steps) for steps in seconds] == [N_STEPS] * len(names)
     said = {
         name: sides.agreement(path, name)
-        for path, name in zip(sides.files(str(tmp_path)), names, strict=True)
+        for path, name in zip(folder.files(str(tmp_path)), names, strict=True)
     }
     assert said["MF few"] == said["CP Algorithm 2 few"] == said["SGD few"] == "same bits"
 
 
 def test_a_twin_that_differs_is_told(sides: Any, tmp_path: Path) -> None:
+    write = importlib.import_module("benchmarks.twins.folder").write
     ours, ids = np.arange(6.0).reshape(3, 2), np.array([0, 2])
-    sides._write(tmp_path / "ours", {"centres": ours})
-    sides._write(tmp_path / "twin-0", {"centres": (ids, ours[ids])})
+    write(tmp_path / "ours", {"centres": ours})
+    write(tmp_path / "twin-0", {"centres": (ids, ours[ids])})
     assert sides.agreement(tmp_path, "MF few") == "same bits"
-    sides._write(tmp_path / "twin-1", {"centres": (ids, ours[ids] + 1e-9)})
+    write(tmp_path / "twin-1", {"centres": (ids, ours[ids] + 1e-9)})
     assert sides.agreement(tmp_path, "k-means") == "equal to rounding"
     with pytest.raises(RuntimeError, match="bits are not ours"):
         sides.agreement(tmp_path, "MF few")
-    sides._write(tmp_path / "twin-1", {"centres": (ids, ours[ids] + 0.1)})
+    write(tmp_path / "twin-1", {"centres": (ids, ours[ids] + 0.1)})
     with pytest.raises(RuntimeError, match="centres of twin-1 differs"):
         sides.agreement(tmp_path, "k-means")

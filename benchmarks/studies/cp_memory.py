@@ -22,6 +22,7 @@ COLUMNS = (
     "peak while building", "factors", "2 + factors", "kept", "process", "ms an iteration",
 )  # fmt: skip
 SEEN_IN_RESIDENT_BYTES = 5e7
+TYPES = ("float32", "float64")
 
 
 def lines_of(name: str, path: Path, dtype: str, n_ranks: int, cut: str, rank: int) -> list[list]:
@@ -68,7 +69,7 @@ def main(names: tuple[str, ...], ranks: tuple[int, ...], rank: int, out: Path) -
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             path = saved(data.tensor(name), Path(folder) / f"{name}.npz")
-            for dtype in ("float32", "float64"):
+            for dtype in TYPES:
                 for n_ranks, cut in (*((n, "hypercube") for n in ranks), (ranks[-1], "random")):
                     found = lines_of(name, path, dtype, n_ranks, cut, rank)
                     click.echo("\n".join(map(str, found)))

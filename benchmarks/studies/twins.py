@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from benchmarks.twins.sides import N_POINTS, agreement, files, lay_down, ours, twin
+from benchmarks.twins.folder import files, twin
+from benchmarks.twins.sides import N_POINTS, agreement, lay_down, ours
 
 from .clusters import has_mpiexec, in_mpi_job, on_mpi_ranks
 from .output import Origin, markdown_table, out_option, write_numbers, write_section

@@ -2,17 +2,15 @@
 
 the parent    problem ─► folder: the problem for ours, a piece a rank for the twin
 dask-mpi      ours(client, folder, steps)   ─► seconds of each step, results into the folder
-MPI ranks     twin(world, folder, steps)    ─► the same
+MPI ranks     folder.twin(world, folder, …) ─► the same
 the parent    agreement(folder): the same bits, or equal to rounding, or an error
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,18 +19,19 @@ from benchmarks import data
 from benchmarks.studies import gcn_epoch
 from benchmarks.studies.problem import matrix
 from daskpart import GCNClassifier
-from daskpart.collectives import Communicator, PerRank, barrier, communicator_for
-from daskpart.collectives.operations import allreduce
+from daskpart.collectives import communicator_for
 from daskpart.models import CPDecomposition, ImplicitFactorization, MatrixFactorization
 from daskpart.models.cp.starts import first_factors
 from daskpart.models.linear.estimator import LogisticRegression
 from daskpart.models.optimisation.learning_rates import learning_rate
 
+from .folder import Arrays, files, read, write
+from .lloyd import lloyd
+
 COMPONENTS = {"MF": 32, "CP": 16, "ALS": 64}
 N_POINTS, N_DIMENSIONS, N_CLUSTERS = 40_000, 4, 10
 ALGORITHMS = {"Algorithm 1": "p2p", "Algorithm 2": "emb"}
 SAME_BITS = ("MF", "CP Algorithm 2", "SGD")
-Arrays = dict[str, np.ndarray]
 
 
 class Result(NamedTuple):
@@ -222,23 +221,6 @@ def fit_clustering(pieces: list[Any], transport: str, client: Any, n_steps: int)
     return Result(seconds, {"centres": centres})
 
 
-def lloyd(
-    comm: Communicator, points: PerRank, *, centres: np.ndarray, n_steps: int
-) -> tuple[list[float], np.ndarray]:
-    """The text of k-means: the twin's steps, and an allreduce on the hypercube."""
-    from .kmeans import mean_distance, means, sums_of_clusters
-
-    barrier(comm)
-    now, seconds = comm.replicated(centres), []
-    for _ in range(n_steps):
-        begin = perf_counter()
-        total = allreduce(comm, comm.map(sums_of_clusters, points, now), algorithm="hypercube")
-        now = comm.assume_replicated(comm.map(means, total, now))
-        mean_distance(total.result())
-        seconds.append(perf_counter() - begin)
-    return seconds, now.result()
-
-
 # -- a turn, under mpiexec ---
 
 
@@ -248,34 +230,10 @@ def ours(client: Any, folder: str, n_steps: int, transport: str = "mpi") -> list
 
 
 def _ours_of(client: Any, path: Path, n_steps: int, transport: str) -> list[float]:
-    problem = _read(path / "problem")
+    problem = read(path / "problem")
     result = problem.fit(transport, client, n_steps)
-    _write(path / "ours", result.arrays)
+    write(path / "ours", result.arrays)
     return result.seconds
-
-
-def twin(world: Any, folder: str, n_steps: int) -> list[list[float]]:
-    """The same of the twins; runs on every MPI rank."""
-    return [_twin_of(world, path, n_steps) for path in files(folder)]
-
-
-def _twin_of(world: Any, path: Path, n_steps: int) -> list[float]:
-    train, piece = _read(path / f"piece-{world.rank}")
-    seconds, arrays = train(world, piece, n_steps)
-    _write(path / f"twin-{world.rank}", arrays)
-    return seconds
-
-
-def files(folder: str) -> list[Path]:
-    return sorted(path for path in Path(folder).iterdir() if path.is_dir())
-
-
-def _read(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_bytes(pickle.dumps(content, 5))
 
 
 def lay_down(folder: Path, names: Sequence[str], n_ranks: int) -> list[str]:
@@ -285,8 +243,8 @@ def lay_down(folder: Path, names: Sequence[str], n_ranks: int) -> list[str]:
         place = folder / f"{number:02d}"
         place.mkdir()
         for rank, piece in enumerate(problem.pieces):
-            _write(place / f"piece-{rank}", (problem.train, piece))
-        _write(place / "problem", problem._replace(pieces=[]))
+            write(place / f"piece-{rank}", (problem.train, piece))
+        write(place / "problem", problem._replace(pieces=[]))
         found.append(name)
     return found
 
@@ -299,10 +257,10 @@ def agreement(path: Path, name: str) -> str:
     RuntimeError
         If they differ by more than rounding, or at all where both add in the same order.
     """
-    ours = _read(path / "ours")
+    ours = read(path / "ours")
     exact = True
     for part in sorted(path.glob("twin-*")):
-        for key, (ids, rows) in _read(part).items():
+        for key, (ids, rows) in read(part).items():
             exact = exact and np.array_equal(ours[key][ids], rows)
             scale = float(np.abs(ours[key]).max(initial=1e-12))
             if not np.allclose(ours[key][ids] / scale, rows / scale, rtol=0, atol=1e-4):

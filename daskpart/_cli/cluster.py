@@ -10,11 +10,13 @@ HOST:PORT  the scheduler of a cluster that is there
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -103,6 +105,15 @@ def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], Non
         opened = _local_cluster if kind in KINDS else _cluster_at
         with opened(kind, n_workers) as client:
             work(client)
+
+
+def begin_to_import(client: Any, module: str) -> None:
+    """Have all workers import a module while the client does something else."""
+    client.run(_import, module, wait=False)
+
+
+async def _import(module: str) -> None:
+    await asyncio.to_thread(import_module, module)
 
 
 def _configure_dask() -> None:

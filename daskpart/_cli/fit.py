@@ -265,7 +265,7 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
-    from .cluster import check_cluster, is_there_before, run_on
+    from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
@@ -275,6 +275,8 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     exit_codes: list[int] = []
 
     def work(client: Any) -> None:
+        if planned is None:  # workers are there, and idle until there is a plan
+            begin_to_import(client, type(estimator).__module__.rpartition(".")[0] + ".text")
         ready = planned or _plan(job, estimator, client)
         with one_ctrl_c_at_a_time():
             exit_codes.append(_fit_and_write(job, estimator, *ready))

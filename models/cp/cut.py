@@ -26,7 +26,6 @@ from daskpart.data_models import fine_grain, medium_grain
 from daskpart.errors import InputError
 from daskpart.models.base.plan import given_assignment
 from daskpart.owners import embedded_packed_owners, packed_owners, random_owners
-from daskpart.partitioners import partition
 from daskpart.partitions import Partition
 
 _GRAINS = {"fine-grain": fine_grain, "medium-grain": medium_grain}
@@ -84,6 +83,8 @@ def nonzero_parts(
     InputError
         When a given partition does not fit the tensor, or there are more ranks than vertices.
     """
+    from daskpart.partitioners import partition  # ranks cut nothing
+
     if not tensor.values.all():  # a stored zero is an entry like others, and values do not matter
         tensor = replace(tensor, values=np.ones_like(tensor.values))
     if isinstance(partitioner, Partition):

@@ -24,7 +24,6 @@ from daskpart.collectives import Plan
 from daskpart.errors import InputError
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
-from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 
 from .communication import COMMUNICATIONS, forecast, product_plan
@@ -266,6 +265,8 @@ def vertex_partition(
     pattern: Any, n_ranks: int, partitioner: Any, random_state: int, sampler: Any = None
 ) -> Partition:
     """Vertices dealt out to ranks; `partitioner` as for `GCNClassifier`, `pattern` with loops."""
+    from daskpart.partitioners import partition as make_partition  # ranks cut nothing
+
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64)
     if isinstance(partitioner, Partition):

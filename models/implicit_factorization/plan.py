@@ -27,7 +27,6 @@ from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.errors import InputError
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
-from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 
 from .als import SIDES, Events
@@ -208,6 +207,8 @@ def plan_fit(
 def _partitioned(
     matrix: LabelledMatrix, n_ranks: int, partitioner: Any, random_state: int
 ) -> Partition:
+    from daskpart.partitioners import partition as make_partition  # ranks cut nothing
+
     if isinstance(partitioner, Partition):
         partitioner.check_fits(matrix.shape[0], "the matrix", "rows")
         return partitioner

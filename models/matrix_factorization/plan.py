@@ -29,7 +29,6 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import weighed_cut
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected
-from daskpart.partitioners import partition as make_partition
 from daskpart.partitions import Partition
 from daskpart.shards import Shards, shard
 
@@ -357,7 +356,13 @@ def _partitioned(
     if isinstance(partitioner, str) and partitioner == "auto":
         return weigh(data, n_ranks, random_state)
     arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
-    return make_partition(data, n_ranks, **{"random_state": random_state, **arguments})
+    return _cut(data, n_ranks, **{"random_state": random_state, **arguments})
+
+
+def _cut(data: Any, n_ranks: int, **arguments: Any) -> Partition:
+    from daskpart.partitioners import partition  # here, as ranks import this module and cut nothing
+
+    return partition(data, n_ranks, **arguments)
 
 
 def _of_rows(partition: Partition, axis: str) -> Partition:
@@ -394,7 +399,7 @@ def weighed_partition(
     pattern = data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
 
     def cut(name: str) -> tuple[Partition, float]:
-        parts = make_partition(pattern, n_ranks, random_state=random_state, **options[name])
+        parts = _cut(pattern, n_ranks, random_state=random_state, **options[name])
         volume = Connectivity.from_partition(pattern, parts).pasgd_volume(eta)
         return parts, float(volume * row_bytes)
 

@@ -169,8 +169,14 @@ def test_bad_problems(given, message):
         TYPICAL.predict(*given)
 
 
+def test_merging_costs_more_than_adding():
+    with LocalCommunicator(4) as communicator:
+        model = cost_model_of(communicator)
+    assert model.merged_entry > model.dense_element > 0
+
+
 @pytest.mark.parametrize("scheduler", [None, "threads"])
-def test_constants_are_measured_once_and_choose(scheduler):
+def test_constants_are_measured_once_and_choose(scheduler, rough_cost_model):
     make = LocalCommunicator if scheduler is None else GraphCommunicator
     options = {} if scheduler is None else {"scheduler": scheduler}
     with make(4, **options) as communicator:
@@ -182,7 +188,6 @@ def test_constants_are_measured_once_and_choose(scheduler):
             assert cost_model_of(other, again=True) is not model
         model = cost_model_of(communicator)
         assert all(0 <= value < 1 for value in asdict(model).values())
-        assert model.merged_entry > model.dense_element > 0
         assert 0 < model.switch_density(10**6, "f4") <= 0.5
         vectors = random_vectors(4, 500, 16)
         pending = post_sparse_allreduce(communicator, communicator.values(vectors))

@@ -84,12 +84,15 @@ def sparse_sums(comm, vectors, *, n):
     return [sparse_allreduce(comm, vectors) for _ in range(n)][-1]
 
 
-def test_auto_chooses_on_the_ranks(make_communicator, monkeypatch):
-    less = {"_MORE_ROUNDS": 4, "_KERNEL_TURNS": 1, "_REPEATS": 3, "_LONG_BYTES": 10_000_000}
-    for name, value in less.items():  # what is measured matters little here
-        monkeypatch.setattr(cost_measurement, name, value)
-    monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told
+def measure_with(constants):
+    for name, value in constants.items():
+        setattr(cost_measurement, name, value)
+
+
+def test_auto_chooses_on_the_ranks(make_communicator, rough_cost_model):
     communicator = make_communicator(3)
+    # processes of ranks too take few turns, and from here on
+    communicator.settle(communicator.map(measure_with, communicator.values([rough_cost_model] * 3)))
     vectors = communicator.values([([rank, 5], [1.0, 2.0], 9) for rank in range(3)])
     cost_model_of(communicator)
     runs = getattr(communicator, "_run", None)

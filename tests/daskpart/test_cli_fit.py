@@ -58,7 +58,7 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
     ],
 )
 def test_recording_shows_who_did_what_and_changes_no_bit(
-    transport, arguments, tmp_path, rating_file, run_cli
+    transport, arguments, tmp_path, rating_file, run_cli, forked_workers
 ):
     plain, drawn = tmp_path / "plain", tmp_path / "drawn"
     given = ("fit", "mf", rating_file, *SMALL_FIT)

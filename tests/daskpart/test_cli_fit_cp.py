@@ -134,7 +134,7 @@ def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
 
 
 @pytest.mark.cluster
-def test_worker_processes(tensor_file, tmp_path, run_cli):
+def test_worker_processes(tensor_file, tmp_path, run_cli, forked_workers):
     out = tmp_path / "out"
     arguments = ("--cluster", "processes", "--method", "emb", "--out", out)
     assert run_cli("fit", "cp", tensor_file, *SMALL[:-1], 2, *arguments) == 0

@@ -1,21 +1,21 @@
-"""Started under mpiexec by `test_linear_faults.py`: fits of a file over MPI, against one process.
+"""Started under mpiexec by `test_models_under_mpiexec.py`: linear models of a file over MPI.
 
 MPI rank 0 is the scheduler, 1 this client, the others are workers of four threads.
 """
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import dask_mpi
-from test_linear_faults import FITS, bits_of, make
+from test_linear_faults import FITS, bits_of, make, write_examples
 
 from daskpart.readers import survey
 
 RANK_COUNTS = (1, 3, 4)
 
 
-def main(path: str) -> None:
+def main(path: Path) -> None:
     """Compare every solver and number of ranks with the local transport."""
     from distributed import Client
 
@@ -29,13 +29,9 @@ def main(path: str) -> None:
                 )
                 assert found.comm_report_.transport == "mpi", found.comm_report_
                 assert bits_of(local) == bits_of(found), (n_ranks, kind)
-    print("same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
+    print("linear: same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)
 
 
-if __name__ == "__main__" and dask_mpi.initialize(
-    nthreads=4, nanny=False, exit=False, dashboard=False
-):
-    try:
-        main(sys.argv[1])
-    finally:
-        dask_mpi.send_close_signal()
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        main(write_examples(Path(folder) / "x.libsvm"))

@@ -231,13 +231,11 @@ def test_a_lost_worker_does_not_change_the_result(case, own_client):
     data = case.data()
     expected = case.make(n_ranks=2, max_iter=6).fit(*data)
     process = next(iter(own_client.run(os.getpid).values()))
-
-    def kill() -> None:
-        threading.Timer(0.01, os.kill, (process, signal.SIGKILL)).start()
-
+    kill = threading.Timer(0.01, os.kill, (process, signal.SIGKILL))
     model = case.make(n_ranks=2, max_iter=6, transport="auto")
-    model.set_callbacks(At(2, kill), At(4, lambda: None))
+    model.set_callbacks(At(2, kill.start), At(4, lambda: None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DaskpartWarning)  # the loss, if it came in time
         model.fit(*data, client=own_client)
+    kill.join()
     assert_same(expected, model)

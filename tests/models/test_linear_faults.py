@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ from daskpart.errors import DaskpartWarning
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.readers import survey
 
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
 FITS = {
     "SGD": {"solver": "sgd", "batch_size": 20, "top_k": 6},
     "L-BFGS": {"solver": "lbfgs"},
@@ -92,30 +88,14 @@ def test_ctrl_c_keeps_the_epochs_that_were_done(path, kind):
     assert bits_of(model) == bits_of(make(kind, max_iter=3).fit(survey(path)))
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """Of two worker processes, which are started anew when they die."""
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        yield client
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["SGD", "server"])
-def test_a_worker_that_dies_does_not_change_the_result(path, client, kind):
+def test_a_worker_that_dies_does_not_change_the_result(path, own_client, kind):
     """The trainer begins anew from the epoch kept last; of the server, shards are made anew.
 
     L-BFGS, whose state is as that of a resumed fit, is spared the start of another worker.
     """
-    client.wait_for_workers(2, timeout=60)
-    victim = next(iter(client.run(os.getpid).values()))
+    victim = next(iter(own_client.run(os.getpid).values()))
 
     def kill() -> None:
         os.kill(victim, signal.SIGKILL)
@@ -124,38 +104,20 @@ def test_a_worker_that_dies_does_not_change_the_result(path, client, kind):
     model = make(kind, transport="auto").set_callbacks(At(3, kill))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        model.fit(survey(path, client=client), client=client)
+        model.fit(survey(path, client=own_client), client=own_client)
     lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
     assert any("The fit goes on from the end of" in str(each.message) for each in lost)
     assert bits_of(model) == bits_of(make(kind).fit(survey(path)))
 
 
 @pytest.mark.cluster
-def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path, client):
-    client.wait_for_workers(2, timeout=60)
-    victim = next(iter(client.run(os.getpid).values()))
+def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path, own_client):
+    victim = next(iter(own_client.run(os.getpid).values()))
     model = make("server", transport="dask", delay=1, max_iter=40)
     timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
     model.set_callbacks(At(2, timer.start))
     with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
-        model.fit(survey(path, client=client), client=client)
+        model.fit(survey(path, client=own_client), client=own_client)
     assert model.n_iter_ == 40
     best = make("server", max_iter=40).fit(survey(path)).history_["loss"].iloc[-1]
     assert model.history_["loss"].iloc[-1] == pytest.approx(best, rel=0.05)
-
-
-@pytest.mark.mpi
-@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
-def test_mpi_ranks_give_the_bits_of_local(path):
-    pytest.importorskip("dask_mpi")
-    job = Path(__file__).with_name("linear_mpi_job.py")
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", "4", sys.executable, str(job), str(path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "same bits for 1 3 4 ranks over MPI" in done.stdout
