@@ -169,7 +169,8 @@ class SampleModel(DistributedEstimator):
             raise InputError("class_weight needs samples in memory or in a Dask collection")
         if file.on_disk is True and not self._reads_blocks:
             raise InputError(
-                "MLPs and solver='server' have their rows in memory: survey with on_disk='auto'"
+                "solver='server' has its rows in memory: survey with on_disk='auto', or choose "
+                "solver='lbfgs' or 'sgd'"
             )
         if reset:
             self.n_features_in_ = file.n_features
