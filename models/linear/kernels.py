@@ -166,6 +166,12 @@ def run_batches(
                 if slope != 0.0 and is_plain:
                     for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
                         v[np.uint64(indices[p])] -= slope * data[p]
+                elif slope != 0.0 and len(last) == 0:
+                    mass = scalars[MASS]
+                    for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
+                        j, change = np.uint64(indices[p]), slope * data[p]
+                        v[j] -= change
+                        summed[j] += mass * change
                 elif slope != 0.0:
                     for p in range(pointer[row], pointer[row + 1]):
                         _move(indices[p], slope * data[p], v, last, summed, scalars)
