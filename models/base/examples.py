@@ -30,11 +30,13 @@ from numpy.typing import NDArray
 from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
+from daskpart.errors import InputError
 from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
 from .examples_on_disk import Disk, Spool, StoredExamples, UnpackedText
+from .reports import bytes_words
 from .resources import rank_folder, rank_memory
 
 _ROUND_BYTES = 4 << 20
@@ -281,6 +283,13 @@ def _nothing(own: Reading) -> _Waiting | Spool:
     if on_disk == "auto":
         on_disk = n_bytes > _SMALL_BYTES and n_bytes > MEMORY_SHARE * rank_memory(own.n_ranks)
     if not on_disk:
+        if n_bytes > rank_memory(own.n_ranks):
+            raise InputError(
+                f"the rows of a rank take about {bytes_words(n_bytes)} in memory, of the "
+                f"{bytes_words(rank_memory(own.n_ranks))} that it may take: give more ranks or "
+                "workers with more memory, or survey with on_disk='auto', which all solvers but "
+                "'server' heed"
+            )
         return _Waiting()
     # for a moment both the buckets and the ordered rows are there
     return Spool(Disk(rank_folder(), 2 * n_bytes), max(_BUCKETS, n_bytes // _BUCKET_BYTES))

@@ -218,6 +218,21 @@ def test_a_file_that_became_shorter_is_told(tmp_path):
         stored._column(3, 0, 2)
 
 
+@pytest.mark.parametrize("transport", ["local", "dask"])
+def test_rows_that_do_not_fit_into_memory_are_refused_at_once(path, monkeypatch, transport):
+    import distributed
+
+    monkeypatch.setattr(examples, "rank_memory", lambda n: 50_000)
+    told = r"the rows of a rank take about 205.2 kB in memory, of the 50.0 kB .* 'server' heed"
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ):
+        for solver, on_disk in (("server", "auto"), ("sgd", False)):
+            model = daskpart.LogisticRegression(solver=solver, n_ranks=2, transport=transport)
+            with pytest.raises(InputError, match=told):
+                model.fit(survey(path, on_disk=on_disk))
+
+
 def test_bad_input(path):
     with pytest.raises(InputError, match="on_disk is 'ram': give True, False"):
         survey(path, on_disk="ram")
