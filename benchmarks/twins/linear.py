@@ -53,7 +53,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     rows, fit = piece.rows, piece.sgd
     ranks = [np.array([rank]) for rank in range(world.size)]
     part = piece.state.cut({"rank": ranks}, world.size)[world.rank]
-    model = steps.first_model({**part, "mass": 0.0, "count": 0.0}, rows, sgd=fit)
+    model = steps.first_model(part, rows, sgd=fit)
     seconds, done = [], 0
     world.Barrier()
     for number in range(1, n_steps + 1):

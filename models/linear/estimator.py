@@ -31,7 +31,7 @@ from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .server import ServerConnection, ServerText
 
-OPTIMIZER_OF_CLASSIFIERS = '"adagrad", or "sgd" with\n    `top_k` or ``average=True``'
+OPTIMIZER_OF_CLASSIFIERS = '"adagrad", or "sgd" with\n    `top_k`'
 
 
 class LinearClassifier(SampleClassifier, LinearModel):
@@ -82,7 +82,7 @@ class LinearClassifier(SampleClassifier, LinearModel):
         self.coef_, self.intercept_ = self.state_.coefficients, self.state_.intercepts
 
 
-@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal")
+@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal", 0.3)
 class LogisticRegression(LinearClassifier):
     """Logistic regression over `n_ranks` ranks, with sparse gradients.
 
@@ -157,7 +157,7 @@ class LogisticRegression(LinearClassifier):
         batch_size: int = 128,
         optimizer: str = "auto",
         learning_rate: str = "auto",
-        eta0: float = 0.1,
+        eta0: float = 0.3,
         power_t: float = 0.5,
         average: bool | str = "auto",
         shuffle: bool = True,
@@ -238,7 +238,7 @@ class LogisticRegression(LinearClassifier):
         return LOSSES["multinomial" if joint else "log"]
 
 
-@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal")
+@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal", 0.3)
 class LinearSVC(LinearClassifier):
     """Linear support vector machine over `n_ranks` ranks, with sparse gradients.
 
@@ -288,7 +288,7 @@ class LinearSVC(LinearClassifier):
         batch_size: int = 128,
         optimizer: str = "auto",
         learning_rate: str = "auto",
-        eta0: float = 0.1,
+        eta0: float = 0.3,
         power_t: float = 0.5,
         average: bool | str = "auto",
         shuffle: bool = True,
@@ -314,7 +314,7 @@ class LinearSVC(LinearClassifier):
         return LOSSES[self.loss]
 
 
-@shared_words('"sgd"', "invscaling")
+@shared_words('"sgd"', "invscaling", 0.1)
 class LinearRegression(SampleRegressor, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 

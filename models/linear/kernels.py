@@ -9,11 +9,8 @@ so a step touches only the coordinates of its batch. Thresholds add up (soft(sof
 soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. Within a step: the
 gradient, the threshold, the shrinking, which is the proximal step of the elastic net.
 
-The mean of all weights since averaging began is (α v + u) / t with α = Σ a, where u changes with v
-only (Xu 2011, "Towards optimal one pass large scale learning with averaged SGD", §3).
-
 Weights lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last
-feature, which are neither scaled nor penalised. ``scalars`` holds a, T, α, t.
+feature, which are neither scaled nor penalised. ``scalars`` holds a and T.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from daskpart._floor.kernels import kernel
 from .lazy_adagrad import adapt, current, soft
 from .losses import slopes_of
 
-SCALE, THRESHOLD, MASS, COUNT = range(4)
+SCALE, THRESHOLD = range(2)
 _SMALLEST_SCALE = 1e-6
 Array = NDArray[Any]
 
@@ -76,21 +73,12 @@ def _scores(
 
 
 @kernel(internal=True, _nrt=False)
-def _move(i: int, change: float, v: Array, last: Array, summed: Array, scalars: Array) -> None:
+def _move(i: int, change: float, v: Array, last: Array, scalars: Array) -> None:
     """v_i ← v_i − change, brought up to date first."""
     if len(last):
         v[i] = soft(v[i], scalars[THRESHOLD] - last[i])
         last[i] = scalars[THRESHOLD]
     v[i] -= change
-    if len(summed):
-        summed[i] += scalars[MASS] * change
-
-
-@kernel(internal=True, _nrt=False)
-def _move_intercept(i: int, change: float, v: Array, summed: Array, scalars: Array) -> None:
-    v[i] -= change
-    if len(summed):
-        summed[i] += scalars[COUNT] * change
 
 
 @kernel(internal=True, _nrt=False)
@@ -99,8 +87,6 @@ def _end_step(
 ) -> None:
     scalars[THRESHOLD] += rate * l1 / scalars[SCALE]
     scalars[SCALE] /= 1.0 + rate * l2
-    scalars[MASS] += scalars[SCALE]
-    scalars[COUNT] += 1.0
     if scalars[SCALE] < _SMALLEST_SCALE:
         _fold(n_outputs, v, last, scalars)
 
@@ -116,7 +102,6 @@ def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
         for i in range(len(v) - n_outputs):
             v[i] *= scale
     scalars[SCALE], scalars[THRESHOLD] = 1.0, 0.0
-    scalars[MASS] /= scale
 
 
 @kernel
@@ -137,7 +122,7 @@ def fold(
 def run_batches(
     pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
     batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
-    v: Array, last: Array, summed: Array, scalars: Array, scores: Array,
+    v: Array, last: Array, scalars: Array, scores: Array,
 ) -> float:  # fmt: skip
     """All steps of an epoch of one rank alone; gives the sum of losses, each before its step.
 
@@ -146,7 +131,6 @@ def run_batches(
     """
     n_outputs = scores.shape[1]
     behind, total = len(v) - n_outputs, 0.0
-    is_plain = len(last) == 0 and len(summed) == 0
     none = v[:0]
     for step in range(len(rates)):
         begin, end = step * batch, min((step + 1) * batch, len(order))
@@ -163,26 +147,20 @@ def run_batches(
             scaled = share / scalars[SCALE]
             if n_outputs == 1:
                 slope = scaled * own[0]
-                if slope != 0.0 and is_plain:
+                if slope != 0.0 and len(last) == 0:
                     for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
                         v[np.uint64(indices[p])] -= slope * data[p]
-                elif slope != 0.0 and len(last) == 0:
-                    mass = scalars[MASS]
-                    for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
-                        j, change = np.uint64(indices[p]), slope * data[p]
-                        v[j] -= change
-                        summed[j] += mass * change
                 elif slope != 0.0:
                     for p in range(pointer[row], pointer[row + 1]):
-                        _move(indices[p], slope * data[p], v, last, summed, scalars)
+                        _move(indices[p], slope * data[p], v, last, scalars)
             else:
                 for p in range(pointer[row], pointer[row + 1]):
                     x, first = scaled * data[p], n_outputs * indices[p]
                     for c in range(n_outputs):
-                        _move(first + c, x * own[c], v, last, summed, scalars)
+                        _move(first + c, x * own[c], v, last, scalars)
             if intercept:
                 for c in range(n_outputs):
-                    _move_intercept(behind + c, share * own[c], v, summed, scalars)
+                    v[behind + c] -= share * own[c]
         _end_step(rate, l1, l2, n_outputs, v, last, scalars)
     return total
 
@@ -304,7 +282,7 @@ def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values
 @kernel
 def apply_step(
     indices: Array, values: Array, rate: float, l1: float, l2: float, n_outputs: int,
-    v: Array, last: Array, summed: Array, squares: Array, scalars: Array,
+    v: Array, last: Array, squares: Array, scalars: Array,
 ) -> int:  # fmt: skip
     """A step along a gradient; gives how many of its entries were not 0.
 
@@ -321,9 +299,9 @@ def apply_step(
         if len(squares):
             adapt(i, rate, value, l1, l2, scalars[THRESHOLD], v, last, squares)
         elif i < behind:
-            _move(i, scaled * value, v, last, summed, scalars)
+            _move(i, scaled * value, v, last, scalars)
         else:
-            _move_intercept(i, rate * value, v, summed, scalars)
+            v[i] -= rate * value
     if len(squares):
         scalars[THRESHOLD] += rate
     else:

@@ -38,6 +38,7 @@ from .sgd import Sgd
 from .state import LinearState
 from .text import LinearText
 
+AVERAGED = ("sgd", "adagrad")  # optimisers
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_0 = Interval(Real, 0, None, closed="left")
 _SHARED = """\
@@ -49,8 +50,8 @@ max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less from an
-    epoch to the next (sgd, server); of averaged SGD that of the mean weights, from each end of a
-    mean to the next.
+    epoch to the next (sgd, server); of averaged SGD that at the mean weights, which is looked at
+    after epochs 1, 3, 7, 15 and so on.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
@@ -59,14 +60,14 @@ optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
 learning_rate : {"auto", "optimal", "constant", "invscaling", "step"}, default="auto"
     "optimal": 1 / (λ (t0 + t)); "constant": eta0; "invscaling": eta0 / t^power_t; "step": eta0
     halved each 10 epochs. "auto" is "constant" by AdaGrad, else "%s".
-eta0 : float, default=0.1
+eta0 : float, default=%s
     First learning rate.
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 average : bool or "auto", default="auto"
-    Predict with the mean of the weights after each step of SGD, of the last half of the epochs at
-    least: it begins anew at epochs 2, 4, 8, and so on. "auto" does with ``optimizer="sgd"`` and
-    without an L1 term; AdaGrad comes as near without it.
+    Predict with a mean of the weights at the ends of epochs, in which late ones weigh most: the
+    weights themselves never stop to move. "auto" does where it can be done, without an L1 term and
+    with ``optimizer="sgd"`` or "adagrad".
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
@@ -119,15 +120,17 @@ plan_report_, comm_report_ : PlanReport, CommunicationReport
 """
 
 
-def shared_words(optimizer: str, learning_rate: str) -> Callable[[Any], Any]:
+def shared_words(optimizer: str, learning_rate: str, eta0: float) -> Callable[[Any], Any]:
     """Decorate an estimator whose docstring leaves out what all say alike.
 
     Parameters
     ----------
     optimizer, learning_rate : str
         In words, what "auto" is.
+    eta0 : float
+        Its default.
     """
-    return with_shared_words(_SHARED % (optimizer, learning_rate), _SHARED_ATTRIBUTES)
+    return with_shared_words(_SHARED % (optimizer, learning_rate, eta0), _SHARED_ATTRIBUTES)
 
 
 class LinearModel(SampleModel):
@@ -188,8 +191,8 @@ class LinearModel(SampleModel):
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
                 raise InputError("l1_ratio above 0 needs solver='sgd'")
-        if sgd and self._optimizer != "sgd" and average:
-            raise InputError("average goes with optimizer='sgd' only")
+        if sgd and self._optimizer not in AVERAGED and average:
+            raise InputError("average goes with optimizer='sgd' or 'adagrad'")
         if sgd and self._optimizer in ("momentum", "adam") and self.l1_ratio:
             raise InputError("l1_ratio above 0 goes with optimizer='sgd' or 'adagrad'")
         if sgd and average and self.l1_ratio:
@@ -251,11 +254,10 @@ class LinearModel(SampleModel):
 
     @property
     def _optimizer(self) -> str:
-        """The name of the optimiser. AdaGrad has no use for a mean, and divides by what arrives."""
+        """The name of the optimiser. AdaGrad divides by what arrives: under TopK that is little."""
         if self.optimizer != "auto":
             return self.optimizer
-        asks_for_sgd = self.top_k is not None or self.average is True
-        return "sgd" if asks_for_sgd else self._adaptive
+        return self._adaptive if self.top_k is None else "sgd"
 
     @property
     def _learning_rate(self) -> str:
@@ -267,7 +269,7 @@ class LinearModel(SampleModel):
     def _averages(self) -> bool:
         """Whether the mean of the weights is what is learnt."""
         if self.average == "auto":
-            return self._optimizer == "sgd" and not self.l1_ratio
+            return self._optimizer in AVERAGED and not self.l1_ratio
         return bool(self.average)
 
     @property

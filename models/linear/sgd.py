@@ -33,8 +33,6 @@ from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, in_blocks
 
 from .kernels import (
-    COUNT,
-    MASS,
     accumulate,
     apply_step,
     fold,
@@ -43,8 +41,8 @@ from .kernels import (
     take_out,
 )
 from .losses import mean_loss
-from .state import mean_weights
 
+_FORGETTING = 3  # half of a mean over 100 epochs is of the last 16
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
 NO_SQUARES = np.zeros(0)
@@ -112,7 +110,7 @@ class SgdModel:
     """A rank's weights, and its room to work in."""
 
     weights: NDArray[np.float64]
-    summed: NDArray[np.float64]
+    mean: NDArray[np.float64]
     last: NDArray[np.float64]
     squares: NDArray[np.float64]
     scalars: NDArray[np.float64]
@@ -134,7 +132,7 @@ class SgdModel:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         held = (
-            *(self.weights, self.summed, self.last, self.squares),
+            *(self.weights, self.mean, self.last, self.squares),
             *(self.room, self.touched, self.order),
         )
         return sum(array.nbytes for array in (*held, *self.slots.values()))
@@ -215,7 +213,7 @@ def epoch(
     finite, reached, change = bool(np.isfinite(loss)) and not summed[3], loss, loss - before
     if sgd.average:  # what tells whether it is enough is the mean, which the steps do not use
         reached, change = before, float("nan")
-        if finite and _begins_mean(number + 1):
+        if finite and _is_looked_at(number + 1):
             reached = float(allreduce(comm, comm.map(loss_at_mean, model, rows, sgd=sgd)).result())
             change = reached - before
     measured = {
@@ -228,8 +226,8 @@ def epoch(
     return (model, feedback, steps + n_steps, reached), done
 
 
-def _begins_mean(epoch: int) -> bool:
-    """Whether the mean of averaged SGD begins anew: at epochs 1, 2, 4, 8 …"""
+def _is_looked_at(epoch: int) -> bool:
+    """Whether the loss at the mean is computed before an epoch, 2, 4, 8 …: it costs half of one."""
     return epoch & (epoch - 1) == 0
 
 
@@ -254,9 +252,9 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     weights = np.array(part["weights"])
     size, none = len(weights), np.zeros(0)
     n_features = size // sgd.n_outputs - 1
-    summed = np.array(part["summed"]) if sgd.average else none
-    if sgd.average and not len(summed):
-        summed = np.zeros(size)
+    mean = np.array(part["mean"]) if sgd.average else none
+    if sgd.average and not len(mean):
+        mean = np.zeros(size)
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
     squares = none
     if sgd.is_adaptive:
@@ -266,10 +264,10 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     adds_alone = sgd.is_alone and not sgd.is_adaptive
     return SgdModel(
         weights=weights,
-        summed=summed,
+        mean=mean,
         last=np.zeros(size - sgd.n_outputs) if sgd.l1 or sgd.is_adaptive else none,
         squares=squares,
-        scalars=np.array([1.0, 0.0, part["mass"], part["count"]]),
+        scalars=np.array([1.0, 0.0]),
         slots=slots,
         room=none if adds_alone else np.zeros(size),
         touched=np.zeros(0 if adds_alone else n_features // 64 + 1, np.uint64),
@@ -289,15 +287,7 @@ def bytes_held(model: Any, rows: Rows) -> int:
 
 
 def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
-    """Begin to measure anew; at epochs 2, 4, 8 … also to average.
-
-    So the mean is over the last half of the epochs at least, and forgets where it began (Rakhlin,
-    Shamir and Sridharan 2012, "Making gradient descent optimal for strongly convex stochastic
-    optimization", §5).
-    """
-    if sgd.average and _begins_mean(number):
-        model.summed[:] = 0
-        model.scalars[MASS] = model.scalars[COUNT] = 0.0
+    """Begin to measure anew."""
     model.epoch, model.blocks = number, sgd.blocks(number)
     model.loss, model.entries = 0.0, 0
     return model
@@ -318,9 +308,7 @@ def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: S
                 model.room, model.touched,
             )  # fmt: skip
         else:
-            model.loss += run_batches(
-                *shared, model.weights, model.last, model.summed, model.scalars, scores
-            )
+            model.loss += run_batches(*shared, model.weights, model.last, model.scalars, scores)
     return model
 
 
@@ -392,7 +380,7 @@ def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) 
             indices = indices.astype(np.uint32)
     model.entries += apply_step(
         indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last,
-        model.summed, model.squares, model.scalars,
+        model.squares, model.scalars,
     )  # fmt: skip
     return model
 
@@ -404,8 +392,15 @@ def _pieces(vector: NDArray[Any], n_outputs: int) -> list[NDArray[Any]]:
 
 
 def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
-    """Bring all weights up to date."""
+    """Bring all weights up to date, and take them into the mean.
+
+    The mean forgets where it began: of t epochs the last weighs (1 + η) / (t + η), with η = 3
+    (Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization: convergence
+    results and optimal averaging schemes", §4).
+    """
     fold(sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last, model.squares, model.scalars)
+    if sgd.average:
+        model.mean += (1 + _FORGETTING) / (model.epoch + _FORGETTING) * (model.weights - model.mean)
     return model
 
 
@@ -419,10 +414,7 @@ def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
 
 def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:
     """A rank's part of the loss with the penalty, at the mean weights."""
-    mean = mean_weights(
-        model.weights, model.summed, model.scalars[MASS], model.scalars[COUNT], sgd.n_outputs
-    )
-    each = mean.reshape(-1, sgd.n_outputs)
+    each = model.mean.reshape(-1, sgd.n_outputs)
     if not len(rows):
         return 0.0
     total = 0.0
@@ -430,7 +422,7 @@ def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:
         scores = block.matrix(len(each) - 1) @ each[:-1] + each[-1]
         loss = mean_loss(sgd.loss, sgd.epsilon, scores, block.target, block.weight)
         total += float(block.weight.sum()) / sgd.n_samples * loss
-    return total + sgd.penalty(mean) / len(sgd.sizes)
+    return total + sgd.penalty(model.mean) / len(sgd.sizes)
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:
@@ -442,8 +434,6 @@ def part_of(model: SgdModel, feedback: Feedback) -> Part:
     return {
         **residual,
         "weights": model.weights.copy(),
-        "summed": model.summed.copy(),
+        "mean": model.mean.copy(),
         "slots": {name: slot.copy() for name, slot in slots.items()},
-        "mass": float(model.scalars[MASS]),
-        "count": float(model.scalars[COUNT]),
     }

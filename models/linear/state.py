@@ -14,14 +14,6 @@ def _nothing() -> np.ndarray:
     return np.zeros(0)
 
 
-def mean_weights(
-    weights: np.ndarray, summed: np.ndarray, mass: float, count: float, n_outputs: int
-) -> np.ndarray:
-    """The mean of all weights of averaged SGD; names as in `LinearState`."""
-    scale = np.repeat([mass, count], [len(weights) - n_outputs, n_outputs])
-    return (scale * weights + summed) / count
-
-
 @dataclass(eq=False, repr=False)
 class LinearState(State):
     """Weights and what further steps need.
@@ -31,8 +23,8 @@ class LinearState(State):
     weights : float64 ndarray of shape (size,)
         ``size = (n_features + 1) · n_outputs``: feature j, output c at ``j · n_outputs + c``, the
         intercepts last.
-    summed : float64 ndarray like weights, or empty
-        Of averaged SGD: the mean of all weights is (mass · weights + summed) / count.
+    mean : float64 ndarray like weights, or empty
+        Of averaged SGD: the mean of the weights at the ends of epochs.
     slots : dict of str to ndarray
         Of the optimiser, or the pairs and the gradient of L-BFGS.
     residual : ndarray of shape (n_ranks, size), or (n_ranks, 0)
@@ -40,8 +32,6 @@ class LinearState(State):
     n_outputs : int
     steps : int
         Batches so far.
-    mass, count : float
-        Of averaged SGD.
     loss : float
         At the weights, of L-BFGS; of SGD that of the last epoch, and of averaged SGD at the mean
         weights when they were looked at last.
@@ -49,12 +39,10 @@ class LinearState(State):
 
     weights: np.ndarray = replicated()
     residual: np.ndarray = rows_of("rank")
-    summed: np.ndarray = replicated(default_factory=_nothing)
+    mean: np.ndarray = replicated(default_factory=_nothing)
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     n_outputs: int = scalar(1)
     steps: int = scalar(0)
-    mass: float = scalar(0.0)
-    count: float = scalar(0.0)
     loss: float = scalar(float("inf"))
 
     def check(self) -> None:
@@ -67,10 +55,8 @@ class LinearState(State):
 
     @property
     def averaged(self) -> np.ndarray:
-        """The weights that predict: the mean of all so far, where that is kept."""
-        if not len(self.summed) or not self.count:
-            return self.weights
-        return mean_weights(self.weights, self.summed, self.mass, self.count, self.n_outputs)
+        """The weights that predict: the mean, where it is kept."""
+        return self.mean if len(self.mean) else self.weights
 
     @property
     def coefficients(self) -> np.ndarray:

@@ -6,8 +6,6 @@ every model.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from daskpart.collectives import Communicator, PerRank
@@ -42,7 +40,7 @@ class LinearText(Text):
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
         """Hand out the weights of a state."""
         comm = self.session
-        known = {name: getattr(state, name) for name in ("mass", "count", "steps", "loss")}
+        known = {name: getattr(state, name) for name in ("steps", "loss")}
         cut = state.cut(self._ranks, comm.n_ranks)
         parts = comm.values([{**part, **known} for part in cut])
         if isinstance(self._fit, Lbfgs):
@@ -70,14 +68,12 @@ class LinearText(Text):
         """The weights as they are on the ranks."""
         comm = self.session
         if isinstance(self._fit, Lbfgs):
-            more: dict[str, Any] = {}
             parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
-            plain: tuple[str, ...] = ("loss",)
+            more = {"loss": parts[0].pop("loss")}
         else:
             model, feedback, steps, loss = self._changing
             parts = comm.gather(comm.map(sgd.part_of, model, feedback))
-            more, plain = {"steps": steps, "loss": loss}, ("mass", "count")
-        more |= {name: parts[0].pop(name) for name in plain}
+            more = {"steps": steps, "loss": loss}
         return state.assembled(parts, self._ranks, **more)
 
     def advice(self, step: Step) -> str:

@@ -110,9 +110,9 @@ def test_epochs_are_shuffled_anew_and_not_at_all_where_asked():
 def twin(
     X: np.ndarray, y: np.ndarray, batch: int, n_epochs: int, *, l1: float, l2: float,
     stale: bool = False, rate: float = 0.1,
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:  # fmt: skip
-    """Logistic regression by whole vectors, samples in their order; weights, intercept, all w."""
-    w, b, waiting, seen = np.zeros(X.shape[1]), 0.0, None, []
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """Logistic regression by whole vectors, samples in their order."""
+    w, b, waiting = np.zeros(X.shape[1]), 0.0, None
     for _ in range(n_epochs):
         for begin in range(0, len(y) + batch * stale, batch):
             own, target = X[begin : begin + batch], 2.0 * y[begin : begin + batch] - 1
@@ -126,9 +126,8 @@ def twin(
             w = w - rate * now[0]
             w = np.sign(w) * np.maximum(np.abs(w) - rate * l1, 0) / (1 + rate * l2)
             b -= rate * now[1]
-            seen.append(np.append(w, b))
         waiting = None
-    return w, b, seen
+    return w, b
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
@@ -140,7 +139,7 @@ def test_lazy_penalties_are_those_of_whole_vectors(n_ranks, l1_ratio):
         shuffle=False, learning_rate="constant", eta0=0.1, **LOCAL,
     ).fit(X, y)  # fmt: skip
     strength = 1 / (0.5 * len(y))
-    w, b, _ = twin(X.toarray(), y, 6, 3, l1=strength * l1_ratio, l2=strength * (1 - l1_ratio))
+    w, b = twin(X.toarray(), y, 6, 3, l1=strength * l1_ratio, l2=strength * (1 - l1_ratio))
     np.testing.assert_allclose(model.coef_[0], w, atol=1e-13)
     np.testing.assert_allclose(model.intercept_, b, atol=1e-13)
     if l1_ratio == 1:
@@ -156,21 +155,22 @@ def test_weights_that_shrink_below_all_bounds_are_folded(n_ranks):
         learning_rate="constant", eta0=0.1, **LOCAL,
     ).fit(X, y)  # fmt: skip
     strength = 1 / (1e-4 * len(y))
-    w, _, _ = twin(X.toarray(), y, 6, 2, l1=0.0, l2=strength)
+    w, _ = twin(X.toarray(), y, 6, 2, l1=0.0, l2=strength)
     np.testing.assert_allclose(model.coef_[0], w, rtol=1e-9, atol=1e-15)
 
 
-def test_the_mean_of_the_weights_since_epoch_2():
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_the_mean_of_the_weights_at_the_ends_of_epochs(n_ranks, optimizer):
     X, y = samples()
-    for n_ranks in (1, 3):
-        model = LogisticRegression(
-            n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=3, shuffle=False,
-            learning_rate="constant", eta0=0.1, **LOCAL | {"average": True},
-        ).fit(X, y)  # fmt: skip
-        _, _, seen = twin(X.toarray(), y, 6, 3, l1=0.0, l2=1 / len(y))
-        np.testing.assert_allclose(
-            np.append(model.coef_, model.intercept_), np.mean(seen[15:], axis=0)
-        )
+    options = LOCAL | {"optimizer": optimizer, "learning_rate": "constant", "eta0": 0.1}
+    options |= {"n_ranks": n_ranks, "batch_size": 6 // n_ranks}
+    mean = np.zeros(X.shape[1] + 1)
+    for epoch in (1, 2, 3, 4):
+        end = LogisticRegression(max_iter=epoch, **options).fit(X, y)
+        mean += 4 / (epoch + 3) * (np.append(end.coef_, end.intercept_) - mean)
+    model = LogisticRegression(max_iter=4, **options | {"average": True}).fit(X, y)
+    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), mean, atol=1e-13)
 
 
 def adagrad_twin(
@@ -206,7 +206,7 @@ def test_adagrad_keeps_penalties_until_a_weight_is_met(n_ranks, l1_ratio):
     X, y = samples()
     model = LogisticRegression(
         C=0.5, l1_ratio=l1_ratio, n_ranks=n_ranks, batch_size=6 // n_ranks, max_iter=4,
-        shuffle=False, **LOCAL | {"optimizer": "auto"},
+        shuffle=False, eta0=0.1, **LOCAL | {"optimizer": "auto"},
     ).fit(X, y)  # fmt: skip
     strength = 1 / (0.5 * len(y))
     penalty = {"l1": strength * l1_ratio, "l2": strength * (1 - l1_ratio)}
@@ -233,7 +233,7 @@ def test_counts_of_words_need_no_scaling():
 
     optimum = loss(LogisticRegression(max_iter=1000, tol=1e-7, transport="local").fit(X, y))
     common = {"solver": "sgd", "transport": "local", "tol": 0, "batch_size": 16, "max_iter": 30}
-    assert optimum <= loss(LogisticRegression(**common).fit(X, y)) < 1.03 * optimum
+    assert optimum <= loss(LogisticRegression(**common).fit(X, y)) < 1.1 * optimum
     assert loss(LogisticRegression(optimizer="sgd", **common).fit(X, y)) > 1.3 * optimum
 
 
@@ -243,7 +243,7 @@ def test_overlapped_sums_are_stale_by_one_step():
         n_ranks=2, batch_size=3, max_iter=2, shuffle=False, overlap=True,
         learning_rate="constant", eta0=0.1, **LOCAL,
     ).fit(X, y)  # fmt: skip
-    w, b, _ = twin(X.toarray(), y, 6, 2, l1=0.0, l2=1 / len(y), stale=True)
+    w, b = twin(X.toarray(), y, 6, 2, l1=0.0, l2=1 / len(y), stale=True)
     np.testing.assert_allclose(model.coef_[0], w, atol=1e-13)
     np.testing.assert_allclose(model.intercept_, b, atol=1e-13)
 
