@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import coo_array, csr_array, issparse
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -295,9 +295,13 @@ def add_place(error: ValueError, X: Any, y: Any) -> None:
         if not str(error).startswith(f"Input {name} contains"):
             continue
         with suppress(TypeError, ValueError):  # of what is no array of numbers
-            entries = given.tocoo() if issparse(given) else np.asarray(given, np.float64)
-            bad = ~np.isfinite(entries.data if issparse(given) else entries)
-            places = entries.coords if issparse(given) else np.indices(bad.shape)
+            if issparse(given):
+                entries: Any = coo_array(given)  # type: ignore[call-overload]
+                values, places = entries.data, entries.coords
+            else:
+                values = np.asarray(given, np.float64)
+                places = tuple(np.indices(values.shape))
+            bad = ~np.isfinite(values)
             first = ", ".join(str(each[bad][0]) for each in places)
             error.add_note(f"The first is {name}[{first}].")
 
