@@ -24,7 +24,7 @@ from benchmarks import data
 from daskpart import LogisticRegression
 from daskpart.collectives.cost_model import expected_union
 from daskpart.collectives.simulator import simulate_sparse_allreduce
-from daskpart.models.optimisation.aggregation import COMMON
+from daskpart.models.optimisation.aggregation import SWITCH
 from daskpart.models.samples.rows import members_of_ranks
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
@@ -119,9 +119,8 @@ def sent(
         nbytes = 2 * (n_ranks - 1) / n_ranks * size * 4
         rounds = n_ranks - 1 if strategy == "dense-ring" else np.log2(n_ranks)
         return nbytes, 2 * rounds * alpha + beta * nbytes
-    switch = COMMON.switch_density(size, np.float32)  # as the model does
     found = simulate_sparse_allreduce(
-        vectors, size, strategy, switch_density=switch, alpha=alpha, beta=beta
+        vectors, size, strategy, switch_density=SWITCH, alpha=alpha, beta=beta
     )
     return float(found.bytes_sent.mean()), found.seconds
 
@@ -265,8 +264,7 @@ def main(
         "left of the third row), the sum fills up slower than evenly spread entries would. "
         "imdb-bigrams has its frequent features first: there the rank that adds up the first range "
         "has most to do, and split algorithms take longer than their mean bytes say. Ranges turn "
-        "dense from the density on that the model's costs of combining say, which is before the "
-        "bytes are equal."
+        f"dense from a density of {SWITCH:g} on, where the bytes are equal."
     )
     write_numbers(out, "linear_aggregation", COLUMNS, lines, origin)
     write_section(out, "linear_aggregation", "Logistic regression, by aggregation", body, origin)

@@ -2,14 +2,19 @@
 
 1   SGDClassifier, liblinear, ours on 1 and 2 ranks, in one run             seconds, test score
 2   the same and dask-ml to one test loss, 1 % above that at the optimum    seconds, epochs
-3   N = 10⁶, 10⁷ features, a batch of 1000 a rank, 4 ranks                  bytes, seconds of a step
+3   N = 10⁶, 10⁷ features, a batch of 1000 a rank, 4 ranks                  bytes, ms of a sum
 4   a libsvm file by ranges, on 1 and 2 worker processes                    MB/s
 
-dask-ml is asked where it is installed; it takes dense arrays, so it gets a9a alone.
+Ours by AdaGrad, as it is by default, and by plain SGD. dask-ml runs in an environment of its own
+(``--dask-ml PYTHON``); it takes dense arrays, so it gets a9a alone.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import statistics
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,18 +26,32 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks import data
+from benchmarks.twins.linear import pieces
 from daskpart import LinearSVC, LogisticRegression
-from daskpart.collectives import communicator_for
+from daskpart.collectives import Communicator, PerRank, communicator_for
+from daskpart.collectives.stream import Stream
+from daskpart.models.linear import sgd as steps
+from daskpart.models.optimisation.aggregation import aggregation_of
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
 
+from .clusters import has_mpiexec, in_mpi_job
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
 COLUMNS = ("data", "what", "seconds of the fit", "seconds an epoch", "training loss", "test score")
 TO_LOSS_COLUMNS = ("data", "what", "seconds to the loss", "epochs", "test loss")
 READ_COLUMNS = ("worker processes", "MB of text", "MB/s, surveyed", "MB/s, read by ranks")
-SUM_COLUMNS = ("features", "aggregation", "density of a sum", "MB a step", "ms a step")
+SUM_COLUMNS = (
+    "features", "aggregation", "density of a sum", "MB a step", "ms of the sum, in this process",
+    "ms of the sum, MPI", "ms a step, in this process",
+)  # fmt: skip
+SUMS = ("dense", "auto")
+SUM_TURNS = 11
+OPTIMIZERS = {"AdaGrad": "auto", "plain SGD": "sgd"}
+DASK_ML = Path(__file__).with_name("dask_ml_run.py")
+DASK_ML_SOLVERS = ("lbfgs", "admm")
+DASK_ML_SECONDS = 300  # of a fit
 ENOUGH = 1.01  # of the loss at the optimum
 BATCH = 128  # of all ranks
 LONG = 10.0  # seconds of a fit that is done once
@@ -44,18 +63,23 @@ def contestants(epochs: int, n_samples: int) -> dict[str, Callable[[], Any]]:
     from sklearn.linear_model import LogisticRegression as Theirs
     from sklearn.linear_model import SGDClassifier
 
-    def hinge(n_ranks: int) -> Any:
-        return LinearSVC(
+    def hinge(optimizer: str, n_ranks: int) -> Callable[[], Any]:
+        return lambda: LinearSVC(
             loss="hinge", solver="sgd", n_ranks=n_ranks, transport="local", max_iter=epochs, tol=0,
-            batch_size=BATCH // n_ranks,
+            batch_size=BATCH // n_ranks, optimizer=optimizer,
         )  # fmt: skip
+
+    ours = {
+        f"LinearSVC, hinge, {name}, {_ranks(n_ranks)}": hinge(optimizer, n_ranks)
+        for name, optimizer in OPTIMIZERS.items()
+        for n_ranks in (1, 2)
+    }
 
     return {
         "SGDClassifier, hinge": lambda: SGDClassifier(
             alpha=1 / n_samples, max_iter=epochs, tol=None, random_state=0, average=True
         ),
-        "LinearSVC, hinge, SGD, 1 rank": lambda: hinge(1),
-        "LinearSVC, hinge, SGD, 2 ranks": lambda: hinge(2),
+        **ours,
         "liblinear, log": lambda: Theirs(solver="liblinear"),
         "lbfgs of scikit-learn, log": Theirs,
         "LogisticRegression, L-BFGS, 1 rank": lambda: LogisticRegression(
@@ -65,6 +89,10 @@ def contestants(epochs: int, n_samples: int) -> dict[str, Callable[[], Any]]:
             n_ranks=2, transport="local"
         ),
     }
+
+
+def _ranks(n_ranks: int) -> str:
+    return f"{n_ranks} rank{'s'[: n_ranks - 1]}"
 
 
 def beside(name: str, epochs: int, turns: int) -> tuple[list[list], Fitted]:
@@ -118,7 +146,7 @@ class LossPath(NamedTuple):
         return [self.data, self.what, float(self.seconds[last]), epochs, float(self.loss[last])]
 
 
-def paths(name: str, most: int, optimum: Fitted) -> list[LossPath]:
+def paths(name: str, most: int, optimum: Fitted, python: str | None) -> list[LossPath]:
     """Loss of held-out samples over seconds; the first one is that of the optimum, liblinear's."""
     from sklearn.linear_model import SGDClassifier
 
@@ -143,38 +171,45 @@ def paths(name: str, most: int, optimum: Fitted) -> list[LossPath]:
         seconds, _ = timed(lambda: theirs.partial_fit(X, y, classes=[0, 1]))
         points.append((seconds, test_loss(theirs.decision_function(held))))
     found.append(path("SGDClassifier, averaged", points))
-    for solver, n_iter in (("sgd", most), ("lbfgs", 2 * most)):
+    ours = {name: {"solver": "sgd", "optimizer": kind} for name, kind in OPTIMIZERS.items()}
+    for how, options in {**ours, "L-BFGS": {"solver": "lbfgs"}}.items():
         for n_ranks in (1, 2):
             model = LogisticRegression(
-                solver=solver, n_ranks=n_ranks, batch_size=BATCH // n_ranks, max_iter=n_iter, tol=0,
-                transport="local",
+                **options, n_ranks=n_ranks, batch_size=BATCH // n_ranks, tol=0, transport="local",
+                max_iter=2 * most if options["solver"] == "lbfgs" else most,
             ).fit(X, y, eval_set=(held, held_y))  # fmt: skip
             columns = (model.history_[column] for column in ("seconds", "validation_loss"))
-            ranks = f"{n_ranks} rank{'s'[: n_ranks - 1]}"
-            found.append(path(f"ours, {solver}, {ranks}", list(zip(*columns, strict=True))))
-    if name != "a9a":
-        return found
+            points = list(zip(*columns, strict=True))
+            found.append(path(f"ours, {how}, {_ranks(n_ranks)}", points))
+    weights = [] if name != "a9a" or python is None else dask_ml(python, X.toarray(), y)
     return found + [
         path(what, [(seconds, test_loss(held @ flat[:-1] + flat[-1]))])
-        for what, seconds, flat in _dask_ml(X, y, timed)
+        for what, seconds, flat in weights
     ]
 
 
-def _dask_ml(X: Any, y: np.ndarray, timed: Callable) -> list[tuple[str, float, np.ndarray]]:
-    """dask-ml's logistic regression on dense arrays, where it is installed."""
-    try:
-        import dask.array as da
-        from dask_ml.linear_model import LogisticRegression as DaskMl
-    except ImportError:
-        return []
-    dense, target = da.from_array(X.toarray(), chunks=(len(y) // 2, -1)), da.from_array(y)
+def dask_ml(python: str, X: np.ndarray, y: np.ndarray) -> list[tuple[str, float, np.ndarray]]:
+    """Name, seconds and weights of dask-ml's logistic regression, fitted by another Python."""
     found = []
-    for solver in ("lbfgs", "admm"):
-        seconds, model = timed(
-            lambda solver=solver: DaskMl(solver=solver, C=1.0).fit(dense, target)
-        )
-        flat = np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
-        found.append((f"dask-ml, {solver}, dense", seconds, flat))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "samples.npz"
+        np.savez(path, X=X, y=y)
+        for solver in DASK_ML_SOLVERS:
+            try:
+                done = subprocess.run(
+                    [python, str(DASK_ML), str(path), solver], capture_output=True, text=True,
+                    check=True, timeout=DASK_ML_SECONDS,
+                    env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                click.echo(f"dask-ml by {solver} is left out: it takes over {DASK_ML_SECONDS} s")
+                continue
+            except subprocess.CalledProcessError as error:
+                click.echo(f"dask-ml by {solver} is left out: {error.stderr[-500:]}")
+                continue
+            told = json.loads(done.stdout.splitlines()[-1])
+            name = f"dask-ml {told['version']}, {solver}, dense"
+            found.append((name, told["seconds"], np.array(told["weights"])))
     return found
 
 
@@ -233,8 +268,8 @@ def reading(megabytes: float, processes: Sequence[int]) -> list[list]:
     return rows
 
 
-def sums(n_features: int, n_samples: int, n_ranks: int = 4) -> list[list]:
-    """Dense against sparse sums of batches of 1000 a rank, of power-law features."""
+def power_law(n_features: int, n_samples: int) -> tuple[Any, np.ndarray]:
+    """Samples of 100 features by a power law, and labels by chance."""
     random = np.random.default_rng(0)
     lengths = np.full(n_samples, 100)
     columns = (n_features * random.power(0.15, lengths.sum())).astype(np.int64)
@@ -243,18 +278,81 @@ def sums(n_features: int, n_samples: int, n_ranks: int = 4) -> list[list]:
         (random.random(len(columns)), columns, pointer), shape=(n_samples, n_features)
     )
     X.sum_duplicates()
-    y = random.integers(0, 2, n_samples)
+    return X, random.integers(0, 2, n_samples)
+
+
+def learner(n_ranks: int, **options: Any) -> LogisticRegression:
+    """What adds up gradients of 1000 samples a rank."""
+    return LogisticRegression(
+        solver="sgd", n_ranks=n_ranks, batch_size=1000, tol=0, transport="local", **options
+    )
+
+
+def gradients(n_features: int, n_samples: int, n_ranks: int) -> list[Stream]:
+    """What each rank has to add in the first step."""
+    found = []
+    for rank, piece in enumerate(pieces(learner(n_ranks), *power_law(n_features, n_samples))):
+        part = {**piece.state.cut({"rank": [np.array([r]) for r in range(n_ranks)]}, n_ranks)[rank]}
+        model = steps.first_model({**part, "mass": 0.0, "count": 0.0}, piece.rows, sgd=piece.sgd)
+        model = steps.begin_epoch(model, number=1, sgd=piece.sgd)
+        model = steps.forward(model, piece.rows, step=0, sgd=piece.sgd)
+        found.append(steps.gradient_of(model))
+    return found
+
+
+def added_up(comm: Communicator, held: PerRank, *, names: Sequence[str]) -> dict[str, float]:
+    """Seconds of a sum by each strategy, in turn, the median of several; a text."""
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(SUM_TURNS):
+        for name in names:
+            comm.fold(comm.map(_size, held), len).result()  # all begin together
+            begin = perf_counter()
+            total = aggregation_of(name).post(comm, held).collect()
+            comm.fold(comm.map(_size, total), len).result()
+            seconds[name].append(perf_counter() - begin)
+    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
+
+
+def _size(stream: Stream) -> int:
+    return stream.n_entries
+
+
+def seconds_of_sums(
+    client: Any, n_features: int, n_samples: int, n_ranks: int, transport: str
+) -> dict[str, float]:
+    """Of the gradients of one step."""
+    with communicator_for(transport, n_ranks, client) as comm:
+        held = comm.values(gradients(n_features, n_samples, n_ranks))
+        found: dict[str, float] = comm.run(added_up, held, names=SUMS)
+        return found
+
+
+def sums(n_features: int, n_samples: int, n_ranks: int = 4) -> list[list]:
+    """Dense against sparse sums of batches of 1000 a rank, of power-law features."""
+    shape = n_features, n_samples, n_ranks
+    alone = seconds_of_sums(None, *shape, "local")
+    by_mpi = in_mpi_job(seconds_of_sums, n_ranks, *shape, "mpi") if has_mpiexec() else {}
+    X, y = power_law(n_features, n_samples)
     rows = []
-    for name in ("dense", "auto"):
-        model = LogisticRegression(
-            solver="sgd", n_ranks=n_ranks, batch_size=1000, max_iter=3, tol=0, aggregation=name,
-            transport="local",
-        ).fit(X, y)  # fmt: skip
+    for name in SUMS:
+        model = learner(n_ranks, max_iter=3, aggregation=name).fit(X, y)
         n_steps = -(-n_samples // (1000 * n_ranks))
         last = model.history_.iloc[-1]
         rows.append([n_features, name, float(last["density"]), last["bytes"] / 1e6 / n_steps,
+                     1e3 * alone[name], 1e3 * by_mpi[name] if by_mpi else None,
                      1e3 * float(model.history_["seconds"].min()) / n_steps])  # fmt: skip
     return rows
+
+
+def _about_dask_ml(python: str | None, reached: list[list]) -> str:
+    if python is None:
+        return "dask-ml was not asked: no environment with it was given."
+    asked = " ".join(row[1] for row in reached if "dask-ml" in row[1])
+    missing = [solver for solver in DASK_ML_SOLVERS if solver not in asked]
+    told = "dask-ml, in an environment of its own, has dense arrays in two chunks: a9a alone"
+    if missing:
+        told += f"; by {', '.join(missing)} it failed, or took more than {DASK_ML_SECONDS} s"
+    return f"{told}."
 
 
 @click.command()
@@ -268,10 +366,11 @@ def sums(n_features: int, n_samples: int, n_ranks: int = 4) -> list[list]:
 @click.option("--processes", multiple=True, default=(1, 2), show_default=True, help="That read.")
 @click.option("--most", default=20, show_default=True, help="Epochs to a test loss, at most.")
 @click.option("--turns", default=2, show_default=True)
+@click.option("--dask-ml", "python", help="Python of an environment that has dask-ml.")
 @out_option
 def main(
     names: tuple[str, ...], sizes: tuple[int, ...], samples: int, epochs: int, megabytes: float,
-    processes: tuple[int, ...], most: int, turns: int, out: Path,
+    processes: tuple[int, ...], most: int, turns: int, python: str | None, out: Path,
 ) -> None:  # fmt: skip
     """Write all tables."""
     origin = Origin.here()
@@ -280,21 +379,24 @@ def main(
     for name in names:
         rows, optimum = beside(name, epochs, turns)
         fits += rows
-        found[name] = paths(name, most, optimum)
+        found[name] = paths(name, most, optimum, python)
     reached = [each.row(ENOUGH * own[0].loss[0]) for own in found.values() for each in own]
     draw([each for own in found.values() for each in own], out / "linear_models.png")
     read = reading(megabytes, processes)
     added = [row for size in sizes for row in sums(size, samples)]
     body = (
-        f"All with C = 1; SGD for {epochs} epochs, averaged, of ours in steps of {BATCH} samples "
-        "of all ranks; from Python, set-up included in the seconds of the fit. Least of "
+        f"All with C = 1; {epochs} epochs of AdaGrad (what `LinearSVC` and `LogisticRegression` "
+        "do by default where solver='sgd'), of plain SGD (optimizer='sgd') and of SGDClassifier, "
+        f"all averaged; of ours in steps of {BATCH} samples of all ranks, of "
+        "SGDClassifier of one. From Python, set-up included in the seconds of the fit. Least of "
         f"{turns} turns, one after the other in one run; of a fit longer than {LONG:g} s the first."
         "\n\n"
         f"{markdown_table(COLUMNS, fits)}\n\n"
         f"Until the loss of the test set is 1 % above that of liblinear's optimum, or {most} "
         f"epochs or {2 * most} iterations are done; of ours and of SGDClassifier the seconds of "
         "the epochs alone, of the others those of the fit. A test loss may be less than that of "
-        "the optimum, which is of the training set; the dotted line is at the 1 %.\n\n"
+        "the optimum, which is of the training set; the dotted line is at the 1 %. "
+        f"{_about_dask_ml(python, reached)}\n\n"
         f"{markdown_table(TO_LOSS_COLUMNS, reached)}\n\n"
         "![Test loss over seconds](linear_models.png)\n\n"
         "A generated libsvm file, on worker processes: looked through by `survey`, and read by "
@@ -302,10 +404,14 @@ def main(
         f"{markdown_table(READ_COLUMNS, read)}\n\n"
         "A step of SGD on 4 ranks of this process, a batch of 1000 a rank, 100 features a sample "
         "by a power law: all values of the gradients sent, or entries by the algorithm that the "
-        f"ranks choose.\n\n{markdown_table(SUM_COLUMNS, added)}"
+        "ranks choose. Of the sum alone the median of "
+        f"{SUM_TURNS - 1} turns: on ranks of this process, one after the other, where messages "
+        "cost nothing, and on MPI ranks, which share the cores. The rest of a step is computing: "
+        "the gradient of the batch, and the step of all weights that the sum touches, on each "
+        f"rank.\n\n{markdown_table(SUM_COLUMNS, added)}"
     )
-    columns = ("data, features or processes", "what", "one", "two", "three", "four")
-    padded = [[*row, *[""] * (6 - len(row))] for row in (*fits, *reached, *read, *added)]
+    columns = ("data, features or processes", "what", "one", "two", "three", "four", "five")
+    padded = [[*row, *[""] * (7 - len(row))] for row in (*fits, *reached, *read, *added)]
     write_numbers(out, "linear_models", columns, padded, origin)
     write_section(out, "linear_models", "Linear models, beside scikit-learn", body, origin)
 

@@ -16,6 +16,7 @@ from .fit import Data, Fit, Model
 from .options import SHARE, number
 
 _TOP = 10  # coefficients of each output
+_RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
 class LinearCommand(Model):
@@ -69,6 +70,8 @@ class LinearCommand(Model):
         model, found = fit.model, _shared(fit)
         found["train_loss"] = float(model.history_["loss"].iloc[-1])
         found["nonzero_coefficients"] = int(np.count_nonzero(model.coef_))
+        if model.solver == "sgd":
+            found["density_over_ranks"] = _densities(fit.data.X, model.batch_size)
         if fit.data.test is not None:
             found["test_score"] = float(model.score(*fit.data.test))
             found["n_test"] = len(fit.data.test[1])
@@ -90,6 +93,10 @@ class LinearCommand(Model):
         density = fit.model.history_.get("density")
         if density is not None and density.notna().any():
             lines.append(f"the sum of a step holds {density.mean():.2%} of all coordinates")
+        over = found.get("density_over_ranks", {})
+        if len(over) > 1:
+            told = ", ".join(f"{share:.2%} of {ranks}" for ranks, share in over.items())
+            lines.append(f"features in a batch of all ranks, by their number: {told}")
         return lines
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
@@ -107,6 +114,16 @@ class LinearCommand(Model):
             "The loss over epochs (iterations of L-BFGS), and over the time spent in them. Of SGD "
             "each sample is measured before its own step.",
         )
+        over = fit.judgement.get("density_over_ranks", {})
+        if len(over) > 1:
+            album.draw(
+                "density",
+                (4.4, 3.6),
+                partial(_draw_densities, over),
+                alt="Features in a batch, over ranks",
+                caption="The share of all features that occur in a batch, by the number of ranks "
+                "that each take one: as dense as that is the sum of a step at most.",
+            )
         rows = np.atleast_2d(fit.model.coef_)
         shown = min(len(rows), 4)
         album.draw(
@@ -183,6 +200,25 @@ def _shared(fit: Fit) -> dict[str, Any]:
         "touched_features": int(np.count_nonzero(touching)),
         "shared_features": int(np.count_nonzero(touching > 1)),
     }
+
+
+def _densities(X: Any, batch_size: int) -> dict[int, float]:
+    """The share of features that so many ranks' batches touch together, drawn at random."""
+    n_samples, n_features = X.shape
+    place = np.random.default_rng(0).permutation(n_samples)
+    first = np.full(n_features, n_samples)
+    np.minimum.at(first, X.indices, np.repeat(place, np.diff(X.indptr)))
+    return {
+        n_ranks: float((first < n_ranks * batch_size).mean())
+        for n_ranks in _RANKS.tolist()
+        if n_ranks == 1 or n_ranks * batch_size <= n_samples
+    }
+
+
+def _draw_densities(over: dict[int, float], ax: Any) -> None:
+    ax.plot(list(over), list(over.values()), "o-")
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel="ranks", ylabel="share of all features", ylim=(0, None))
 
 
 def _draw_largest(values: np.ndarray, names: np.ndarray | None, ax: Any) -> None:

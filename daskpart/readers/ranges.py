@@ -10,7 +10,7 @@
 So each process opens the file by itself, as with MPI-IO, and nothing of it passes the client; all
 must see it under the same path. A compressed file has bytes only in order: ranges count the bytes
 of its text, the survey is one task, and a rank unpacks, without parsing, what lies before its own.
-That pays while unpacking is faster than parsing (gzip, not bzip2); unpack a large file beforehand.
+That pays while unpacking is faster than parsing (gzip, not bzip2).
 A CSV file is cut as a libsvm file is; of parquet the blocks are its row groups.
 """
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -150,8 +151,14 @@ class ExamplesFile:
         borders = np.searchsorted(rank_of, np.arange(n_ranks + 1))
         return [range(*pair) for pair in pairwise(borders.tolist())]
 
-    def rows_of(self, blocks: range) -> Rows:
+    def rows_of(self, blocks: range, text: Any = None) -> Rows:
         """Read some consecutive blocks.
+
+        Parameters
+        ----------
+        blocks : range
+        text : stream, optional
+            Of the text of a compressed file, if somebody has it unpacked; see `chunks_between`.
 
         Raises
         ------
@@ -164,7 +171,7 @@ class ExamplesFile:
         if is_parquet(self.path):
             rows = Rows.joined([_group(self.path, block, self.wanted) for block in blocks])
         else:
-            rows = rows_between(self.path, start, stop, self.wanted)
+            rows = rows_between(self.path, start, stop, self.wanted, text)
         n_rows = int(self.row_pointer[blocks[-1] + 1] - self.row_pointer[blocks[0]])
         if len(rows.labels) != n_rows:
             raise ReadError(
@@ -327,7 +334,7 @@ def _separators(wanted: Wanted) -> str:
     return SEPARATORS if wanted.table is None else wanted.table.separators
 
 
-def rows_between(path: str, start: int, stop: int | None, wanted: Wanted) -> Rows:
+def rows_between(path: str, start: int, stop: int | None, wanted: Wanted, text: Any = None) -> Rows:
     """The rows of the lines that begin at a byte from `start` to `stop` − 1.
 
     Parameters
@@ -336,8 +343,10 @@ def rows_between(path: str, start: int, stop: int | None, wanted: Wanted) -> Row
     start, stop : int
         Any; None: to the end.
     wanted : Wanted
+    text : stream, optional
+        See `chunks_between`.
     """
-    chunks = chunks_between(path, start, stop, separators=_separators(wanted))
+    chunks = chunks_between(path, start, stop, separators=_separators(wanted), text=text)
     return Rows.joined([_rows_of(chunk, wanted) for chunk in chunks])
 
 
@@ -347,6 +356,7 @@ def chunks_between(
     stop: int | None,
     chunk_bytes: int = CHUNK_BYTES,
     separators: str = SEPARATORS,
+    text: Any = None,
 ) -> Iterator[Chunk]:
     """The lines that begin at a byte from `start` to `stop` − 1, some whole lines at a time.
 
@@ -359,23 +369,25 @@ def chunks_between(
         A chunk is as much, and the rest of its last line.
     separators : str
         What parts numbers, besides blanks.
+    text : stream, optional
+        Read in place of the file: its bytes from ``start`` − 1 on, under their places in the file.
     """
     apart = apart_by(separators)
-    with opened(path) as stream:
-        at = 0
+    with opened(path) if text is None else nullcontext(text) as stream:
+        at = max(0, start - 1)
+        stream.seek(at)
         if start:  # the line that the byte before it is in belongs to the range before
-            stream.seek(start - 1)
-            at = start - 1 + len(stream.readline())
+            at += len(stream.readline())
         while stop is None or at < stop:
-            text = stream.read(chunk_bytes if stop is None else min(chunk_bytes, stop - at))
-            if not text:
+            lines = stream.read(chunk_bytes if stop is None else min(chunk_bytes, stop - at))
+            if not lines:
                 return
-            if not text.endswith(b"\n"):
-                text += stream.readline()
-            if not at and text.startswith(BYTE_ORDER_MARK):
-                text = b" " * len(BYTE_ORDER_MARK) + text[len(BYTE_ORDER_MARK) :]
-            yield Chunk(path, text, apart, None, start=at)
-            at += len(text)
+            if not lines.endswith(b"\n"):
+                lines += stream.readline()
+            if not at and lines.startswith(BYTE_ORDER_MARK):
+                lines = b" " * len(BYTE_ORDER_MARK) + lines[len(BYTE_ORDER_MARK) :]
+            yield Chunk(path, lines, apart, None, start=at)
+            at += len(lines)
 
 
 def text_size(path: str) -> int:

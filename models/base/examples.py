@@ -14,7 +14,7 @@ sorted by class, as many files are, would otherwise ruin a learner that sees row
 A rank never holds more than its rows as CSR, one bucket of them twice, and the block that is being
 read: rows wait in buckets, consecutive slices of the keys, each ordered by itself. Where its rows
 would take more than a quarter of its memory, buckets and rows are on its disk; see
-`examples_on_disk`.
+`examples_on_disk`. Of a compressed file it unpacks its range to its disk first.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from numpy.typing import NDArray
 from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
+from daskpart.errors import InputError
 from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
-from .examples_on_disk import Disk, Spool, StoredExamples
+from .examples_on_disk import Disk, Spool, StoredExamples, UnpackedText
+from .reports import bytes_words
 from .resources import rank_folder, rank_memory
 
 _ROUND_BYTES = 4 << 20
 _BUCKETS = 64  # of a rank, at least
 _BUCKET_BYTES = 32 << 20  # of rows on disk, about
 _SMALL_BYTES = 64 << 20  # of rows that are in memory anyhow
-_MEMORY_SHARE = 0.25  # for rows; arrays are made anew as they arrive, and messages take some
+MEMORY_SHARE = 0.25  # for rows; arrays are made anew as they arrive, and messages take some
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
@@ -209,8 +211,7 @@ def readings(
     file : ExamplesFile
     n_ranks : int
     round_bytes : int
-        About as much of the file a round and rank. A compressed file is read in one round, as it
-        has to be unpacked from its beginning.
+        About as much of the text a round and rank.
     partition : Partition, optional
         The rank of each row.
     on_disk : bool or "auto", default=False
@@ -233,7 +234,7 @@ def readings(
 
 
 def _in_rounds(file: ExamplesFile, blocks: range, round_bytes: int) -> list[range]:
-    if file.is_compressed or not blocks:
+    if not blocks:
         return [blocks]
     start = file.blocks[blocks[0]].start
     numbers = [(file.blocks[block].stop - start - 1) // round_bytes for block in blocks]
@@ -267,9 +268,9 @@ def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -
     pairs = [(i, j) for i in range(n_ranks) for j in range(n_ranks) if i != j]
     exchange = Exchange.from_pairs(n_ranks, pairs if seed is not None else [])
     pack = partial(_pack, n_ranks=n_ranks)
-    held = comm.map(_nothing, own)
+    text, held = comm.settle(comm.map(_unpacked, own), comm.map(_nothing, own))
     for number in range(n_rounds):
-        block = comm.map(_read, own, number=number, seed=seed)
+        block = comm.map(_read, own, text, number=number, seed=seed)
         arriving = comm.post_values(exchange, block, pack, "examples", number)
         done = None if seed is not None else number / n_rounds
         held = comm.collect(arriving, held, _arrange, block, n_ranks=n_ranks, done=done)
@@ -280,16 +281,32 @@ def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -
 def _nothing(own: Reading) -> _Waiting | Spool:
     n_bytes, on_disk = own.n_bytes, own.on_disk
     if on_disk == "auto":
-        on_disk = n_bytes > _SMALL_BYTES and n_bytes > _MEMORY_SHARE * rank_memory(own.n_ranks)
+        on_disk = n_bytes > _SMALL_BYTES and n_bytes > MEMORY_SHARE * rank_memory(own.n_ranks)
     if not on_disk:
+        if n_bytes > rank_memory(own.n_ranks):
+            raise InputError(
+                f"the rows of a rank take about {bytes_words(n_bytes)} in memory, of the "
+                f"{bytes_words(rank_memory(own.n_ranks))} that it may take: give more ranks or "
+                "workers with more memory, or survey with on_disk='auto', which all solvers but "
+                "'server' heed"
+            )
         return _Waiting()
     # for a moment both the buckets and the ordered rows are there
     return Spool(Disk(rank_folder(), 2 * n_bytes), max(_BUCKETS, n_bytes // _BUCKET_BYTES))
 
 
-def _read(own: Reading, *, number: int, seed: int | None) -> _Block:
+def _unpacked(own: Reading) -> UnpackedText | None:
+    """The range of a compressed file, where it is read in several rounds."""
+    blocks = [number for each in own.rounds for number in each]
+    if not own.file.is_compressed or len(own.rounds) == 1 or not blocks:
+        return None
+    start, stop = own.file.blocks[blocks[0]].start, own.file.blocks[blocks[-1]].stop
+    return UnpackedText(Disk(rank_folder(), stop - start), own.file.path, start, stop)
+
+
+def _read(own: Reading, text: UnpackedText | None, *, number: int, seed: int | None) -> _Block:
     blocks = own.rounds[number]
-    rows = own.file.rows_of(blocks)
+    rows = own.file.rows_of(blocks, text)
     if seed is None:
         first = int(own.file.row_pointer[blocks[0]]) if blocks else 0
         return _Block(np.arange(first, first + len(rows.labels), dtype=np.uint64), rows)

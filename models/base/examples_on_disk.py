@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from daskpart.containers.coordinates import index_dtype
 from daskpart.readers.libsvm import Examples, Rows
+from daskpart.readers.streams import CHUNK_BYTES, opened
 
 
 class Disk:
@@ -79,6 +80,48 @@ class _File:
 def _close(stream: Any) -> None:
     with suppress(OSError):  # of what a full disk did not take; that was said before
         stream.close()
+
+
+class UnpackedText:
+    """A range of the text of a compressed file: unpacked once, then read at any place.
+
+    Parameters
+    ----------
+    disk : Disk
+    path : str
+    start, stop : int
+        In bytes of the text.
+    """
+
+    def __init__(self, disk: Disk, path: str, start: int, stop: int) -> None:
+        self._first = at = max(0, start - 1)  # with the line end before it: readers look for it
+        self._file = _File(disk)
+        with opened(path) as packed:
+            packed.seek(at)
+            while at < stop and (piece := packed.read(min(CHUNK_BYTES, stop - at))):
+                with disk.refusals():
+                    self._file.stream.write(piece)
+                at += len(piece)
+        with disk.refusals():
+            self._file.stream.flush()
+
+    def copy(self) -> UnpackedText:
+        """This one: its readers say where they read."""
+        return self
+
+    def seek(self, place: int) -> None:
+        """Go to a byte of the text."""
+        self._file.stream.seek(place - self._first)
+
+    def read(self, n_bytes: int) -> bytes:
+        """The next bytes."""
+        found: bytes = self._file.stream.read(n_bytes)
+        return found
+
+    def readline(self) -> bytes:
+        """The rest of a line."""
+        found: bytes = self._file.stream.readline()
+        return found
 
 
 class Spool:

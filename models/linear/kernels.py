@@ -31,7 +31,7 @@ _SMALLEST_SCALE = 1e-6
 Array = NDArray[Any]
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _scores(
     begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, v: Array, last: Array,
     squares: Array, scalars: Array, scores: Array,
@@ -72,7 +72,7 @@ def _scores(
         scores[c] = scale * scores[c] + v[behind + c]
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _move(i: int, change: float, v: Array, last: Array, scalars: Array) -> None:
     """v_i ← v_i − change, brought up to date first."""
     if len(last):
@@ -81,7 +81,7 @@ def _move(i: int, change: float, v: Array, last: Array, scalars: Array) -> None:
     v[i] -= change
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _end_step(
     rate: float, l1: float, l2: float, n_outputs: int, v: Array, last: Array, scalars: Array
 ) -> None:
@@ -91,7 +91,7 @@ def _end_step(
         _fold(n_outputs, v, last, scalars)
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
     scale = scalars[SCALE]
     if len(last):

@@ -29,7 +29,7 @@ _EPSILON = AdaGrad.epsilon
 Array = NDArray[Any]
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def soft(value: float, threshold: float) -> float:
     """Nearer to 0 by `threshold`, and not beyond."""
     if value > threshold:
@@ -39,7 +39,7 @@ def soft(value: float, threshold: float) -> float:
     return 0.0
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def current(value: float, pending: float, square: float, l1: float, l2: float) -> float:
     """A weight brought up to date by the rates that it is behind."""
     if value == 0.0:
@@ -50,7 +50,7 @@ def current(value: float, pending: float, square: float, l1: float, l2: float) -
     return value * (root / (root + l2 * pending))
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def adapt(
     i: int, rate: float, gradient: float, l1: float, l2: float, rates: float, v: Array, last: Array,
     squares: Array,

@@ -229,6 +229,7 @@ class LinearModel(SampleModel):
             members=members,
             weight_bytes=8 * (problem.n_features + 1) * problem.n_outputs * vectors[self.solver],
             row_bytes=problem.bytes_of(members),
+            on_disk=problem.on_disk if self._reads_blocks else "",
             touched=None if placed is None else placed.touched,
             shards=None if placed is None else placed.shards,
             seconds=0.0 if placed is None else placed.seconds,

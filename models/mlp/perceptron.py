@@ -166,8 +166,6 @@ class Perceptron(SampleModel):
     ) -> None:
         self._set_parameters(locals())
 
-    _reads_blocks = False
-
     # -- what a model of the two says ---
 
     _loss: ClassVar[Loss]
@@ -210,6 +208,7 @@ class Perceptron(SampleModel):
             members=members,
             weight_bytes=size * (1 + len(slots) + (self.top_k is not None)),
             row_bytes=problem.bytes_of(members),
+            on_disk=problem.on_disk,
         )
 
     def _first_state(self, problem: Any, plan: Any) -> MLPState:
@@ -234,9 +233,9 @@ class Perceptron(SampleModel):
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> MLPText:
         rows = self._rows(session, plan, problem, bool(self.shuffle))
         network = self._network_of(problem)
-        return MLPText(session, rows, self._training(network, plan), float(self.tol))
+        return MLPText(session, rows, self._training(network, plan, problem), float(self.tol))
 
-    def _training(self, network: Network, plan: Any) -> Training:
+    def _training(self, network: Network, plan: Any, problem: Any) -> Training:
         return Training(
             network=network,
             alpha=float(self.alpha),
@@ -245,6 +244,7 @@ class Perceptron(SampleModel):
             aggregators=self._aggregators(network, plan.random_state),
             sizes=plan.sizes,
             batch_size=int(self.batch_size),
+            block=problem.steps_of_block(int(self.batch_size)),
             random_state=plan.random_state,
             shuffle=bool(self.shuffle),
         )

@@ -13,7 +13,8 @@ Renggli 2017, §2.4 (TopK with error feedback) and §4.3, §5.4 (by layer, in bu
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.optimisation.optimisers import Optimizer
 from daskpart.models.optimisation.schedules import Schedule
-from daskpart.models.samples.rows import Batches, RankRows
+from daskpart.models.samples.rows import Batches, RankRows, Rows, StoredRows
 
 from .network import Network, layer_gradient
 
@@ -69,22 +70,43 @@ class Inputs:
 
     Attributes
     ----------
-    rows : RankRows
-        Without entries, where `X` holds them.
+    rank : int
     X : ndarray or csr_array
     targets : ndarray
         Numbers of classes, or of shape (n_rows, n_outputs).
+    weight, places
+        See `RankRows`.
     """
 
-    rows: RankRows
+    rank: int
     X: Any = field(repr=False)
     targets: NDArray[Any] = field(repr=False)
+    weight: NDArray[np.float64] = field(repr=False)
+    places: NDArray[np.int64] | None = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def between(self, begin: int, end: int) -> Inputs:
+        """Consecutive samples, as a view; of all these themselves."""
+        if begin == 0 and end == len(self):
+            return self
+        X, own = self.X, slice(begin, end)
+        if isinstance(X, np.ndarray):
+            X = X[own]
+        else:
+            pointer = X.indptr[begin : end + 1]
+            stored = slice(int(pointer[0]), int(pointer[-1]))
+            arrays = X.data[stored], X.indices[stored], pointer - pointer[0]
+            X = scipy.sparse.csr_array(arrays, shape=(end - begin, X.shape[1]))
+        return Inputs(self.rank, X, self.targets[own], self.weight[own], self.places)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        held = [self.X] if isinstance(self.X, np.ndarray) else [self.X.data, self.X.indices]
-        return self.rows.nbytes + sum(array.nbytes for array in (*held, self.targets))
+        X = self.X
+        held = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
+        return sum(array.nbytes for array in (*held, self.targets, self.weight))
 
 
 @dataclass(eq=False)
@@ -94,6 +116,8 @@ class RankModel:
     weights: list[NDArray[Any]]
     slots: list[dict[str, NDArray[Any]]]
     order: NDArray[np.int64] = field(repr=False)
+    epoch: int = 0
+    blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     values: list[Any] = field(default_factory=list, repr=False)
     slopes: Any = None
     gradient: Stream | None = None
@@ -116,6 +140,17 @@ Changing = tuple[PerRank, list[PerRank], int, float]
 
 
 # -- texts ---
+
+
+def laid_out(comm: Communicator, rows: PerRank, *, fit: Training) -> PerRank:
+    """Samples of every rank as the network takes them: dense where many entries are there.
+
+    Of all ranks, so that it does not depend on their number, nor on where rows are.
+    """
+    stored = comm.fold(comm.map(entries_of, rows), sum).result()
+    dense = stored >= FULL * fit.n_samples * fit.network.widths[0]
+    inputs: PerRank = comm.settle(comm.map(inputs_of, rows, fit=fit, dense=dense))
+    return inputs
 
 
 def begin(
@@ -145,7 +180,7 @@ def epoch(
     model, feedback, steps, before = changing
     n_steps = fit.n_steps
     rates = fit.schedule.rates(steps + 1, n_steps, number)
-    model = comm.update(begin_epoch, model, inputs, number=number, fit=fit)
+    model = comm.update(begin_epoch, model, number=number, fit=fit)
     for step in range(n_steps):
         model = comm.update(forward, model, inputs, step=step, fit=fit)
         how = {"rate": float(rates[step]), "number": steps + step + 1, "fit": fit}
@@ -187,18 +222,28 @@ def _backward(
 # -- steps on one rank ---
 
 
-def inputs_of(rows: RankRows, *, fit: Training) -> Inputs:
-    """A rank's rows in the network's dtype, dense where many entries are there."""
-    network, shape = fit.network, (len(rows.pointer) - 1, fit.network.widths[0])
+def entries_of(rows: Rows) -> int:
+    """Stored values of a rank's rows."""
+    return rows.nnz
+
+
+def inputs_of(rows: Rows, *, fit: Training, dense: bool) -> Inputs | StoredRows[Inputs]:
+    """A rank's rows in the network's dtype; those on disk as they are read."""
+    as_inputs = partial(_in_memory, network=fit.network, dense=dense)
+    return rows.encoded(as_inputs) if isinstance(rows, StoredRows) else as_inputs(rows)
+
+
+def _in_memory(rows: RankRows, *, network: Network, dense: bool) -> Inputs:
+    shape = len(rows.pointer) - 1, network.widths[0]  # in the order in which they were given
     X: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)
     X = X.astype(network.dtype, copy=False)
-    if X.nnz >= FULL * np.prod(shape, dtype=float):
+    if dense:
         X = X.toarray()
-    none = {name: getattr(rows, name)[:0] for name in ("pointer", "indices", "data")}
     if network.loss.name == "softmax":
-        return Inputs(replace(rows, **none), X, rows.target.astype(np.int64))
-    targets = rows.target.reshape(len(rows), network.widths[-1]).astype(network.dtype)
-    return Inputs(replace(rows, **none), X, targets)
+        targets: NDArray[Any] = rows.target.astype(np.int64)
+    else:
+        targets = rows.target.reshape(shape[0], network.widths[-1]).astype(network.dtype)
+    return Inputs(rows.rank, X, targets, rows.weight, rows.places)
 
 
 def first_model(part: Part, *, fit: Training) -> RankModel:
@@ -215,33 +260,40 @@ def first_model(part: Part, *, fit: Training) -> RankModel:
     return RankModel(weights, slots, np.zeros(0, np.int64))
 
 
-def first_feedback(part: Part, inputs: Inputs, *, layer: int, fit: Training) -> Feedback:
+def first_feedback(part: Part, inputs: Any, *, layer: int, fit: Training) -> Feedback:
     """What a rank has not sent of a layer, from its part of a state."""
     sizes = fit.network.sizes()
     begin = sum(sizes[:layer])
     residual = np.array(part["residual"][0, begin : begin + sizes[layer]], fit.network.dtype)
-    return Feedback(residual, inputs.rows.rank, int(part["steps"]))
+    return Feedback(residual, inputs.rank, int(part["steps"]))
 
 
-def bytes_held(model: RankModel, inputs: Inputs) -> int:
+def bytes_held(model: RankModel, inputs: Any) -> int:
     """Of a rank."""
     return model.nbytes + inputs.nbytes
 
 
-def begin_epoch(model: RankModel, inputs: Inputs, *, number: int, fit: Training) -> RankModel:
-    """Shuffle, and begin to measure anew."""
-    model.order = fit.order(inputs.rows, number)
+def begin_epoch(model: RankModel, *, number: int, fit: Training) -> RankModel:
+    """Shuffle the blocks, and begin to measure anew."""
+    model.epoch, model.blocks = number, fit.blocks(number)
     model.sums, model.entries = np.zeros(2), 0
     return model
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
-def forward(model: RankModel, inputs: Inputs, *, step: int, fit: Training) -> RankModel:
+def forward(
+    model: RankModel, inputs: Inputs | StoredRows[Inputs], *, step: int, fit: Training
+) -> RankModel:
     """Values of a rank's batch, its loss, and the slopes of its share of the mean of all ranks."""
+    place, in_block = divmod(step, fit.block_steps)
+    block = int(model.blocks[place])
+    own = fit.rows_of_block(inputs, block)
+    if not in_block:
+        model.order = fit.order(own, model.epoch, block)
     batch = fit.of_step(model.order, step)
-    targets, weight = inputs.targets[batch], inputs.rows.weight[batch]
+    targets, weight = own.targets[batch], own.weight[batch]
     network = fit.network
-    *model.values, outputs = network.forward(model.weights, inputs.X[batch])
+    *model.values, outputs = network.forward(model.weights, own.X[batch])
     model.sums += network.loss.sums(outputs, targets, weight)
     model.slopes = network.slopes(outputs, targets, weight / (fit.count(step) * fit.n_terms))
     return model

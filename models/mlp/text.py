@@ -28,7 +28,7 @@ class MLPText(Text):
 
     def __init__(self, comm: Communicator, rows: PerRank, fit: Training, tolerance: float) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
-        self._inputs = comm.settle(comm.map(sgd.inputs_of, rows, fit=fit))
+        self._inputs = comm.run(sgd.laid_out, rows, fit=fit)
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: MLPState) -> None:  # type: ignore[override]

@@ -31,6 +31,9 @@ COMMON = CostModel(
     start=2e-4, round=2e-5, message=5e-5, byte=5e-10, merged_entry=8e-9, gathered_entry=6e-9,
     scattered_entry=3e-9, dense_element=4e-10, copied_byte=1e-10, lone_gathered_entry=3e-8,
 )  # fmt: skip
+# share of entries from which a range is dense: a step passes over entries alone, so they pay for
+# longer than combining them does, which is all that the model knows
+SWITCH = 0.5
 
 
 def same_order(n_ranks: int) -> tuple[str, ...]:
@@ -74,7 +77,9 @@ class SparseSum(Aggregation):
 
     def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
         """Begin; see `Aggregation.post`."""
-        return post_sparse_allreduce(comm, gradients, algorithm=self.algorithm, model=COMMON)
+        return post_sparse_allreduce(
+            comm, gradients, algorithm=self.algorithm, model=COMMON, switch_density=SWITCH
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,9 @@ class AutoSum(Aggregation):
     def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
         """Begin; see `Aggregation.post`."""
         among = same_order(comm.n_ranks)
-        return post_sparse_allreduce(comm, gradients, model=self.model, among=among)
+        return post_sparse_allreduce(
+            comm, gradients, model=self.model, among=among, switch_density=SWITCH
+        )
 
 
 NAMES = ("auto", "dense", *ALGORITHMS)

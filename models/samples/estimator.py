@@ -8,12 +8,13 @@ A model says what its targets are, and what is trained on the rows.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array, issparse
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -152,10 +153,14 @@ class SampleModel(DistributedEstimator):
             return self._lazy_samples(X, y, sample_weight, classes, reset)
         if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
             X = X.to_scipy_sparse()
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
-            multi_output=self._several_targets,
-        )  # fmt: skip
+        try:
+            X, y = validate_data(
+                self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
+                multi_output=self._several_targets,
+            )  # fmt: skip
+        except ValueError as error:
+            add_place(error, X, y)
+            raise
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
@@ -169,7 +174,8 @@ class SampleModel(DistributedEstimator):
             raise InputError("class_weight needs samples in memory or in a Dask collection")
         if file.on_disk is True and not self._reads_blocks:
             raise InputError(
-                "MLPs and solver='server' have their rows in memory: survey with on_disk='auto'"
+                "solver='server' has its rows in memory: survey with on_disk='auto', or choose "
+                "solver='lbfgs' or 'sgd'"
             )
         if reset:
             self.n_features_in_ = file.n_features
@@ -283,6 +289,23 @@ class SampleModel(DistributedEstimator):
         return np.unique(classes)
 
 
+def add_place(error: ValueError, X: Any, y: Any) -> None:
+    """Note where the first number is that scikit-learn refused as NaN or infinite, if one is."""
+    for name, given in (("X", X), ("y", y)):
+        if not str(error).startswith(f"Input {name} contains"):
+            continue
+        with suppress(TypeError, ValueError):  # of what is no array of numbers
+            if issparse(given):
+                entries: Any = coo_array(given)  # type: ignore[call-overload]
+                values, places = entries.data, entries.coords
+            else:
+                values = np.asarray(given, np.float64)
+                places = tuple(np.indices(values.shape))
+            bad = ~np.isfinite(values)
+            first = ", ".join(str(each[bad][0]) for each in places)
+            error.add_note(f"The first is {name}[{first}].")
+
+
 def by_sgd(model: Any) -> bool:
     """Whether a model is fitted by SGD; an AttributeError tells why not."""
     if getattr(model, "solver", "sgd") != "sgd":
@@ -300,7 +323,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
     def partial_fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         classes: Any = None,
         sample_weight: Any = None,
         *,
@@ -337,7 +360,9 @@ class SampleRegressor(RegressorMixin, SampleModel):
 
     @available_if(by_sgd)
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, client: Any = None
+    ) -> Self:
         """Train one more epoch on these samples, from the weights so far.
 
         Parameters are those of `fit`.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 from daskpart.models.base.examples import (
+    MEMORY_SHARE,
     Reading,
     examples_on_ranks,
     readings,
@@ -26,6 +27,7 @@ from daskpart.models.base.examples import (
     shuffled_rows,
 )
 from daskpart.models.base.examples_on_disk import StoredExamples
+from daskpart.models.base.reports import bytes_words
 from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
@@ -103,6 +105,14 @@ class FileSamples(Samples):
         each = row_bytes(self.file)
         least = each * self.block_rows if self.file.on_disk is True else np.inf
         return np.array([int(min(each * len(own), least)) for own in members])
+
+    @property
+    def on_disk(self) -> str:
+        """When ranks keep rows on disk, in words; "" for never."""
+        if self.file.on_disk != "auto":
+            return "all" if self.file.on_disk else ""
+        block = bytes_words(row_bytes(self.file) * self.block_rows)
+        return f"where they take over {MEMORY_SHARE:.0%} of a rank's memory, then {block} in memory"
 
     @property
     def block_rows(self) -> int:

@@ -18,13 +18,18 @@ class SamplesPlanReport(PlanReport):
     Attributes
     ----------
     touched : list of int, or None
+    on_disk : str
+        When ranks keep their samples on disk, in words; "" for never.
     """
 
     touched: list[int] | None = None
+    on_disk: str = ""
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
         words = super().rows()
+        if self.on_disk:
+            words["samples on disk"] = self.on_disk
         if self.touched is None:
             return words
         mean, most = np.mean(self.touched), max(self.touched)
@@ -48,6 +53,8 @@ class SamplesPlan(FitPlan):
     shards : int32 ndarray of shape (n_features + 1,), or None
         Of ``solver="server"``: the shard of each feature; the intercept's is the last. None: by a
         hash.
+    on_disk : str
+        When ranks keep their samples on disk, in words; "" for never.
     unit : str
         What a step is called.
     """
@@ -57,6 +64,7 @@ class SamplesPlan(FitPlan):
     row_bytes: NDArray[np.int64] = field(repr=False)
     touched: NDArray[np.int64] | None = field(default=None, repr=False)
     shards: NDArray[np.int32] | None = field(default=None, repr=False)
+    on_disk: str = ""
     unit: str = "epoch"
 
     @property
@@ -77,6 +85,7 @@ class SamplesPlan(FitPlan):
         """What is known of a step before it."""
         return SamplesPlanReport(
             touched=None if self.touched is None else self.touched.tolist(),
+            on_disk=self.on_disk,
             n_ranks=self.n_ranks,
             unit=self.unit,
             partitioner=self.partitioner,

@@ -88,6 +88,11 @@ class Samples(Problem):
         ]
 
     @property
+    def on_disk(self) -> str:
+        """When ranks keep rows on disk, in words; "" for never."""
+        return ""
+
+    @property
     def block_rows(self) -> int | None:
         """Rows of a rank that are shuffled among themselves in an epoch; None: all."""
         return None

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,29 @@ from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.models.base.examples_on_disk import StoredExamples
 from daskpart.readers.libsvm import Examples
+
+
+class RankSamples(Protocol):
+    """Samples of a rank in memory, as a model takes them."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def places(self) -> NDArray[np.int64] | None: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def between(self, begin: int, end: int) -> Self:
+        """Consecutive ones."""
+        ...
+
+
+Held = TypeVar("Held", bound=RankSamples)
+Other = TypeVar("Other", bound=RankSamples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +108,11 @@ class RankRows:
         return self.data.dtype
 
     @property
+    def nnz(self) -> int:
+        """Stored values."""
+        return int(self.pointer[-1] - self.pointer[0])
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         held = (self.pointer, self.indices, self.data, self.target, self.weight)
@@ -96,7 +124,7 @@ class RankRows:
         return self.pointer, self.indices, self.data, self.target, self.weight
 
 
-class StoredRows:
+class StoredRows(Generic[Held]):
     """A rank's samples on its disk; in memory are those that were asked for last.
 
     Parameters
@@ -104,7 +132,7 @@ class StoredRows:
     rank : int
     examples : StoredExamples
     encode : callable
-        Makes `RankRows` of the rank from `Examples`.
+        Makes of `Examples` what a model takes, such as `RankRows`.
 
     Attributes
     ----------
@@ -113,20 +141,24 @@ class StoredRows:
     """
 
     def __init__(
-        self, rank: int, examples: StoredExamples, encode: Callable[[Examples], RankRows]
+        self, rank: int, examples: StoredExamples, encode: Callable[[Examples], Held]
     ) -> None:
         self.rank, self._examples, self._encode = rank, examples, encode
-        self.dtype, self.nbytes = examples.dtype, 0
-        self._last: tuple[int, int, RankRows] | None = None
+        self.dtype, self.nnz, self.nbytes = examples.dtype, examples.nnz, 0
+        self._last: tuple[int, int, Held] | None = None
 
     def __len__(self) -> int:
         return self._examples.n_rows
 
-    def copy(self) -> StoredRows:
+    def copy(self) -> Self:
         """These: nobody writes to them."""
         return self
 
-    def between(self, begin: int, end: int) -> RankRows:
+    def encoded(self, further: Callable[[Held], Other]) -> StoredRows[Other]:
+        """The same samples, encoded further as they are read."""
+        return StoredRows(self.rank, self._examples, lambda read: further(self._encode(read)))
+
+    def between(self, begin: int, end: int) -> Held:
         """Consecutive rows, read if they are not there."""
         last = self._last
         if last is None or last[:2] != (begin, end):
@@ -136,7 +168,7 @@ class StoredRows:
         return last[2]
 
 
-Rows = RankRows | StoredRows
+Rows = RankRows | StoredRows[RankRows]
 
 
 def in_blocks(rows: Rows, length: int | None) -> Iterator[RankRows]:
@@ -200,13 +232,13 @@ class Batches:
             numbers[:whole] = random.permutation(whole)
         return numbers
 
-    def rows_of_block(self, rows: Rows, block: int) -> RankRows:
+    def rows_of_block(self, rows: Held | StoredRows[Held], block: int) -> Held:
         """The rows of a rank in a block."""
         length = self.block_rows or len(rows)
         begin, end = (min(number * length, len(rows)) for number in (block, block + 1))
         return rows.between(begin, end)
 
-    def order(self, rows: RankRows, epoch: int, block: int = 0) -> NDArray[np.int64]:
+    def order(self, rows: RankSamples, epoch: int, block: int = 0) -> NDArray[np.int64]:
         """The order in which a rank takes its rows of a block in an epoch."""
         seed = seed_of_epoch(self.random_state, epoch, block)
         return order_of_epoch(rows, self.batch_size, seed, self.shuffle)
@@ -241,7 +273,9 @@ def members_of_ranks(
     return [order[owner == rank] for rank in range(n_ranks)]
 
 
-def order_of_epoch(rows: RankRows, batch_size: int, seed: int, shuffle: bool) -> NDArray[np.int64]:
+def order_of_epoch(
+    rows: RankSamples, batch_size: int, seed: int, shuffle: bool
+) -> NDArray[np.int64]:
     """The order in which a rank takes its rows; `seed` is that of the epoch."""
     order = np.arange(len(rows))
     if shuffle:

@@ -36,7 +36,7 @@ def metrics_of(folder):
 
 @pytest.mark.parametrize(("name", "kind", "options"), [
     ("logistic", "LogisticRegression", ()),
-    ("svm", "LinearSVC", ("--solver", "sgd", "--loss", "hinge", "--top-k", 5)),
+    ("svm", "LinearSVC", ("--solver", "sgd", "--loss", "hinge", "--top-k", 5, "--batch-size", 40)),
     ("linear", "LinearRegression", ("--alpha", 0.1)),
 ])  # fmt: skip
 def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, name, kind, options):
@@ -53,8 +53,22 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     assert metrics["nonzero_coefficients"] == np.count_nonzero(model.coef_)
     assert "word" in (out / "coefficients.csv").read_text()
     pictures = {path.stem for path in out.glob("*.png")}
-    assert pictures == {"training", "coefficients", "traffic", "timeline"}
+    over = {"density"} if name == "svm" else set()
+    assert pictures == {"training", "coefficients", "traffic", "timeline"} | over
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli):
+    options = ("--solver", "sgd", "--batch-size", 1, "--test-fraction", 0, "--out", tmp_path)
+    assert run_cli("fit", "logistic", sample_file, *SMALL, *options, "--no-plots") == 0
+    told = capsys.readouterr().out
+    over = metrics_of(tmp_path)["density_over_ranks"]
+    assert list(over) == [str(2**power) for power in range(8)]
+    shares = list(over.values())
+    assert shares == sorted(shares) and shares[-1] == 1
+    X, _ = daskpart.read(sample_file)
+    assert shares[0] in np.diff(X.indptr) / 30  # of one sample
+    assert f"by their number: {shares[0]:.2%} of 1, " in told
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +17,9 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.collectives.transports.threads import ThreadsCommunicator
+from daskpart.models.base import examples_on_disk
 from daskpart.models.base.examples import examples_on_ranks, readings, row_keys, shuffled_rows
+from daskpart.readers import ranges
 from daskpart.readers.libsvm import Examples
 from daskpart.readers.ranges import ExamplesFile, survey
 
@@ -90,6 +96,39 @@ def test_the_same_on_other_transports(file, make):
     for one, other in zip(here, there, strict=True):
         assert one.data.data.tobytes() == other.data.data.tobytes()
         assert one.target.tobytes() == other.target.tobytes()
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize("transport", ["local", "graph"])
+def test_each_rank_unpacks_its_range_once_and_reads_it_in_rounds(
+    file, path, whole, suffix, pack, transport, monkeypatch, tmp_path
+):
+    packed = tmp_path / f"sorted.libsvm{suffix}"
+    packed.write_bytes(pack(path.read_bytes()))
+    ends, opened = [], examples_on_disk.opened
+
+    @contextmanager
+    def watched(place):
+        with opened(place) as stream:
+            yield stream
+            ends.append(stream.tell())
+
+    monkeypatch.setattr(examples_on_disk, "opened", watched)
+    monkeypatch.setattr(ranges, "opened", None)  # nobody unpacks it a second time
+    same = replace(file, path=str(packed))
+    parts = on_ranks(communicator_for(transport, 3), same, 2, round_bytes=3000)
+    assert_equal(parts, whole, np.argsort(row_keys(N_ROWS, 2)))
+    assert sorted(ends) == [file.blocks[own[-1]].stop for own in file.ranges(3)]
+
+
+def test_a_text_of_one_round_is_not_kept(file, path, whole, monkeypatch, tmp_path):
+    packed = tmp_path / "sorted.libsvm.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(examples_on_disk, "opened", None)
+    same = replace(file, path=str(packed))
+    assert_equal(
+        on_ranks(communicator_for("local", 2), same, None, 1 << 20), whole, np.arange(N_ROWS)
+    )
 
 
 def test_rows_travel_once(file):

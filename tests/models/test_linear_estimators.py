@@ -245,10 +245,15 @@ def test_bad_samples_are_refused():
     model = LogisticRegression(**LOCAL)
     with pytest.raises(InputError, match="one class only"):
         model.fit(X, np.zeros(len(y)))
-    with pytest.raises(ValueError, match="NaN"):
-        model.fit(np.where(X == X[0, 0], np.nan, X), y)
-    with pytest.raises(ValueError, match="NaN"):
-        LinearRegression(**LOCAL).fit(X, np.where(y, np.nan, 1.0))
+    broken = X.copy()
+    broken[5, 1], broken[9, 0] = np.nan, np.inf
+    for given in (broken, scipy.sparse.csr_array(broken), pd.DataFrame(broken)):
+        with pytest.raises(ValueError, match="X contains NaN") as caught:
+            model.fit(given, y)
+        assert caught.value.__notes__ == ["The first is X[5, 1]."]
+    with pytest.raises(ValueError, match="y contains NaN") as caught:
+        LinearRegression(**LOCAL).fit(X, np.where(np.arange(len(y)) == 7, np.nan, 1.0))
+    assert caught.value.__notes__ == ["The first is y[7]."]
     weights = np.ones(len(y))
     weights[7] = -2
     with pytest.raises(InputError, match=r"sample_weight\[7\] is -2"):

@@ -16,6 +16,7 @@ from daskpart.collectives import communicator_for
 from daskpart.errors import InputError
 from daskpart.models.base import examples
 from daskpart.models.base.examples_on_disk import Disk, Spool, StoredExamples
+from daskpart.models.mlp import sgd as mlp_sgd
 from daskpart.models.samples import files
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import class_numbers
@@ -70,6 +71,30 @@ def test_sgd_has_the_bits_of_memory_and_holds_a_block(path, n_ranks, more):
     assert (rows > 0.7 * np.array(whole) - 1.5 * BLOCK_BYTES).all()  # all of them but a block
 
 
+@pytest.mark.parametrize(
+    ("n_ranks", "more"), [(1, {}), (3, {"top_k": 2}), (3, {"shuffle": False, "dtype": np.float32})]
+)
+@pytest.mark.parametrize("share", [0.01, 1.0])
+def test_perceptrons_have_the_bits_of_memory_and_hold_a_block(
+    path, n_ranks, more, share, monkeypatch
+):
+    monkeypatch.setattr(mlp_sgd, "FULL", share)  # rows dense, rows sparse
+    dtype = more.pop("dtype", np.float64) if "dtype" in more else np.float64
+    kept = {"hidden": 5, "optimizer": "sgd", "eta0": 0.1, "max_iter": 2, "batch_size": 16, "tol": 0}
+    here, there = (
+        daskpart.MLPClassifier(**kept | more, n_ranks=n_ranks, transport="local").fit(
+            survey(path, on_disk=on_disk, dtype=dtype)
+        )
+        for on_disk in (False, True)
+    )
+    for one, other in zip(here.coefs_, there.coefs_, strict=True):
+        assert one.dtype == dtype and one.tobytes() == other.tobytes()
+    assert here.history_["loss"].tolist() == there.history_["loss"].tolist()
+    rows = np.subtract(here.comm_report_.memory, there.comm_report_.memory)
+    a_row = 8 * 150 if share < 1 else 12 * 20
+    assert (rows > 0.6 * N_ROWS / n_ranks * a_row * np.dtype(dtype).itemsize / 8 - 8000).all()
+
+
 def test_iterations_and_a_regression_have_them_too(path):
     for make in (daskpart.LogisticRegression, daskpart.LinearRegression):
         here, there = both(path, lambda make=make, **k: make(max_iter=5, n_ranks=3, **k))
@@ -114,6 +139,18 @@ def test_ranks_decide_by_their_memory(path, monkeypatch):
         assert [isinstance(each, StoredRows) for each in rows] == [on_disk] * 2
     assert rows[0].between(3, 200) is rows[0].between(3, 200)
     assert 0 < rows[0].nbytes < own[0] / 3
+
+
+def test_a_plan_says_when_rows_are_on_disk(path):
+    model = daskpart.LogisticRegression(n_ranks=2, transport="local")
+    words = [
+        model.plan(survey(path, on_disk=on_disk)).report().rows().get("samples on disk")
+        for on_disk in ("auto", True, False)
+    ]
+    assert words[0].startswith("where they take over 25% of a rank's memory, then 24.")
+    assert words[1:] == ["all", None]
+    served = model.set_params(solver="server").plan(survey(path)).report()
+    assert "samples on disk" not in served.rows()
 
 
 # -- blocks of an epoch ---
@@ -181,13 +218,24 @@ def test_a_file_that_became_shorter_is_told(tmp_path):
         stored._column(3, 0, 2)
 
 
+@pytest.mark.parametrize("transport", ["local", "dask"])
+def test_rows_that_do_not_fit_into_memory_are_refused_at_once(path, monkeypatch, transport):
+    import distributed
+
+    monkeypatch.setattr(examples, "rank_memory", lambda n: 50_000)
+    told = r"the rows of a rank take about 205.2 kB in memory, of the 50.0 kB .* 'server' heed"
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ):
+        for solver, on_disk in (("server", "auto"), ("sgd", False)):
+            model = daskpart.LogisticRegression(solver=solver, n_ranks=2, transport=transport)
+            with pytest.raises(InputError, match=told):
+                model.fit(survey(path, on_disk=on_disk))
+
+
 def test_bad_input(path):
     with pytest.raises(InputError, match="on_disk is 'ram': give True, False"):
         survey(path, on_disk="ram")
     file = survey(path, on_disk=True)
-    for model in (
-        daskpart.LogisticRegression(solver="server", n_ranks=2),
-        daskpart.MLPClassifier(n_ranks=2),
-    ):
-        with pytest.raises(InputError, match="have their rows in memory"):
-            model.fit(file)
+    with pytest.raises(InputError, match="has its rows in memory"):
+        daskpart.LogisticRegression(solver="server", n_ranks=2).fit(file)
