@@ -179,14 +179,14 @@ def draw(rows: list[list], spread: list[list], path: Path) -> None:
 
 def _draw_peers(panel: Any, rows: list[list]) -> None:
     who = ("ours", "ours, first product each epoch", *PEERS)
-    places = np.arange(len(rows))
-    for k, name in enumerate(who):
-        heights = [row[3 + k] for row in rows]
-        if not np.isnan(heights).all():
-            panel.bar(places + 0.16 * (k - 2), heights, 0.16, label=name)
+    heights = {name: [row[3 + k] for row in rows] for k, name in enumerate(who)}
+    there = [name for name in who if not np.isnan(heights[name]).all()]
+    places, width = np.arange(len(rows)), 0.8 / len(there)
+    for k, name in enumerate(there):
+        panel.bar(places + width * (k - (len(there) - 1) / 2), heights[name], width, label=name)
     panel.set_xticks(places, [f"{row[0]}\n{row[1]}, hidden {row[2]}" for row in rows], fontsize=8)
     panel.set(yscale="log", ylabel="ms an epoch, 1 thread")
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=8, ncols=len(there), loc="lower center", bbox_to_anchor=(0.5, 1))
 
 
 def _draw_ranks(panel: Any, rows: list[list]) -> None:
