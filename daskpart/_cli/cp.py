@@ -18,8 +18,12 @@ _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
 class _CP(Model):
     """Decompose TENSOR into components: what goes together along all of its modes.
 
-    TENSOR is a file of indices and a value a line (FROSTT .tns; also .gz, .xz, .bz2), or a matrix
-    (Matrix Market, .npz), which has two modes.
+    TENSOR is a file of indices and a value a line (FROSTT .tns; also .gz, .xz, .bz2), a matrix
+    (Matrix Market, .npz), which has two modes, or a table with a header (CSV, Parquet), a column of
+    labels for each mode and one of values.
+
+    \b
+    Columns by name:       daskpart fit cp trips.csv --names from,to,day --value trips
 
     With --names and --labels the components are told and drawn by their names.
     """
@@ -29,7 +33,9 @@ class _CP(Model):
     argument = "TENSOR"
     options = (
         click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
-        click.Option(["--names"], metavar="A,B,…", help="Names of the modes, in order."),
+        click.Option(["--names"], metavar="A,B,…",
+                     help="Names of the modes, in order; of a table, its columns that are modes."),
+        click.Option(["--value"], metavar="NAME", help="Column of a table that has the values."),
         click.Option(["--labels"], metavar="MODE=FILE", multiple=True,
                      help="Names of the indices of a mode, one a line; may be repeated."),
     )  # fmt: skip
@@ -37,8 +43,8 @@ class _CP(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and name modes and indices."""
-        missing = given["missing"]
-        tensor = load_tensor(source, given["format"], given["names"], given["labels"], missing)
+        options = {name: given[name] for name in ("names", "labels", "missing", "value")}
+        tensor = load_tensor(source, given["format"], **options)
         return Data(tensor, [in_words(tensor, source)])
 
     def judge(self, fit: Fit) -> dict[str, Any]:

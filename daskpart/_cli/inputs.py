@@ -5,15 +5,17 @@ X.tns.gz ── --names user,artist,tag ── --labels artist=artists.map.gz �
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
+from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
+from daskpart.containers.tensor import columns_of as columns_of_frame
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
@@ -21,10 +23,14 @@ from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.streams import location, opened
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BUILT_IN = "python-source"
 MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
 _MAY_REPEAT = ("ratings", "parquet", "adjacency")
-TENSORS = ("tns", "npz", "mtx", "parquet")
+TENSORS = ("tns", "npz", "mtx")
+_TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
@@ -105,29 +111,29 @@ def load_tensor(
     names: str | None,
     labels: Sequence[str],
     missing: Missing = "zero",
+    value: str | None = None,
 ) -> LabelledTensor:
     """Read a tensor and name its modes.
 
     Parameters
     ----------
     source, format : str
-        As for `load_matrix`.
+        As for `load_matrix`; or a table, see `is_table`.
     names : str, optional
-        Names of the modes, with commas between them.
+        Names of the modes, with commas between them; of a table its columns that are modes.
     labels : sequence of str
         ``mode=file`` each: a text file with one label a line, in order of the indices.
     missing : {"zero", "unknown"}
         What is not in the file; zeros that are count where it is unknown.
+    value : str, optional
+        Column of a table that has the values.
 
     Raises
     ------
     InputError
         Absent or damaged files, another number of names, or fewer labels than indices.
     """
-    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format, TENSORS)
-    if isinstance(data, Hypergraph):
-        raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
-    tensor = _with_names(as_tensor(data, missing=missing), names)
+    tensor = _tensor(source, format, names, missing, value)
     known = dict(tensor.labels)
     for entry in labels:
         mode, equals, path = entry.partition("=")
@@ -138,6 +144,72 @@ def load_tensor(
         extent = tensor.shape[tensor.dims.index(mode)]
         known[mode] = _read_labels(Path(path).expanduser(), extent, mode)
     return replace(tensor, labels=known)
+
+
+def _tensor(
+    source: str, format: str | None, names: str | None, missing: Missing, value: str | None
+) -> LabelledTensor:
+    if source != BUILT_IN and format is None and is_table(source):
+        return _of_columns(read_table(source), source, names, missing, value)
+    if value is not None:
+        raise InputError(f"--value names a column of a table; {source} is none")
+    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format, TENSORS)
+    if isinstance(data, Hypergraph):
+        raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
+    return _with_names(as_tensor(data, missing=missing), names)
+
+
+def is_table(source: str | Path) -> bool:
+    """Whether a file is a table with a header by its name: CSV, also compressed, or Parquet."""
+    return not _TABLES.isdisjoint(Path(source).suffixes[-2:])
+
+
+def read_table(source: str | Path) -> pd.DataFrame:
+    """A CSV file with a header, or a Parquet file.
+
+    Raises
+    ------
+    InputError
+        For a file that is not there, or no such table.
+    """
+    import pandas as pd
+
+    path = Path(source).expanduser()
+    try:
+        if path.suffix in (".parquet", ".pq"):
+            return pd.read_parquet(path)
+        return pd.read_csv(path, sep=None, engine="python")
+    except FileNotFoundError:
+        raise InputError(f"{source}: no such file") from None
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{source}: cannot be read as a table ({error})") from None
+
+
+def _of_columns(
+    table: pd.DataFrame, source: str, names: str | None, missing: Missing, value: str | None
+) -> LabelledTensor:
+    """A tensor of a table: columns of modes, and one of values."""
+    modes = [name.strip() for name in names.split(",")] if names else []
+    rest = [name for name in table.columns if name not in modes]
+    if value is None and modes and len(rest) == 1:
+        value = rest[0]
+    shown = ", ".join(map(repr, table.columns))
+    for name in (*modes, *([] if value is None else [value])):
+        if name not in table.columns:
+            raise InputError(f"{source}: no column {name!r}; the columns are {shown}")
+    if value is not None:
+        numbers = number_column(table[value], "--value")
+        modes = modes or [name for name in table.columns if name != value]
+    else:
+        try:
+            others, numbers = columns_of_frame(table[rest])
+        except InputError as error:
+            raise InputError(
+                f"{source}: which of the columns {shown} has the values? Say --value COLUMN, and "
+                "--names A,B,… for those that are modes, if not all others are"
+            ) from error
+        modes = modes or [*others.columns]
+    return as_tensor(table[modes], values=numbers, missing=missing)
 
 
 def _read(

@@ -1,7 +1,7 @@
 """`daskpart recommend` and `daskpart predict`: answers of a model that `daskpart fit` wrote.
 
 run/model ─┬─ recommend ──► best n items of some users, or of all      table, CSV or parquet
-           └─ predict PAIRS ──► a number for each line                  CSV
+           └─ predict PAIRS ──► a number for each line                  table, CSV or parquet
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from daskpart.errors import InputError, ReadError
 
+from .inputs import read_table
 from .terminal import say
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
@@ -68,21 +69,16 @@ def recommend(
 
 
 def predict(folder: Path, pairs: Path, out: Path | None) -> None:
-    """Say or write a number for each pair of a CSV file with a head."""
-    import pandas as pd
-
-    model = load_model(folder)
-    try:
-        table = pd.read_csv(pairs, sep=None, engine="python")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{pairs}: cannot be read as a table ({error})") from None
+    """Say or write a number for each pair of a table with a header, CSV or Parquet."""
+    model, table = load_model(folder), read_table(pairs)
     known = model.predict(table, unknown="nan")
     strangers = int(np.isnan(known).sum())
     table["predicted"] = model.predict(table, unknown="mean")
     if strangers:
+        get = "the mean, and the bias of the one that is known" if model.biases else "the mean"
         say(
             f"{strangers:,} of {len(table):,} pairs have a user or an item that the model does not "
-            "know: they get the mean, and the bias of the one that is known"
+            f"know: they get {get if model.global_mean_ else 0}"
         )
     _give(table, out)
 

@@ -9,11 +9,15 @@ Pandas is imported where labels are looked up: ranks, which import this file too
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daskpart.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
 
 _SHOWN = 5
 
@@ -181,3 +185,19 @@ def _object_array(values: list) -> np.ndarray:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+def as_set(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame:
+    """What `transform` gives: labelled rows, or a DataFrame where ``set_output`` asks for pandas.
+
+    scikit-learn would give a frame the index of the data, which has a line a rating and not a row.
+    """
+    from sklearn.utils._set_output import _get_output_config
+
+    if _get_output_config("transform", estimator)["dense"] != "pandas":
+        return rows
+    import pandas as pd
+
+    dim = rows.dims[0]
+    index = pd.Index(rows[dim].values, name=dim) if dim in rows.coords else None
+    return pd.DataFrame(rows.values, index=index)

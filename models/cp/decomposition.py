@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
+from daskpart.models.base.labels import as_set
 
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
@@ -185,7 +186,7 @@ class CPModel(TransformerMixin):
         norm = float(np.linalg.norm(values))
         return 1.0 - float(np.sqrt(max(norm**2 - 2 * inner + squared, 0.0))) / norm
 
-    def transform(self, X: Any, mode: int | str = 0) -> xr.DataArray:
+    def transform(self, X: Any, mode: int | str = 0) -> xr.DataArray | pd.DataFrame:
         """Factor rows of new slices along one mode: the solution with all other factors fixed.
 
         Parameters
@@ -200,7 +201,8 @@ class CPModel(TransformerMixin):
         Returns
         -------
         DataArray of shape (n_new, R)
-            Rows as those of `factors_`, to be used with `weights_`.
+            Rows as those of `factors_`, to be used with `weights_`; after
+            ``set_output(transform="pandas")`` a DataFrame with their labels as its index.
 
         Raises
         ------
@@ -214,7 +216,7 @@ class CPModel(TransformerMixin):
         rows /= np.where(state.weights > 0, state.weights, 1.0)
         dim, labels = state.dims[place], aligned.labels(place)
         coords = None if labels is None else {dim: labels}
-        return xr.DataArray(rows, dims=(dim, _component(state)), coords=coords)
+        return as_set(xr.DataArray(rows, dims=(dim, _component(state)), coords=coords), self)
 
     def _new_rows(self, aligned: Aligned, place: int) -> NDArray[np.float64]:
         """Rows of new slices along a mode, with the weights in them."""

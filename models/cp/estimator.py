@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.containers.tensor import Missing
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.callbacks import Tolerance, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
@@ -375,6 +375,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             missing=self.missing,
         )
         plan = choose(problem.plan(settings), transport)
+        if plan.imbalance_told:
+            warnings.warn(plan.imbalance_told, BalanceWarning, stacklevel=4)
         if self.missing == "unknown":
             _tell_of_rows_without_entries(plan)
         return plan
@@ -446,6 +448,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _keep_more(self, problem: TensorProblem, plan: CPPlan) -> None:
         self.method_ = plan.method
+        if not self.state_.weights.any():
+            warnings.warn(
+                "all components are 0, and so is the fit: values below 0 are out of reach of "
+                "nonnegative factors. Give -X, or leave a mode free (nonnegative=[…])",
+                DaskpartWarning,
+                stacklevel=4,
+            )
 
 
 def _tell_of_rows_without_entries(plan: CPPlan) -> None:

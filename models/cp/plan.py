@@ -9,6 +9,7 @@ smaller predicted time is taken when the transport is known (α seconds a messag
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.errors import InputError
+from daskpart.errors import BalanceWarning, InputError
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
@@ -98,6 +99,8 @@ class CPPlan(FitPlan):
         Names of the modes.
     transport : str
         Whose α and β predict.
+    imbalance_told : str
+        The warning of who cut the nonzeros, for the one who takes this plan of several; or "".
     """
 
     method: str
@@ -108,6 +111,7 @@ class CPPlan(FitPlan):
     choice: PlanSettings = field(repr=False)
     dims: tuple[str, ...] = ()
     transport: str = "mpi"
+    imbalance_told: str = ""
 
     @property
     def n_modes(self) -> int:
@@ -267,16 +271,17 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
         One; under ``method="auto"`` one for "p2p" and one for "emb", to `choose` from.
     """
     methods = ("p2p", "emb") if settings.method == "auto" else (settings.method,)
-    cuts: dict[str, tuple[NDArray[np.int32], list[Connectivity], float]] = {}
+    cuts: dict[str, tuple[NDArray[np.int32], list[Connectivity], float, str]] = {}
     plans = []
     for method in methods:
         chosen = partitioner_for(settings.partitioner, method, settings.n_ranks)
         name = partitioner_name(chosen)
         if name not in cuts:
             cuts[name] = _cut(tensor, settings, chosen)
-        parts, connectivities, seconds = cuts[name]
+        parts, connectivities, seconds, told = cuts[name]
         plan = plan_method(connectivities, replace(settings, method=method), name, parts)
-        plans.append(replace(plan, seconds=seconds, dims=tuple(tensor.dims)))
+        dims = tuple(tensor.dims)
+        plans.append(replace(plan, seconds=seconds, dims=dims, imbalance_told=told))
     return plans
 
 
@@ -321,15 +326,27 @@ def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
 
 def _cut(
     tensor: LabelledTensor, settings: PlanSettings, partitioner: Any
-) -> tuple[NDArray[np.int32], list[Connectivity], float]:
+) -> tuple[NDArray[np.int32], list[Connectivity], float, str]:
+    """The rank of each nonzero, who touches what, seconds, and the warning of imbalance.
+
+    That is for the caller to give, of the plan that it takes.
+    """
     begin = working_clock()
-    parts = nonzero_parts(
-        tensor,
-        settings.n_ranks,
-        partitioner,
-        n_components=settings.n_components,
-        random_state=settings.random_state,
-    )
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", BalanceWarning)
+        parts = nonzero_parts(
+            tensor,
+            settings.n_ranks,
+            partitioner,
+            n_components=settings.n_components,
+            random_state=settings.random_state,
+        )
     seconds = working_clock() - begin
+    told = ""
+    for each in given:
+        if issubclass(each.category, BalanceWarning):
+            told = str(each.message)
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
-    return parts, found, seconds
+    return parts, found, seconds, told

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart import data_models
+from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
 from daskpart.errors import InputError
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, given_assignment, partitioner_name
@@ -204,9 +204,9 @@ def plan_fit(
         For more ranks than vertices, or a partition that leaves a rank without any.
     """
     pattern = problem.pattern
-    begin = perf_counter()
+    begin = working_clock()
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
-    seconds = perf_counter() - begin
+    seconds = working_clock() - begin
     empty = np.flatnonzero(np.bincount(partition.assignment, minlength=n_ranks) == 0)
     if empty.size:
         raise InputError(

@@ -24,7 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.containers.matrix import Columns, LabelledMatrix
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.callbacks import EarlyStopping, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -33,7 +33,11 @@ from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
-from daskpart.models.matrix_factorization.recommending import Recommender, seen_pattern
+from daskpart.models.matrix_factorization.recommending import (
+    Recommender,
+    ndcg_of_events,
+    seen_pattern,
+)
 from daskpart.partitions import Partition
 
 from .als import Events, Solve
@@ -79,6 +83,11 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         Iterations.
     tol : float, default=0.0
         Stop when the loss changes by less.
+    validation_fraction : float, default=0.0
+        Share of the events held out to measure `validation_ndcg`: the mean NDCG at 10, as of
+        `score`.
+    patience : int or None, default=None
+        Stop after so many iterations in which that became no better.
     user, item, rating : str or None, default=None
         Names of the columns of a DataFrame; None: told by names that people use or by their order.
         A frame needs no ratings: each line is one event.
@@ -102,8 +111,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         A user or item without events has a row of zeros.
     state_ : ImplicitState
     history_ : pandas.DataFrame
-        One row an iteration: loss (the objective over the number of events), seconds, volume and
-        messages.
+        One row an iteration: loss (the objective over the number of events), validation_ndcg (where
+        events are held out), seconds, volume and messages.
     n_iter_ : int
     plan_report_ : ImplicitPlanReport
     comm_report_ : CommunicationReport
@@ -137,6 +146,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         "user": [str, None],
         "item": [str, None],
         "rating": [str, None],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = ("n_components", "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
@@ -144,7 +154,10 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         *("alpha", "regularization", "frequency_exponent", "solver", "cg_steps", "nonnegative"),
         *("block_size", "init_scale"),
     )
-    _measures: ClassVar[tuple[Measure, ...]] = (Measure("loss", "loss", step="iteration"),)
+    _measures: ClassVar[tuple[Measure, ...]] = (
+        Measure("loss", "loss", step="iteration"),
+        Measure("validation_ndcg", "validation", "NDCG@10", step="iteration"),
+    )
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = ImplicitState
     _tolerance_column: ClassVar[str | None] = "loss_change"
@@ -162,6 +175,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     user: str | None
     item: str | None
     rating: str | None
+    validation_fraction: float
     state_: ImplicitState
 
     def __init__(
@@ -180,6 +194,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         init_scale: float = 0.1,
         max_iter: int = 15,
         tol: float = 0.0,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
         user: str | None = None,
         item: str | None = None,
         rating: str | None = None,
@@ -196,7 +212,13 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     @with_callbacks
     @with_words_of_fit
     def fit(
-        self, X: Any, y: Any = None, *, plan: FitPlan | None = None, client: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        plan: FitPlan | None = None,
+        client: Any = None,
     ) -> Self:
         """Factorize events.
 
@@ -207,12 +229,16 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             takes, or a (user, item) DataFrame with one line an event. Positions that come more than
             once are added up. A Dask array is computed here.
         y : ignored
+        validation : container, optional
+            Events to measure `validation_ndcg` on, with users and items of X.
         {words of fit}
         """
-        return self._fit(X, y, plan=plan, client=client)
+        return self._fit(X, y, plan=plan, client=client, validation=validation)
 
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any = None, *, client: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, *, validation: Any = None, client: Any = None
+    ) -> Self:
         """Take in users and items that are new; or do one more iteration on X.
 
         Where X and the fit have labels and X has users or items that the fit has not, only these
@@ -220,7 +246,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         items from those of all users, new users again. Known rows stay as they are, so that X need
         not have the old events, and new events of known users only count for new items. How far
         the new rows are from their optimum then is in `new_rows_distance_`; for the known ones
-        to move too, fit all events with ``warm_start=True``.
+        to move too, fit all events with ``warm_start=True``. No iteration is done then, so
+        that nothing is held out and `validation` is refused.
 
         Else X has the shape and the labels of the fit, and all of its events: all rows are solved
         once more, from the factors so far (or from the beginning). Parameters and errors are those
@@ -231,9 +258,14 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             events = self._events(X)
             whole = joined(events, self.state_)
             if continues(whole, self.state_):
+                if validation is not None:
+                    raise InputError(
+                        "new users and items are solved for, without an iteration to measure: "
+                        "leave validation out, and judge by score"
+                    )
                 return self._grow(whole)
             X = events
-        return self._fit(X, y, client=client, one_step=True)
+        return self._fit(X, y, client=client, one_step=True, validation=validation)
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""
@@ -271,7 +303,13 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         return as_events(X, columns)
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        return Ratings(self._events(X))
+        return self._held_out(Ratings(self._events(X)), data, random_state, events=True)
+
+    def _evaluation(self, problem: Ratings) -> Any:
+        return None if problem.validation is None else ndcg_of_events(problem)
+
+    def _early_stopping(self, patience: int) -> EarlyStopping:
+        return EarlyStopping(patience, monitor="validation_ndcg", rising=True)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -174,9 +174,9 @@ def plan_fit(
     InputError
         When a rank would get no users.
     """
-    begin = perf_counter()
+    begin = working_clock()
     parts = _partitioned(matrix, n_ranks, partitioner, random_state)
-    seconds = perf_counter() - begin
+    seconds = working_clock() - begin
     empty = np.flatnonzero(np.bincount(parts.assignment, minlength=n_ranks) == 0)
     if empty.size:
         raise InputError(

@@ -35,7 +35,7 @@ from .growing import continues, grown, joined, new_rows_distance
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
 from .problem import Ratings
-from .recommending import Recommender, seen_pattern
+from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
 from .text import MFText
 
@@ -358,19 +358,15 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        validation = data.get("validation")
-        if self.patience is not None and validation is None and not self.validation_fraction:
-            raise InputError("patience needs validation=… or validation_fraction above 0")
         columns, weights = self._columns(), data.get("sample_weight")
-        ratings = Ratings.of(X, columns, events=self.loss == "bpr", sample_weight=weights)
+        events = self.loss == "bpr"
+        ratings = Ratings.of(X, columns, events=events, sample_weight=weights)
         before = data.get("onto")
         if before is not None and ratings.in_memory:
             weights = None if ratings.weights is None else joined(ratings.weights, before)
             matrix = joined(ratings.matrix, before)
             ratings = Ratings(matrix, None, self.seen_, before.shape, weights)
-        return ratings.with_validation(
-            validation, self.validation_fraction, random_state, columns, events=self.loss == "bpr"
-        )
+        return self._held_out(ratings, data, random_state, events=events)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
@@ -451,9 +447,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             return None
 
         if self.loss == "bpr":
-            seen = seen_pattern(problem.matrix, problem.seen_before)
-            held_out = validation.events(seen)
-            return lambda state: {"validation_ndcg": held_out.ndcg(state)}
+            return ndcg_of_events(problem)
 
         def measured(state: MFState) -> dict[str, float]:
             ends = (state.lowest, state.highest) if self.clip is True else self.clip or None

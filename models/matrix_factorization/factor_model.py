@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import xarray as xr
 from sklearn.base import TransformerMixin
@@ -21,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.base.labels import as_set
 
 from .fold_in import solve_rows
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions
@@ -153,7 +155,7 @@ class FactorModel(TransformerMixin):
                 raise InputError("the model knows user and item of none of these ratings")
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
-    def transform(self, X_new: Any) -> xr.DataArray:
+    def transform(self, X_new: Any) -> xr.DataArray | pd.DataFrame:
         """Factors of new users: the ridge solution against H, which stays as it is.
 
         Parameters
@@ -166,6 +168,7 @@ class FactorModel(TransformerMixin):
         -------
         rows : DataArray of shape (n_new, F), float32
             Labelled by the rows of `X_new`; with biases, the coordinate ``bias`` holds b of each.
+            After ``set_output(transform="pandas")`` a DataFrame with these labels as its index.
 
         Raises
         ------
@@ -176,7 +179,9 @@ class FactorModel(TransformerMixin):
         matrix, columns = self._new_rows(X_new)
         rows, row_bias = self._solve(matrix, columns)
         result = _labelled(rows, state.user_name, matrix.row_labels)
-        return result.assign_coords(bias=(state.user_name, row_bias)) if self.biases else result
+        if self.biases:
+            result = result.assign_coords(bias=(state.user_name, row_bias))
+        return as_set(result, self)
 
     def _fitted(self) -> MFState:
         check_is_fitted(self, "state_")

@@ -1,6 +1,6 @@
 """New users without training: each row has a closed form when the item factors stay (`transform`).
 
-    ratings of new users ──► normal equations, a block of users at a time ──► LAPACK ──► w, b
+    ratings of new users ──► normal equations, a block of users at a time ──► Cholesky ──► w, b
 
 Cost: O(nnz F² + users F³), memory bounded by the block.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .kernels.scoring import normal_equations
+from .kernels.scoring import normal_equations, solve_equations
 from .scaling import split_unit
 from .state import MFState
 
@@ -52,7 +52,8 @@ def solve_rows(
     n_unknowns = n_components + int(biases)
     # in the unit of the fit, so that γ means what it meant there
     of_users, of_items = split_unit(factors.unit)
-    items = factors.item_factors / np.float32(of_items)
+    known = np.ones((factors.n_items, n_unknowns))
+    np.divide(factors.item_factors, np.float32(of_items), out=known[:, :n_components])
     residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
     residuals /= factors.unit
     solution = np.zeros((n_rows, n_components + 1))
@@ -62,10 +63,7 @@ def solve_rows(
         n_block = pointers.size - 1
         left = np.zeros((n_block, n_unknowns, n_unknowns))
         right = np.zeros((n_block, n_unknowns))
-        normal_equations(
-            pointers, columns, residuals, items, biases, float(regularization),
-            left, right,
-        )  # fmt: skip
+        normal_equations(pointers, columns, residuals, known, float(regularization), left, right)
         solved = _solve(left, right, regularization)
         if nonnegative:
             solved = _descended(left, right, solved, n_components)
@@ -77,9 +75,15 @@ def solve_rows(
 
 
 def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.ndarray:
+    """Solutions of some equations, those of least norm where there are many."""
+    solution = np.full_like(right, np.nan)
     if regularization > 0:
-        return np.linalg.solve(left, right[..., None])[..., 0]
-    return (np.linalg.pinv(left, hermitian=True) @ right[..., None])[..., 0]
+        solve_equations(left, right, solution)
+    rest = np.isnan(solution[:, 0])
+    if rest.any():
+        inverse = np.linalg.pinv(left[rest], hermitian=True)
+        solution[rest] = (inverse @ right[rest, :, None])[..., 0]
+    return solution
 
 
 def _descended(

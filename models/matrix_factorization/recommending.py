@@ -10,6 +10,7 @@ their labels; where the ratings had none, by position.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from daskpart.models.base.labels import LabelIndex
 
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
+from .problem import Ratings
 from .ranking import Catalogue, directions, only_itself, top_n
 from .state import MFState
 
@@ -42,6 +44,13 @@ def seen_pattern(
     return scipy.sparse.csr_array(earlier + seen)
 
 
+def ndcg_of_events(problem: Ratings) -> Callable[[MFState], dict[str, float]]:
+    """The column `validation_ndcg` of a state: how it ranks what was held out of a fit."""
+    assert problem.validation is not None
+    held_out = problem.validation.events(seen_pattern(problem.matrix, problem.seen_before))
+    return lambda state: {"validation_ndcg": held_out.ndcg(state)}
+
+
 class Recommender(FactorModel):
     """What estimators of factors of users and items share once they are fitted; a mixin.
 
@@ -49,9 +58,13 @@ class Recommender(FactorModel):
     ----------
     seen_ : scipy.sparse.csr_array of bool, shape (M, N), or None
         The pattern of the training ratings; see `seen_pattern`.
+    patience, validation_fraction
+        Parameters of the estimator.
     """
 
     seen_: scipy.sparse.csr_array | None
+    patience: int | None
+    validation_fraction: float
 
     def recommend(
         self,
@@ -229,6 +242,16 @@ class Recommender(FactorModel):
         ]  # fmt: skip
         names = (state.item_name, f"similar_{state.item_name}")
         return _lazily(blocks, Catalogue.of(rows, None, len(rows)), index, n, names, client)
+
+    def _held_out(
+        self, ratings: Ratings, data: dict[str, Any], random_state: int, *, events: bool
+    ) -> Ratings:
+        """The problem of a fit, with what is held out of it or was given to measure it by."""
+        given, fraction = data.get("validation"), self.validation_fraction
+        if self.patience is not None and given is None and not fraction:
+            raise InputError("patience needs validation=… or validation_fraction above 0")
+        columns = self._columns()
+        return ratings.with_validation(given, fraction, random_state, columns, events=events)
 
     def _most_ranks(self, problem: Any) -> float:
         return min(problem.shape)

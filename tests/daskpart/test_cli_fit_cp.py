@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import sparse
+from sklearn.base import clone
 
 import daskpart
 from daskpart._cli.last_steps import LastSteps
@@ -40,6 +42,30 @@ def test_formats_that_are_offered_are_those_that_can_be_used(tmp_path, capsys, r
         told = capsys.readouterr().err
         assert f"give --format one of {offered}" in told
         assert "hgr" not in told and len(told) < 400
+
+
+def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
+    """Labels in columns of any name and order; what has the values is asked for."""
+    random = np.random.default_rng(0)
+    trips = pd.DataFrame({
+        "trips": random.integers(1, 9, 400), "day": random.integers(1, 8, 400), "weather": "rain",
+        "from": [f"stop {i}" for i in random.integers(0, 9, 400)],
+        "to": [f"stop {i}" for i in random.integers(0, 9, 400)],
+    })  # fmt: skip
+    trips = trips.drop_duplicates(["from", "to", "day"])
+    table, out = tmp_path / "trips.csv", tmp_path / "run"
+    trips.to_csv(table, index=False)
+    assert run_cli("fit", "cp", table, "--out", out) == 2
+    assert "'weather', 'from', 'to' has the values? Say --value" in capsys.readouterr().err
+    assert run_cli("fit", "cp", table, "--names", "from,two", "--out", out) == 2
+    assert "no column 'two'; the columns are 'trips'" in capsys.readouterr().err
+    named = ("--names", "from,to,day", "--value", "trips", *SMALL, "--no-plots", "--out", out)
+    assert run_cli("fit", "cp", table, *named) == 0
+    assert "tensor of 9 from × 9 to × 7 day" in capsys.readouterr().out
+    read = daskpart.CPDecomposition.load(out / "model")
+    expected = clone(read).fit(trips[["from", "to", "day"]].assign(value=trips["trips"]))
+    np.testing.assert_array_equal(read.factors_["from"], expected.factors_["from"])
+    assert run_cli("fit", "cp", tmp_path / "X.tns", "--value", "trips") == 2
 
 
 def metrics_of(folder):

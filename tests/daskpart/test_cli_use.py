@@ -95,6 +95,16 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     )
 
 
+def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, capsys, run_cli):
+    pytest.importorskip("pyarrow")
+    pairs, out = tmp_path / "pairs.parquet", tmp_path / "predicted.parquet"
+    pd.DataFrame({"user": [1, 999999], "item": [1, 1]}).to_parquet(pairs)
+    assert run_cli("predict", runs / "implicit", pairs, "--output", out) == 0
+    assert "does not know: they get 0" in capsys.readouterr().out
+    predicted = pd.read_parquet(out)["predicted"]
+    assert predicted[0] != 0 and predicted[1] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -103,7 +113,7 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
         (("recommend", "mf", "--user", "ann"), "users of this model are numbers"),
         (("recommend", "mf", "--user", 999999), "unknown to the model"),
         (("recommend", ".", "--all"), "holds no model of users and items"),
-        (("predict", "mf", "nowhere.csv"), "cannot be read as a table"),
+        (("predict", "mf", "nowhere.csv"), "no such file"),
     ],
 )
 def test_what_cannot_be_answered(runs, capsys, run_cli, arguments, words):

@@ -363,3 +363,20 @@ def test_bad_lazy_tensors(tensor):
         model().fit(da.from_array(hole, chunks=1))
     with pytest.raises(InputError, match="stores a nonzero"):
         model().fit(da.from_array(sparse.zeros((4, 4)), chunks=2))
+
+
+def test_one_imbalance_is_told_of_one_plan():
+    """Both methods are cut for, one is taken: what the other could not reach is nobody's matter."""
+    random = np.random.default_rng(0)
+    places = np.array([random.zipf(1.2, 400) % extent for extent in (6, 5, 4)])
+    skewed = sparse.COO(places, np.ones(400), shape=(6, 5, 4))
+    with pytest.warns(daskpart.errors.BalanceWarning) as told:
+        chosen = model(n_ranks=4, partitioner="auto", method="auto").plan(skewed)
+    assert len(told) == 1
+    assert f"imbalance {chosen.report().imbalance:.4g} " in str(told[0].message)
+
+
+def test_a_decomposition_into_nothing_says_so(tensor):
+    with pytest.warns(DaskpartWarning, match="all components are 0, and so is the fit"):
+        fitted = model(nonnegative=True).fit(-tensor)
+    assert fitted.fit_ == 0

@@ -274,6 +274,51 @@ def test_it_ranks_what_was_planted():
     assert fitted.score(test) > 0.3 and fitted.score(train) > 0.5
 
 
+def tastes():
+    """Users of two tastes, a share of what each likes, and where that is to learn from."""
+    random = np.random.default_rng(0)
+    likes = np.repeat([0, 1], 40)[:, None] == np.repeat([0, 1], 20)
+    users, items = np.nonzero(random.random(likes.shape) < np.where(likes, 0.5, 0.05))
+    table = pd.DataFrame({"user": users + 100, "item": items})
+    return table, random.random(len(table)) < 0.7
+
+
+def test_validation_is_the_score_and_stops_the_fit():
+    table, inside = tastes()
+    train, test = table[inside], table[~inside]
+    chosen = {"max_iter": 30, "solver": "cholesky", "alpha": 20.0, "partitioner": "block"}
+    stopped = model(patience=2, **chosen).fit(train, validation=test)
+    ndcg = stopped.history_["validation_ndcg"]
+    assert len(ndcg) == 2 + 1 + int(ndcg.argmax()) < 30  # by the second without a rise
+    assert ndcg.iloc[-1] == pytest.approx(stopped.score(test))
+    # looking at the state after each iteration changes nothing
+    alone = model(**chosen | {"max_iter": len(ndcg)}).fit(train)
+    np.testing.assert_array_equal(alone.state_.item_factors, stopped.state_.item_factors)
+    assert "validation_ndcg" not in alone.history_
+
+
+def test_what_is_held_out_is_not_learned_from():
+    table, _ = tastes()
+    shared = model(validation_fraction=0.2).fit(table)
+    assert 0.7 < shared.seen_.nnz / len(table) < 0.9
+    assert shared.history_["validation_ndcg"].iloc[-1] > 0.3
+    once_more = shared.partial_fit(table)
+    assert once_more.n_iter_ == 5 and once_more.history_["validation_ndcg"].notna().all()
+
+
+def test_validation_that_cannot_be_is_refused():
+    table, inside = tastes()
+    with pytest.raises(InputError, match="patience needs validation"):
+        model(patience=2).fit(table)
+    with pytest.raises(InputError, match="not both"):
+        model(validation_fraction=0.2).fit(table[inside], validation=table[~inside])
+    with pytest.raises(InputError, match="unknown to the model"):
+        model().fit(table[inside], validation=table[~inside].assign(user=-1))
+    new = pd.DataFrame({"user": 999, "item": [1, 2]})
+    with pytest.raises(InputError, match="without an iteration to measure"):
+        model().fit(table).partial_fit(new, validation=new)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -507,3 +507,7 @@ def test_set_output_gives_frames(model):
     assert isinstance(frame, pd.DataFrame)
     assert frame.columns.tolist() == ["component0", "component1", "component2"]
     np.testing.assert_array_equal(frame.to_numpy(), rows.values)
+    # of a table too, which has a line a rating: the index is that of the rows
+    table = model.transform(as_matrix(labelled_ratings(seed=5)).to_frame())
+    assert table.index.tolist() == frame.index.tolist() == rows[rows.dims[0]].values.tolist()
+    np.testing.assert_array_equal(table, frame)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.kernels import kernel
+from daskpart.models.matrix_factorization.kernels.cholesky import cholesky, substitute
 
 
 @kernel(internal=True, fastmath=True)
@@ -55,44 +56,6 @@ def _build(pointer, columns, weights, other, row, left, right):
             for g in range(f + 1):
                 line[g] += a * h[g]
     return total
-
-
-@kernel(internal=True, fastmath=True)
-def _cholesky(left):
-    """Put L over the lower half of `left`, 1 / diagonal in the diagonal; False if it has none."""
-    for i in range(left.shape[0]):
-        own = left[i]
-        for j in range(i):
-            other = left[j]
-            inner = own[j]
-            for k in range(j):
-                inner -= own[k] * other[k]
-            own[j] = inner * other[j]
-        pivot = own[i]
-        for k in range(i):
-            pivot -= own[k] * own[k]
-        if not pivot > 0.0:
-            return False
-        own[i] = 1.0 / np.sqrt(pivot)
-    return True
-
-
-@kernel(internal=True, fastmath=True)
-def _substitute(left, vector):
-    """Solve L Lᵀ x = vector in place."""
-    n = left.shape[0]
-    for i in range(n):
-        line = left[i]
-        inner = vector[i]
-        for k in range(i):
-            inner -= line[k] * vector[k]
-        vector[i] = inner * line[i]
-    for i in range(n - 1, -1, -1):
-        line = left[i]
-        x = vector[i] * line[i]
-        vector[i] = x
-        for k in range(i):
-            vector[k] -= line[k] * x
 
 
 @kernel(internal=True, fastmath=True)
@@ -150,10 +113,10 @@ def solve_exactly(pointer, columns, weights, other, gram, regularization, expone
                 for g in range(f):
                     product += left[f, g] * w[g]
                 total += w[f] * (2.0 * product + left[f, f] * w[f] - 2.0 * right[f])
-        elif _cholesky(left):
+        elif cholesky(left):
             for f in range(n_components):
                 solution[f] = right[f]
-            _substitute(left, solution)
+            substitute(left, solution)
             for f in range(n_components):
                 rows[row, f] = solution[f]
                 total -= solution[f] * right[f]
@@ -311,10 +274,10 @@ def solve_by_blocks(
             size = min(width, n_components - first)
             left, right = square[:size, :size], vector[:size]
             _build_block(own, e, other, products, gram, ridge, image, first, left, right)
-            if not _cholesky(left):
+            if not cholesky(left):
                 rows[row] = np.nan
                 break
-            _substitute(left, right)
+            substitute(left, right)
             for f in range(size):
                 x[first + f] += right[f]
                 image[first + f] += ridge * right[f]
