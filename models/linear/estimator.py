@@ -31,8 +31,6 @@ from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .server import ServerConnection, ServerText
 
-OPTIMIZER_OF_CLASSIFIERS = '"adagrad", or "sgd" with\n    `top_k`'
-
 
 class LinearClassifier(SampleClassifier, LinearModel):
     """What the two classifiers share."""
@@ -82,7 +80,7 @@ class LinearClassifier(SampleClassifier, LinearModel):
         self.coef_, self.intercept_ = self.state_.coefficients, self.state_.intercepts
 
 
-@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal", 0.3)
+@shared_words(eta0=0.3)
 class LogisticRegression(LinearClassifier):
     """Logistic regression over `n_ranks` ranks, with sparse gradients.
 
@@ -238,7 +236,7 @@ class LogisticRegression(LinearClassifier):
         return LOSSES["multinomial" if joint else "log"]
 
 
-@shared_words(OPTIMIZER_OF_CLASSIFIERS, "optimal", 0.3)
+@shared_words(eta0=0.3)
 class LinearSVC(LinearClassifier):
     """Linear support vector machine over `n_ranks` ranks, with sparse gradients.
 
@@ -314,7 +312,7 @@ class LinearSVC(LinearClassifier):
         return LOSSES[self.loss]
 
 
-@shared_words('"sgd"', "invscaling", 0.1)
+@shared_words(eta0=0.1)
 class LinearRegression(SampleRegressor, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 

@@ -224,39 +224,6 @@ def accumulate(
 
 
 @kernel
-def run_adagrad_batches(
-    pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
-    batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
-    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
-    touched: Array,
-) -> float:  # fmt: skip
-    """The same by AdaGrad, which needs the gradient of a batch as a whole; `accumulate` for room.
-
-    Steps are those of `accumulate`, `take_out` and `apply_step`, to the bit.
-    """
-    n_outputs, total = len(scores), 0.0
-    for step in range(len(rates)):
-        own = order[step * batch : (step + 1) * batch]
-        _, of_batch = accumulate(
-            pointer, indices, data, target, weight, own, 1.0 / len(own), code, epsilon, l1, l2,
-            intercept, v, last, squares, scalars, scores, room, touched,
-        )  # fmt: skip
-        total += of_batch
-        for place in range(len(touched)):
-            word = touched[place]
-            touched[place] = 0
-            while word != 0:
-                j = (place << 6) + int(trailing_zeros(word))
-                word &= word - np.uint64(1)
-                for i in range(n_outputs * j, n_outputs * (j + 1)):
-                    if room[i] != 0.0:
-                        adapt(i, rates[step], room[i], l1, l2, scalars[THRESHOLD], v, last, squares)
-                        room[i] = 0.0
-        scalars[THRESHOLD] += rates[step]
-    return total
-
-
-@kernel
 def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values: Array) -> int:
     """Entries of the room that are not 0, by rising index; the room is zeros again. Gives how many.
 
@@ -307,3 +274,29 @@ def apply_step(
     else:
         _end_step(rate, l1, l2, n_outputs, v, last, scalars)
     return n
+
+
+@kernel
+def run_adagrad_batches(
+    pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
+    batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
+    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
+    touched: Array, places: Array, values: Array,
+) -> float:  # fmt: skip
+    """All steps of an epoch of one rank by AdaGrad, which needs the gradient of a batch whole.
+
+    `places` and `values` are room for its entries; the rest as in `accumulate` and `run_batches`.
+    """
+    n_outputs, total = len(scores), 0.0
+    for step in range(len(rates)):
+        own = order[step * batch : (step + 1) * batch]
+        _, of_batch = accumulate(
+            pointer, indices, data, target, weight, own, 1.0 / len(own), code, epsilon, l1, l2,
+            intercept, v, last, squares, scalars, scores, room, touched,
+        )  # fmt: skip
+        total += of_batch
+        n = take_out(room, touched, n_outputs, places, values)
+        apply_step(
+            places[:n], values[:n], rates[step], l1, l2, n_outputs, v, last, squares, scalars
+        )
+    return total

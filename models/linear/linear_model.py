@@ -38,7 +38,7 @@ from .sgd import Sgd
 from .state import LinearState
 from .text import LinearText
 
-AVERAGED = ("sgd", "adagrad")  # optimisers
+LAZY = ("sgd", "adagrad")  # optimisers whose steps touch only entries of their gradient
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_0 = Interval(Real, 0, None, closed="left")
 _SHARED = """\
@@ -56,10 +56,12 @@ batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
     "adagrad" has a rate for each weight, so features may be of any scale, as counts of words are.
-    "momentum" and "adam" change all weights in every step. "auto" is %s.
+    "momentum" and "adam" change all weights in every step. "auto" is "adagrad" of classifiers, and
+    "sgd" with `top_k` and of LinearRegression.
 learning_rate : {"auto", "optimal", "constant", "invscaling", "step"}, default="auto"
     "optimal": 1 / (λ (t0 + t)); "constant": eta0; "invscaling": eta0 / t^power_t; "step": eta0
-    halved each 10 epochs. "auto" is "constant" by AdaGrad, else "%s".
+    halved each 10 epochs. "auto" is "constant" by AdaGrad, else "optimal", of LinearRegression
+    "invscaling".
 eta0 : float, default=%s
     First learning rate.
 power_t : float, default=0.5
@@ -120,17 +122,15 @@ plan_report_, comm_report_ : PlanReport, CommunicationReport
 """
 
 
-def shared_words(optimizer: str, learning_rate: str, eta0: float) -> Callable[[Any], Any]:
+def shared_words(eta0: float) -> Callable[[Any], Any]:
     """Decorate an estimator whose docstring leaves out what all say alike.
 
     Parameters
     ----------
-    optimizer, learning_rate : str
-        In words, what "auto" is.
     eta0 : float
         Its default.
     """
-    return with_shared_words(_SHARED % (optimizer, learning_rate, eta0), _SHARED_ATTRIBUTES)
+    return with_shared_words(_SHARED % eta0, _SHARED_ATTRIBUTES)
 
 
 class LinearModel(SampleModel):
@@ -191,9 +191,9 @@ class LinearModel(SampleModel):
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
                 raise InputError("l1_ratio above 0 needs solver='sgd'")
-        if sgd and self._optimizer not in AVERAGED and average:
+        if sgd and self._optimizer not in LAZY and average:
             raise InputError("average goes with optimizer='sgd' or 'adagrad'")
-        if sgd and self._optimizer in ("momentum", "adam") and self.l1_ratio:
+        if sgd and self._optimizer not in LAZY and self.l1_ratio:
             raise InputError("l1_ratio above 0 goes with optimizer='sgd' or 'adagrad'")
         if sgd and average and self.l1_ratio:
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
@@ -269,7 +269,7 @@ class LinearModel(SampleModel):
     def _averages(self) -> bool:
         """Whether the mean of the weights is what is learnt."""
         if self.average == "auto":
-            return self._optimizer in AVERAGED and not self.l1_ratio
+            return self._optimizer in LAZY and not self.l1_ratio
         return bool(self.average)
 
     @property

@@ -295,21 +295,29 @@ def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
 
 def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
-    scores = np.empty((sgd.batch_size, sgd.n_outputs))
-    penalties = sgd.l1, sgd.l2, sgd.intercept
+    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.weights)
     for place, block in enumerate(model.blocks.tolist()):
         own = sgd.rows_of_block(rows, block)
         order = sgd.order(own, model.epoch, block)
         of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
-        shared = *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, *penalties
+        shared = (
+            *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
+            sgd.intercept, model.weights, model.last,
+        )  # fmt: skip
         if sgd.is_adaptive:
+            # room for entries of every weight: pages that none reaches cost nothing
             model.loss += run_adagrad_batches(
-                *shared, model.weights, model.last, model.squares, model.scalars, scores[0],
-                model.room, model.touched,
+                *shared, model.squares, model.scalars, scores[0], model.room, model.touched,
+                np.empty(size, _index_type(size)), np.empty(size, rows.dtype),
             )  # fmt: skip
         else:
-            model.loss += run_batches(*shared, model.weights, model.last, model.scalars, scores)
+            model.loss += run_batches(*shared, model.scalars, scores)
     return model
+
+
+def _index_type(size: int) -> np.dtype[Any]:
+    """Of entries in kernels: 32 bits at least, so that few kinds are compiled."""
+    return max(index_type(size), np.dtype(np.uint32))
 
 
 def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
@@ -347,8 +355,7 @@ def gradient_stream(
             last, squares, scalars, np.empty(n_outputs), room, touched,
         )  # fmt: skip
         n_touched, loss = n_touched + more, loss + of_batch
-    wide = max(index_type(size), np.dtype(np.uint32))
-    indices = np.empty(n_touched * n_outputs, wide)
+    indices = np.empty(n_touched * n_outputs, _index_type(size))
     values = np.empty(n_touched * n_outputs, dtype)
     n = take_out(room, touched, n_outputs, indices, values)
     return entries_stream(indices[:n], values[:n], size), loss

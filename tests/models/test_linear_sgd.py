@@ -369,6 +369,15 @@ def test_top_k_of_at_least_all_entries_is_plain_sgd_to_the_bit(n_ranks, approxim
     assert not all_sent.state_.residual.any()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_adagrad_alone_has_the_bits_of_steps_along_sums(dtype):
+    X, y = samples(n_classes=3)
+    common = {"n_ranks": 1, "batch_size": 7, "max_iter": 3, **LOCAL, "optimizer": "adagrad"}
+    alone = LogisticRegression(**common).fit(X.astype(dtype), y)
+    by_sums = LogisticRegression(top_k=10**6, **common).fit(X.astype(dtype), y)
+    assert bits_of(alone) == bits_of(by_sums)
+
+
 def test_what_top_k_leaves_out_is_kept_sent_later_and_learns():
     X, y = samples(300)
     common = {"n_ranks": 3, "batch_size": 10, "max_iter": 30, **LOCAL}
