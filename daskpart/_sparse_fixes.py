@@ -133,13 +133,29 @@ def _is_not_of_ours(record: logging.LogRecord) -> bool:
 
 
 def _send_whole() -> None:
+    """Send by pickle: at once where `sparse` is loaded, else when its first object is met."""
+    from distributed.protocol.serialize import dask_serialize
+
+    if "sparse" in sys.modules:
+        _register_pickle()
+        _keep_kernels()
+    else:
+        dask_serialize.register_lazy("sparse", _register_pickle)
+
+
+def _register_pickle() -> None:
     import distributed.protocol.sparse  # noqa: F401 - first: later it would overwrite ours
     import sparse
     from distributed.protocol.serialize import dask_serialize
 
+    dask_serialize.register(sparse.COO, _use_pickle)
+
+
+def _keep_kernels() -> None:
+    import sparse  # noqa: F401
+
     from ._floor.kernels import keep_all
 
-    dask_serialize.register(sparse.COO, _use_pickle)
     keep_all("sparse")
 
 
@@ -204,6 +220,9 @@ def _make_plugin() -> Any:
 
             if "daskpart._sparse_fixes" not in sys.modules:
                 importlib.import_module("daskpart")
-            sys.modules["daskpart._sparse_fixes"]._send_whole()
+            fixes = sys.modules["daskpart._sparse_fixes"]
+            fixes._send_whole()
+            # half a second of importing, which whoever waits for this worker need not wait for
+            worker.loop.run_in_executor(None, fixes._keep_kernels)
 
     return SparseFixes()

@@ -346,6 +346,7 @@ def main(arguments: list[str] | None = None) -> None:
                 code = _run(arguments, place)
             finally:
                 dismiss(code, place)
+    gc.freeze()  # or the interpreter looks, for a second, for cycles in what ends with it
     raise SystemExit(code)
 
 

@@ -69,7 +69,6 @@ def mpi_job() -> Callable[..., str]:
             env={
                 **os.environ,
                 "DASK_LOGGING__DISTRIBUTED": "error",
-                "DASKPART_KERNEL_CACHE": "1",  # ranks too write what they compile
                 **environment,
             },
             check=False,
@@ -92,7 +91,6 @@ def forked_workers() -> Iterator[None]:
     homes = sorted({f"daskpart{home}" for home in daskpart._HOME_OF.values()})
     multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed.nanny", *homes])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DASKPART_KERNEL_CACHE", "1")  # workers too write what they compile
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()

@@ -108,12 +108,20 @@ def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], Non
 
 
 def begin_to_import(client: Any, module: str) -> None:
-    """Have all workers import a module while the client does something else."""
-    client.run(_import, module, wait=False)
+    """Have all others import what they will need while the client does something else.
+
+    The workers `module` and what it takes to load its kernels, the scheduler the table of leases.
+    """
+    client.run(_import, module, True, wait=False)
+    client.run_on_scheduler(_import, "daskpart.collectives.transports.lease", wait=False)
 
 
-async def _import(module: str) -> None:
+async def _import(module: str, with_kernels: bool = False) -> None:
     await asyncio.to_thread(import_module, module)
+    if with_kernels:
+        from daskpart._floor.kernels import get_ready
+
+        await asyncio.to_thread(get_ready)
 
 
 def _configure_dask() -> None:

@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import COUNT, choice, of_estimator, output, pictures
-from .terminal import INTERRUPTED, MpiPlace, OneLineError, one_ctrl_c_at_a_time, say, say_files
+from .terminal import (
+    INTERRUPTED,
+    MpiPlace,
+    OneLineError,
+    imports_uncollected,
+    one_ctrl_c_at_a_time,
+    say,
+    say_files,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,17 +186,21 @@ class FitCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The argument, what reads it, the parameters of the estimator, the run."""
         if not self._made:
-            import daskpart
-
-            model = self.model
-            self.params = [
-                click.Argument(["source"], metavar=model.argument),
-                *model.options,
-                *of_estimator(getattr(daskpart, model.estimator)),
-                *_run_options(),
-            ]
+            with imports_uncollected():
+                self._make_params()
             self._made = True
         return super().get_params(ctx)
+
+    def _make_params(self) -> None:
+        import daskpart
+
+        model = self.model
+        self.params = [
+            click.Argument(["source"], metavar=model.argument),
+            *model.options,
+            *of_estimator(getattr(daskpart, model.estimator)),
+            *_run_options(),
+        ]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The docstring of the model, and how to start it."""
@@ -355,7 +367,10 @@ def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, An
     from daskpart.models.base.callbacks import TrainingProgress
 
     from .last_steps import last_steps
+    from .pictures import begin_to_import
 
+    if job.plots:
+        begin_to_import()
     with last_steps(job.plots) as steps:
         estimator.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
         ended, exit_code = _ended(estimator, data, plan)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,13 @@ class Picture:
     def data(self) -> str:
         """The file as text for a page."""
         return base64.b64encode(self.file.read_bytes()).decode()
+
+
+def begin_to_import() -> None:
+    """Load what draws, half a second, while ranks train and this process waits for them."""
+    if find_spec("matplotlib") is not None:
+        module = "matplotlib.backends.backend_agg"
+        threading.Thread(target=import_module, args=(module,), daemon=True).start()
 
 
 class Album:

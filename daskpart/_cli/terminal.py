@@ -6,6 +6,7 @@ exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -98,6 +99,17 @@ class OneLineError(click.ClickException):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def imports_uncollected() -> Iterator[None]:
+    """Nobody looks for cycles inside, nor ever again in what was made there: modules stay."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

@@ -1,22 +1,27 @@
 """One decorator for every numba kernel, and the cache on disk in which its machine code waits.
 
-    client process       compiles what is not there yet, and writes it      k.<digest>.nbc
-    workers, MPI ranks   read what the client wrote, compile the rest in memory, write nothing
+    k.<digest>.nbc   is there ──────────────────────────────────────────────────► loaded
+                     is not: whoever comes first locks …nbc.lock, compiles, writes ┐
+                             all others (ranks, workers, jobs) wait for the lock   └─► load it
 
     digest   of all that decides the machine code: what the kernel and the kernels that it calls do,
              the constants that they name, argument types, CPU, versions
 
 Kernels take raw arrays, compile lazily, and release the GIL. A file is written under another name
 and then renamed, so a reader sees a whole one or none; and as its name says all that decides its
-content, processes that write at once write the same. (numba's own cache has an index a kernel
-beside the code: two writers can leave an index that names the other's code, numba#4807, and it does
-not see that a called kernel has changed.)
+content, it does not matter who writes it, nor whether two do. So the lock saves work and guards
+nothing: where it cannot be had (no POSIX, a file system without locks, a process that is stopped),
+a kernel is compiled without. The operating system takes it from a process that ends.
+
+(numba's own cache has an index a kernel beside the code: two writers can leave an index that names
+the other's code, numba#4807, and it does not see that a called kernel has changed.)
 
 This module imports nothing of the house, so every folder may import it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import multiprocessing
@@ -29,34 +34,37 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numba
 import numpy as np
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 
-# of all ranks of a job one may write: dask-mpi's client, which partitions and so compiles most
-_CLIENT_RANK = "1"
+try:
+    import fcntl
+except ImportError:  # no POSIX: whoever needs a kernel compiles it
+    fcntl = None  # type: ignore[assignment]
+
+_CLIENT_RANK = "1"  # of a job of dask-mpi
 _MPI_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 _PLAIN = (bool, int, float, str, bytes, tuple, type(None), np.generic)
 _KERNELS: weakref.WeakSet[Any] = weakref.WeakSet()
 _SILENT_SECONDS = 1.0  # of compiling, before a line says what is going on
+_PATIENCE, _PAUSE_SECONDS = 60.0, 0.02  # of a wait for another process, which compiles the same
 
 
 def _cache_is_wanted() -> bool:
     return os.environ.get("DASKPART_KERNEL_CACHE") not in ("0", "false", "off", "")
 
 
-def may_write() -> bool:
-    """Whether this process is nobody's worker, or was told to keep what it compiles."""
-    if os.environ.get("DASKPART_KERNEL_CACHE") is not None:
-        return _cache_is_wanted()
-    if multiprocessing.parent_process() is not None:
-        return False
+def _is_helper() -> bool:
+    """Whether this process is somebody's worker, so that nobody reads what it says."""
     ranks = [os.environ[name] for name in _MPI_RANK_VARIABLES if name in os.environ]
-    return not ranks or ranks[0] == _CLIENT_RANK
+    return multiprocessing.parent_process() is not None or ranks[:1] not in ([], [_CLIENT_RANK])
 
 
 def kernel(function: Callable | None = None, *, internal: bool = False, **options: Any) -> Any:
@@ -122,6 +130,7 @@ class _KernelCache(FunctionCache):
     def __init__(self, compiled: Dispatcher) -> None:
         super().__init__(compiled.py_func)
         self._compiled = compiled
+        self._turns: dict[Path, _Turn] = {}  # of what this process is compiling
 
     @functools.cached_property
     def _stamp(self) -> str:
@@ -138,6 +147,16 @@ class _KernelCache(FunctionCache):
         """The compiled function, or None where there is none, or none that can be read."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
+        found = self._loaded(path, target_context)
+        if found is None and path not in self._turns:
+            # where compiling fails, the turn lasts as long as this process: others get impatient
+            self._turns[path] = _Turn(path.with_name(f"{path.name}.lock"))
+            found = self._loaded(path, target_context)
+            if found is not None:
+                self._end_turn(path)
+        return found
+
+    def _loaded(self, path: Path, target_context: Any) -> Any:
         try:
             reduced = pickle.loads(path.read_bytes())
             return self._impl.rebuild(target_context, reduced)
@@ -147,16 +166,67 @@ class _KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the compiled function, where this process may; where it cannot, go without."""
-        if not may_write() or not self._impl.check_cachable(data):
-            return
+        """Write the compiled function, where it can be written; and let others load it."""
         path = self._path(sig, data.codegen)
         unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
         try:
-            unfinished.write_bytes(self._cache_file._dump(self._impl.reduce(data)))
-            unfinished.replace(path)
+            if self._impl.check_cachable(data):
+                unfinished.write_bytes(self._cache_file._dump(self._impl.reduce(data)))
+                unfinished.replace(path)
         except OSError:  # a full disk
             unfinished.unlink(missing_ok=True)
+        finally:
+            self._end_turn(path)
+
+    def _end_turn(self, path: Path) -> None:
+        if path in self._turns:
+            self._turns.pop(path).end()
+
+
+class _Turn:
+    """The turn to compile one kernel, which processes take after each other.
+
+    Kernels call each other in no circle, so those who wait do so in none either.
+
+    Parameters
+    ----------
+    path : Path
+        The lock; it is removed at the end of a turn.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        started, waited = time.perf_counter(), 0.0
+        with contextlib.suppress(OSError):  # no room, no rights, no locks: compile without
+            file = path.open("wb")
+            while not (ours := _locks(file)) and waited < _PATIENCE:
+                time.sleep(_PAUSE_SECONDS)
+                waited = time.perf_counter() - started
+            if ours:
+                self._file = file
+            else:
+                file.close()
+        _CLOCK.waited(waited)
+
+    def end(self) -> None:
+        """Let the next one look."""
+        if self._file is None:
+            return
+        with self._file, contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+            if fcntl is not None:  # a fork of this process may have the file open still
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def _locks(file: BinaryIO) -> bool:
+    """Lock a file, where no other process has done so; where there are no locks, as if."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _made_of(compiled: Dispatcher) -> list[Any]:
@@ -197,7 +267,7 @@ class _Clock(event.Listener):
 
     def __init__(self) -> None:
         self.seconds, self.depth, self.begun = 0.0, 0, 0.0
-        self.told = not may_write()
+        self.told = _is_helper()
 
     def on_start(self, event: Any) -> None:
         """A kernel, or one that it calls, is about to be compiled."""
@@ -219,13 +289,24 @@ class _Clock(event.Listener):
         if self.depth == 0:
             self.seconds += time.perf_counter() - self.begun
 
+    def waited(self, seconds: float) -> None:
+        """Another process has compiled for this one; while this one compiles it counts already."""
+        if self.depth == 0:
+            self.seconds += seconds
+
 
 _CLOCK = _Clock()
 event.register("numba:compile", _CLOCK)
 
 
+def get_ready() -> None:
+    """Import what numba else imports with the first kernel, in a fifth of a second."""
+    with global_compiler_lock:
+        cpu_target.target_context.refresh()
+
+
 def compile_seconds() -> float:
-    """Seconds that this process has spent on compiling kernels: subtract them from a timing."""
+    """Seconds spent on compiling, or waiting for another process that compiles, until now."""
     return _CLOCK.seconds
 
 

@@ -1,4 +1,4 @@
-"""The cache of machine code: who writes it, who only reads it, and what damage does."""
+"""The cache of machine code: who compiles, who waits and loads, and what damage does."""
 
 from __future__ import annotations
 
@@ -42,8 +42,13 @@ def used(dtype="int64"):
     result = int(total(np.arange(4, dtype=dtype)))
     hits, misses = total.stats.cache_hits, total.stats.cache_misses
     counts = sum(hits.values()), sum(misses.values())
-    assert (compile_seconds() > 0) == (counts[1] > 0)
+    assert counts[1] == 0 or compile_seconds() > 0
     return result, *counts, written() != before
+
+def compiled():
+    '''The types that this process had to compile, with its number, after a sum of two types.'''
+    used("int64"), used("int32")
+    return {(os.getpid(), signature) for signature in total.stats.cache_misses}
 
 def written():
     return sorted(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.*"))
@@ -69,8 +74,23 @@ IN_A_JOB = """
 import kernels
 if __name__ == "__main__":
     from joblib import Parallel, delayed
-    jobs = (delayed(kernels.used)(dtype) for dtype in ("int64", "int32", "int64", "int32"))
-    print(sorted(set(Parallel(n_jobs=2, backend="loky")(jobs)), key=lambda job: job[2])[:1])
+    jobs = (delayed(kernels.compiled)() for _ in range(4))
+    print(len(set.union(*Parallel(n_jobs=2, backend="loky", batch_size=1)(jobs))))
+"""
+AT_ONCE = """
+import os, subprocess, sys, time
+from pathlib import Path
+import kernels
+if len(sys.argv) > 1:
+    Path(sys.argv[1]).touch()
+    while not all(Path(f"here{number}").exists() for number in range(3)):
+        time.sleep(0.01)
+    print(kernels.used()[:3])
+else:
+    os.chdir(Path(__file__).parent)
+    command = [sys.executable, __file__]
+    started = [subprocess.Popen([*command, f"here{number}"]) for number in range(3)]
+    sys.exit(any([process.wait() for process in started]))
 """
 OF_SPARSE = """
 import numpy as np
@@ -109,6 +129,10 @@ class Workplace:
         """The cache."""
         return {path: path.read_bytes() for path in (self.folder / "cache").rglob("*.nbc")}
 
+    def locks(self) -> list[Path]:
+        """What is locked, or was."""
+        return list((self.folder / "cache").rglob("*.lock"))
+
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Workplace:
@@ -130,32 +154,48 @@ def test_what_one_process_compiles_the_next_one_loads(workplace):
         pytest.param(IN_A_WORKER, id="dask", marks=pytest.mark.cluster),
     ],
 )
-def test_children_load_what_is_there_and_write_nothing(workplace, code):
-    """What is there comes from the cache; another type is compiled, in memory only."""
+def test_children_load_what_is_there_and_write_the_rest(workplace, code):
+    """Two types: of one the helper and the kernel are there, of the other neither."""
     workplace.run()
-    before = workplace.files()
-    assert "[(10, 1, 0, False), (10, 1, 1, False)]" in workplace.run(code).stdout
-    assert workplace.files() == before
+    assert "[(10, 1, 0, False), (10, 1, 1, True)]" in workplace.run(code).stdout
+    assert len(workplace.files()) == 4
+    assert "[(10, 1, 0, False), (10, 2, 0, False)]" in workplace.run(code).stdout
 
 
-def test_jobs_of_joblib_load_what_is_there_and_write_nothing(workplace):
+def test_of_jobs_of_joblib_one_compiles_a_kernel(workplace):
     """As in ``GridSearchCV(n_jobs=2)``."""
-    workplace.run("import kernels; kernels.used(), kernels.used('int32')")
-    before = workplace.files()
-    assert ", 0, False)]" in workplace.run(IN_A_JOB).stdout
-    assert workplace.files() == before
+    assert workplace.run(IN_A_JOB).stdout == "2\n"
+    assert workplace.locks() == []
 
 
-@pytest.mark.parametrize(("rank", "writes"), [("0", False), ("1", True), ("2", False)])
-def test_of_the_ranks_of_a_job_the_client_writes(monkeypatch, rank, writes):
-    """It is rank 1, as dask-mpi has it; who is told to keep the cache does so on any rank."""
-    monkeypatch.delenv("DASKPART_KERNEL_CACHE", raising=False)
-    monkeypatch.setenv("PMI_RANK", rank)
-    assert kernels.may_write() == writes
-    monkeypatch.setenv("DASKPART_KERNEL_CACHE", "1")
-    assert kernels.may_write()
-    monkeypatch.setenv("DASKPART_KERNEL_CACHE", "0")
-    assert not kernels.may_write()
+def test_of_processes_that_need_a_kernel_at_once_one_compiles(workplace):
+    told = workplace.run(AT_ONCE).stdout  # lines of three processes, and so of no order
+    assert (told.count("(10, 0, 1)"), told.count("(10, 1, 0)")) == (1, 2)
+    assert workplace.locks() == []
+
+
+def test_a_lock_that_a_killed_process_left_keeps_nobody(workplace):
+    workplace.run()
+    for path, content in workplace.files().items():
+        path.with_name(f"{path.name}.lock").write_bytes(b"")
+        path.write_bytes(content[:10])
+    assert "(10, 0, 1, True)" in workplace.run().stdout  # what it has written is less: the locks
+    assert workplace.locks() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no flock")
+def test_a_process_that_does_not_end_its_turn_keeps_others_for_a_while_only(workplace):
+    import fcntl
+
+    workplace.run()
+    path, *_ = (path for path in workplace.files() if path.name.startswith("kernels.total"))
+    path.unlink()
+    with path.with_name(f"{path.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        impatient = "import daskpart._floor.kernels as k; k._PATIENCE = 0.1\n" + HERE
+        assert "(10, 0, 1, True)" in workplace.run(impatient).stdout
+        assert workplace.locks() != []  # it is not theirs
+    assert LOADED in workplace.run().stdout
 
 
 def test_without_a_cache_nothing_is_read_or_written(workplace):
@@ -213,7 +253,7 @@ from daskpart._floor import kernels
 kernels._SILENT_SECONDS = 0
 """
     code = impatient + "import kernels; kernels.used(); kernels.used('int32')"
-    assert workplace.run(code, PMI_RANK="0").stderr == ""
+    assert workplace.run(code, PMI_RANK="0", DASKPART_KERNEL_CACHE="0").stderr == ""
     assert workplace.run(code).stderr.count("compiling kernels") == 1
     assert workplace.run(code).stderr == ""
 
