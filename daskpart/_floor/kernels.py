@@ -106,9 +106,9 @@ def keep(compiled: Any) -> None:
 
 def keep_all(package: str) -> None:
     """`keep` the kernels in the modules of `package` that are loaded."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # other threads may be importing
         if name == package or name.startswith(f"{package}."):
-            for each in list(vars(module).values()):
+            for each in vars(module).copy().values():
                 if isinstance(each, Dispatcher) and each.py_func.__module__ == name:
                     keep(each)
 
