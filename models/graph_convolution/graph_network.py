@@ -19,8 +19,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import EarlyStopping, EpochCallback, with_callbacks
+from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
@@ -76,7 +77,9 @@ max_iter : int, default=200
 validation_fraction : float, default=0.0
     Share of the labelled vertices that are held out; or give `validation_mask` to `fit`.
 patience : int or None, default=None
-    Stop after so many epochs without a lower validation loss.
+    Stop after so many epochs in which neither the validation loss fell below all before nor the
+    validation score rose above them. The model then has the weights of the best epoch: the last
+    one at which neither was worse than ever before, and one of them better.
 symmetrize : bool, default=False
     Whether an edge counts both ways.
 first_product : {"auto", "kept", "each"}, default="auto"
@@ -115,6 +118,8 @@ history_ : pandas.DataFrame
     seconds_computing, seconds_communicating, volume (rows), messages, learning_rate. Loss and
     score are those before the epoch's step, under dropout.
 n_iter_ : int
+best_iteration_ : int or None
+    The epoch whose weights the model has, by `patience`; None without it: the last.
 plan_report_ : GCNPlanReport
 comm_report_ : CommunicationReport
     What an epoch sent, beside equation 11.
@@ -401,6 +406,7 @@ class GraphNetwork(DistributedEstimator):
             partitioner=self.partitioner,
             random_state=random_state,
             n_slots=len(self._optimizer(network).slots),
+            keeps_best=self.patience is not None,
             communication=self.communication if batches is None else "expand",
             transport=transport,
             sampler=None if batches is None else seeded(batches, problem),
@@ -432,12 +438,13 @@ class GraphNetwork(DistributedEstimator):
         rate = LearningRate(self.learning_rate, float(self.initial_learning_rate))
         optimizer = self._optimizer(plan.network)
         if isinstance(plan, BatchPlan):
-            return BatchText(session, plan, problem, optimizer, rate, self.patience)
-        return GCNText(session, plan, problem, optimizer, rate, self.patience)
+            return BatchText(session, plan, problem, optimizer, rate, self._watch())
+        return GCNText(session, plan, problem, optimizer, rate, self._watch())
 
-    def _own_callbacks(self) -> list[EpochCallback]:
-        own = [each for each in super()._own_callbacks() if not isinstance(each, EarlyStopping)]
-        return own if self.patience is None else [*own, Patience(self.patience)]
+    def _watch(self) -> Watch | None:
+        if self.patience is None:
+            return None
+        return Watch(int(self.patience), ("validation_loss",), ("validation_score",))
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         self.partition_ = plan.partition
@@ -528,16 +535,6 @@ class GraphNetwork(DistributedEstimator):
         problem = replace(problem, targets=targets)
         network = self._network(problem, 0, self.keeps_product_)
         return outputs_of(problem, network, state.weights, place), problem.names
-
-
-class Patience(EarlyStopping):
-    """Tells the loop that the text has stopped, as `Tolerance` does."""
-
-    def __init__(self, patience: int) -> None:
-        super().__init__(patience, monitor="validation_loss")
-
-    def next_look(self, epoch: int) -> None:
-        """It only listens."""
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:
