@@ -37,8 +37,8 @@ class Watch:
     """What early stopping looks at.
 
     Of several columns the best step is the last at which none was worse than ever before, and one
-    better; and patience waits for any of them to get better. That is how graph attention networks
-    were trained (Veličković et al., ICLR 2018, with loss and accuracy).
+    better; and patience waits for any of them to get better (Veličković et al., "Graph attention
+    networks", ICLR 2018, whose program also takes equal values for better ones).
 
     Attributes
     ----------

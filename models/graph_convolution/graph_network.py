@@ -45,6 +45,12 @@ from .state import GCNState
 from .targets import Targets, as_mask
 from .text import GCNText
 
+# columns that are best at their lowest, and at their highest
+MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "loss": (("validation_loss",), ()),
+    "score": ((), ("validation_score",)),
+    "both": (("validation_loss",), ("validation_score",)),
+}
 SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(16,)
     Widths of the hidden layers; (): one layer.
@@ -77,9 +83,12 @@ max_iter : int, default=200
 validation_fraction : float, default=0.0
     Share of the labelled vertices that are held out; or give `validation_mask` to `fit`.
 patience : int or None, default=None
-    Stop after so many epochs in which neither the validation loss fell below all before nor the
-    validation score rose above them. The model then has the weights of the best epoch: the last
-    one at which neither was worse than ever before, and one of them better.
+    Stop after so many epochs in which what `monitor` says became no better; the model then has the
+    weights of the best epoch.
+monitor : {"loss", "score", "both"}, default="loss"
+    What `patience` looks at: the validation loss, as for GCN, the validation score, or both, as for
+    GAT: then it waits for either, and the best epoch is the last at which neither was worse than
+    ever before, and one of them better.
 symmetrize : bool, default=False
     Whether an edge counts both ways.
 first_product : {"auto", "kept", "each"}, default="auto"
@@ -148,6 +157,7 @@ class GraphNetwork(DistributedEstimator):
         "batch_size": [COUNT, Interval(Real, 0, 1, closed="neither"), None],
         "sampler": [StrOptions(set(SAMPLERS)), *SAMPLERS.values()],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "monitor": [StrOptions(set(MONITORS))],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],
         "communication": [StrOptions({"auto", *COMMUNICATIONS})],
@@ -161,7 +171,7 @@ class GraphNetwork(DistributedEstimator):
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
-        *("optimizer", "learning_rate", "initial_learning_rate", "weight_decay"),
+        *("optimizer", "learning_rate", "initial_learning_rate", "weight_decay", "monitor"),
     )
     _state_class: ClassVar[type[State]] = GCNState
 
@@ -175,6 +185,7 @@ class GraphNetwork(DistributedEstimator):
     initial_learning_rate: float
     weight_decay: Any
     validation_fraction: float
+    monitor: str
     symmetrize: bool
     first_product: str
     communication: str
@@ -199,6 +210,7 @@ class GraphNetwork(DistributedEstimator):
         max_iter: int = 200,
         validation_fraction: float = 0.0,
         patience: int | None = None,
+        monitor: str = "loss",
         symmetrize: bool = False,
         first_product: str = "auto",
         communication: str = "auto",
@@ -444,7 +456,7 @@ class GraphNetwork(DistributedEstimator):
     def _watch(self) -> Watch | None:
         if self.patience is None:
             return None
-        return Watch(int(self.patience), ("validation_loss",), ("validation_score",))
+        return Watch(int(self.patience), *MONITORS[self.monitor])
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         self.partition_ = plan.partition

@@ -238,10 +238,14 @@ def test_validation_travels_too_and_ends_training():
     fitted = model(patience=3, max_iter=200, initial_learning_rate=0.3)
     fitted.fit(features(), labels(), graph=graph(), validation_mask=held)
     assert fitted.comm_report_.matches and fitted.n_iter_ < 200
-    measured = fitted.history_[["validation_loss", "validation_score"]] * [1, -1]
-    assert max(measured.idxmin()) == fitted.n_iter_ - 4  # three epochs without a better value
+    losses = fitted.history_["validation_loss"].to_numpy()
+    assert losses.argmin() == len(losses) - 4  # three epochs without a lower one
     score = fitted.score(features(), labels(), mask=held)
-    assert score == pytest.approx(-measured["validation_score"][fitted.best_iteration_ - 1])
+    assert score == pytest.approx(fitted.history_["validation_score"].iloc[-4])
+    fitted.set_params(monitor="score").fit(
+        features(), labels(), graph=graph(), validation_mask=held
+    )
+    assert fitted.history_["validation_score"].argmax() == fitted.best_iteration_ - 1
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "none"])
