@@ -398,7 +398,7 @@ MODELS = {
             "check_classifiers_classes": "−1 stands for unlabelled",
             "check_transformer_preserve_dtypes": _DTYPE,
         },
-        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.3},
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.3, "monitor": "both"},
     ),
     "GCNClassifier, mini-batches": Case(
         partial(OnEdges, 8, batch_size=10, partitioner="random", **SMALL),
