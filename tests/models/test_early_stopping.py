@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+import daskpart
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -144,6 +148,45 @@ def test_ranks_hold_one_copy_more_of_the_weights(name):
     np.testing.assert_allclose(
         watched.comm_report_.memory, watched.comm_report_.expected_memory, rtol=0.15
     )
+
+
+def events(n_users: int, rating: float | None = None) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"user": random.integers(0, 60, 1200), "item": random.integers(0, 40, 1200)}
+    )
+    table["rating"] = random.normal(size=1200) if rating is None else rating
+    return table.drop_duplicates(["user", "item"])[lambda found: found["user"] < n_users]
+
+
+STOPS = {"validation_fraction": 0.3, "patience": 2, "max_iter": 30, "n_ranks": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rating"), [("MatrixFactorization", None), ("ImplicitFactorization", 1.0)]
+)
+def test_partial_fit_goes_on_or_takes_in_who_is_new(kind, rating):
+    make = partial(getattr(daskpart, kind), 4, transport="local", **STOPS)
+    whole, parts = make().fit(events(50, rating)), make()
+    for _ in range(whole.n_iter_ + 1):  # one too many, for patience has run out
+        parts.partial_fit(events(50, rating))
+    assert_same_twice(whole, parts)
+    n = whole.n_iter_
+    whole.partial_fit(events(60, rating)).partial_fit(events(60, rating))
+    assert whole.state_.n_users == 60 and whole.best_iteration_ > n
+
+
+def test_slices_are_taken_in_behind_the_best_step():
+    tensor = sparse.random((30, 20, 10), nnz=500, random_state=0)
+    make = partial(daskpart.CPDecomposition, 3, tol=0, missing="unknown", transport="local")
+    model = make(**STOPS).fit(tensor)
+    errors = model.history_["validation_rmse"]
+    assert model.fit_ == model.history_["fit"][model.best_iteration_ - 1]
+    several = make(n_init=3, **STOPS).fit(tensor)
+    found = several.history_["validation_rmse"]
+    assert found.min() == found[several.best_iteration_ - 1] <= errors.min()
+    model.partial_fit(sparse.random((3, 20, 10), nnz=60, random_state=1), mode=0)
+    assert model.state_.shape == (33, 20, 10) and model.best_iteration_ is None
 
 
 # -- what is the best ---
