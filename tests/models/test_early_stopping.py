@@ -189,6 +189,19 @@ def test_slices_are_taken_in_behind_the_best_step():
     assert model.state_.shape == (33, 20, 10) and model.best_iteration_ is None
 
 
+def test_a_column_of_the_text_will_do():
+    """The trainer then looks at every step, as the text runs on."""
+    case = MODELS["Ridge"]
+    model = case.make(max_iter=20)
+    model.patience, model._patience_column = 3, "loss_change"  # least in the first step
+    model.fit(*case.data())
+    assert (model.best_iteration_, model.n_iter_) == (1, 4)
+    alone = case.make(max_iter=1).fit(*case.data())
+    np.testing.assert_array_equal(case.answers(model), case.answers(alone))
+    last = case.make(max_iter=4).fit(*case.data())
+    np.testing.assert_array_equal(model.state_.at_last().weights, last.state_.weights)
+
+
 # -- what is the best ---
 
 
