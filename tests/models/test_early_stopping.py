@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -113,6 +114,29 @@ def test_every_rank_by_itself_finds_the_same(case, monkeypatch, n_ranks):
     expected, model = fit(case, **options), case.make()
     monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
     assert_same_twice(expected, fit(case, onto=model, **options))
+
+
+def test_a_loss_does_not_change_the_best_step(case, monkeypatch):
+    whole, model = fit(case), case.make()
+    make_text, lost = type(model)._text, []
+
+    def breaking(self: Any, *arguments: Any, **named: Any) -> Any:
+        text = make_text(self, *arguments, **named)
+        run = text.run
+
+        def once(first: int, last: int) -> Any:
+            if not lost and last > whole.best_iteration_:
+                lost.append(first)
+                raise WorkerLostError("a worker was lost.")
+            return run(first, last)
+
+        text.run = once
+        return text
+
+    monkeypatch.setattr(type(model), "_text", breaking)
+    with pytest.warns(DaskpartWarning, match="goes on from the end"):
+        fit(case, onto=model)
+    assert_same_twice(whole, model)
 
 
 def test_on_other_data_patience_begins_anew(case):
