@@ -50,6 +50,7 @@ from daskpart._floor.lanes import (
     load,
     load_all,
     multiply,
+    prefetch_bytes,
     store_all,
     sum_of,
     zeros,
@@ -365,42 +366,55 @@ def edge_softmax_backward(
 @kernel
 def _scores_below_most(indptr, indices, left, right, slope, scores):
     """LeakyReLU(left + right) minus the most of its row, so that no power overflows."""
-    n_heads = left.shape[1]
+    n_heads, row_bytes, source = left.shape[1], right.strides[0], right.ctypes.data
+    most = np.empty(n_heads, left.dtype)
     for i in range(indptr.size - 1):
-        for h in range(n_heads):
-            most = left.dtype.type(-np.inf)
-            for n in range(indptr[i], indptr[i + 1]):
-                score = left[i, h] + right[indices[n], h]
+        most[:] = -np.inf
+        for n in range(indptr[i], indptr[i + 1]):
+            prefetch_bytes(source + _row_ahead(indices, n) * row_bytes, row_bytes)
+            j = indices[n]
+            for h in range(n_heads):
+                score = left[i, h] + right[j, h]
                 score = score if score > 0 else slope * score
-                most = max(most, score)
+                most[h] = max(most[h], score)
                 scores[n, h] = score
-            for n in range(indptr[i], indptr[i + 1]):
-                scores[n, h] -= most
+        for n in range(indptr[i], indptr[i + 1]):
+            for h in range(n_heads):
+                scores[n, h] -= most[h]
 
 
 @kernel
 def _divide_by_sums(indptr, scores):
+    n_heads = scores.shape[1]
+    totals = np.empty(n_heads, scores.dtype)
     for i in range(indptr.size - 1):
-        for h in range(scores.shape[1]):
-            total = scores.dtype.type(0)
-            for n in range(indptr[i], indptr[i + 1]):
-                total += scores[n, h]
-            for n in range(indptr[i], indptr[i + 1]):
-                scores[n, h] /= total
+        totals[:] = 0
+        for n in range(indptr[i], indptr[i + 1]):
+            for h in range(n_heads):
+                totals[h] += scores[n, h]
+        for n in range(indptr[i], indptr[i + 1]):
+            for h in range(n_heads):
+                scores[n, h] /= totals[h]
 
 
 @kernel
 def _gradients_of_scores(
     indptr, indices, left, right, slope, attention, gradient, into_left, into_right
 ):
+    n_heads, row_bytes, into_bytes = left.shape[1], right.strides[0], into_right.strides[0]
+    source, target = right.ctypes.data, into_right.ctypes.data
+    totals = np.empty(n_heads, left.dtype)
     for i in range(indptr.size - 1):
-        for h in range(left.shape[1]):
-            total = left.dtype.type(0)
-            for n in range(indptr[i], indptr[i + 1]):
-                total += attention[n, h] * gradient[n, h]
-            for n in range(indptr[i], indptr[i + 1]):
-                j = indices[n]
-                change = attention[n, h] * (gradient[n, h] - total)
+        totals[:] = 0
+        for n in range(indptr[i], indptr[i + 1]):
+            for h in range(n_heads):
+                totals[h] += attention[n, h] * gradient[n, h]
+        for n in range(indptr[i], indptr[i + 1]):
+            prefetch_bytes(source + _row_ahead(indices, n) * row_bytes, row_bytes)
+            prefetch_bytes(target + _row_ahead(indices, n) * into_bytes, into_bytes)
+            j = indices[n]
+            for h in range(n_heads):
+                change = attention[n, h] * (gradient[n, h] - totals[h])
                 if left[i, h] + right[j, h] <= 0:
                     change *= slope
                 into_left[i, h] += change
