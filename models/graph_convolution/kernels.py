@@ -26,6 +26,8 @@ The attention of GAT is a softmax over the entries of each row,
 
     a[n, h] = softmax_n LeakyReLU(left[i, h] + right[j, h])
 
+for which the entries are gone through once for all heads, the rows of `right` asked for as well.
+
 Indices are not looked at: one that lies outside reads memory that is not H's.
 
 Sources: Demirci et al., VLDB 2022, equations 1 to 4; Veličković et al., "Graph attention networks",
