@@ -4,9 +4,9 @@
     a round    slots ──▶ one message to the neighbour, payload behind ──▶ slots      ⌈log2 K⌉ times
     unpack     rows that end here ──▶ the state, as one inbox
 
-    slots of the rank     0   1   2   3 │ payload
+    slots of the rank     0   1   2   3 │ 4   payload
     starts here           a           d │
-    arrives, ends here        b         │  unpacked into the state when all rounds are over
+    arrives, ends here        b         │     unpacked into the state when all rounds are over
     only forwarded                c     │
 
     embedded_expand, embedded_reduce                          rows alone
@@ -19,19 +19,21 @@ that passes the rank. So ``pack``, ``place`` and ``combine`` are those of `expan
 see the same inbox as on a point-to-point plan, except where an aware reduce has combined copies on
 the way; and the state may be in use until the end.
 
-A dense payload goes with the rows: it is cut into rows like those of the state (its bytes, not its
-numbers, so any dtype fits any other) and stands at the end of every message. Behind it comes a
-check sum of shape and dtype, so that ranks that disagree are told. Values combine with the lower
-rank's first, so after the last round all ranks hold the same bits.
+A dense payload goes with the rows: it lies in the last slots (its bytes, not its numbers, so any
+dtype fits any other), which are the end of every message. Behind it comes a check sum of shape and
+dtype, so that ranks that disagree are told. Values combine with the lower rank's first, so after
+the last round all ranks hold the same bits.
+
+Where a copy meets another on the way is fixed by the plan, and worked out once (`Arrivals`).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,14 +93,17 @@ def prepare_embedded(
         raise InputError(f"{plan!r} is not embedded; use embed(plan), or Communicator.prepare.")
     require_same_ranks([plan], communicator.n_ranks)
     pieces = communicator.values(_pieces_of_ranks(plan))
-    routes = communicator.map(_routes_of_rank, pieces, numbering, n_routed=plan.n_routed)
+    combines = plan.kind == "reduce" and plan.aware
+    routes = communicator.map(
+        _routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
+    )
     payload_ids = (plan.n_routed, plan.n_items)
     slots = communicator.map(_slot_numbering, routes, payload_ids=payload_ids)
     prepared = communicator.prepare(plan, slots, label)
     return PreparedEmbedding(
         kind=plan.kind,
         label=prepared.label,
-        combines=plan.kind == "reduce" and plan.aware,
+        combines=combines,
         payload_rows=plan.payload_rows,
         every_message=plan.every_message,
         prepared=prepared,
@@ -258,7 +263,7 @@ def _embedded(
     buffer = communicator.map(
         pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows
     )
-    for prepared_round in rounds:
+    for place, prepared_round in enumerate(rounds):
         pending = communicator.post(prepared_round, buffer, pack_slots)
         of_payload: dict[str, Any] = {}
         if payload is not None:
@@ -266,8 +271,9 @@ def _embedded(
             of_payload = {"final": final, "payload_reduction": payload_reduction}
         if prepared.combines:
             buffer = communicator.collect(
-                pending, buffer, combine_slots, routes, reduction=reduction, **of_payload
-            )
+                pending, buffer, combine_slots, routes, round_index=place, reduction=reduction,
+                **of_payload,
+            )  # fmt: skip
         else:
             buffer = communicator.collect(pending, buffer, unpack_slots, **of_payload)
     values = communicator.update(
@@ -299,36 +305,54 @@ def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> N
 # -- where rows start and end at a rank ---
 
 
+class Arrivals(NamedTuple):
+    """What becomes of the rows of one message that may meet copies; places are those in it.
+
+    Attributes
+    ----------
+    first, first_slots : int64 array
+        Rows that are the first copy here, and their slots.
+    meeting, meeting_slots : int64 array
+        Rows that meet a copy which waits in its slot.
+    ending, ending_positions : int64 array
+        Rows that end here, and their positions in the state.
+    """
+
+    first: NDArray[np.int64]
+    first_slots: NDArray[np.int64]
+    meeting: NDArray[np.int64]
+    meeting_slots: NDArray[np.int64]
+    ending: NDArray[np.int64]
+    ending_positions: NDArray[np.int64]
+
+
 @dataclass(frozen=True, eq=False)
 class RankRoutes:
-    """Where rows start and end at one rank.
+    """Where rows start, meet and end at one rank.
 
     Attributes
     ----------
     rank : int
     routed : int32 array of shape (n_slots,)
         Routed rows that pass the rank, rising; slot = place in here.
-    start_positions : int64 array of shape (n_starting,)
-        Positions in the rank's state of the rows that start here, rising, each once.
-    start_slots, start_rows : int64 array
-        Slot ``start_slots[i]`` begins with the row of ``start_positions[start_rows[i]]``.
+    start_positions, start_slots : int64 array of shape (n_starting,)
+        Slot ``start_slots[i]``, rising, begins with row ``start_positions[i]`` of the state.
     sources : list of int
         Ranks that rows which end here come from, rising: their owner or sharer, not the last hop.
     end_positions, end_slots : list of int64 array
         One array a source.
-    position_of_slot : int64 array of shape (n_slots,)
-        Position in the state, -1 where the row does not end here.
+    arrivals : list of list of Arrivals
+        Of each round those of each source; empty where copies are not combined.
     """
 
     rank: int
     routed: NDArray[np.int32]
     start_positions: NDArray[np.int64]
     start_slots: NDArray[np.int64]
-    start_rows: NDArray[np.int64]
     sources: list[int]
     end_positions: list[NDArray[np.int64]]
     end_slots: list[NDArray[np.int64]]
-    position_of_slot: NDArray[np.int64]
+    arrivals: list[list[Arrivals]]
 
 
 def _pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
@@ -338,29 +362,56 @@ def _pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
 
 
 def _routes_of_rank(
-    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int
+    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int, combines: bool
 ) -> RankRoutes:
     carried, ends, *rounds = pieces
     passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
     routed = np.unique(np.concatenate(passing))
     routed = routed[routed < n_routed]  # the others are payload
     direct = localise([carried], numbering)[0]
-    start_positions, start_rows = np.unique(_joined(direct.out_positions), return_inverse=True)
     lengths = [len(positions) for positions in direct.in_positions]
+    start_slots, once = np.unique(np.searchsorted(routed, ends.out_items), return_index=True)
     end_slots = np.searchsorted(routed, ends.in_items)
-    position_of_slot = np.full(len(routed), -1, dtype=np.int64)
-    position_of_slot[end_slots] = _joined(direct.in_positions)
+    arrivals: list[list[Arrivals]] = []
+    if combines:
+        position_of_slot = np.full(len(routed), -1, dtype=np.int64)
+        position_of_slot[end_slots] = _joined(direct.in_positions)
+        waits = np.zeros(len(routed), dtype=bool)
+        waits[start_slots] = True
+        arrivals = [_arrivals(entry, routed, position_of_slot, waits) for entry in rounds]
     return RankRoutes(
         rank=carried.rank,
         routed=routed,
-        start_positions=start_positions,
-        start_slots=np.searchsorted(routed, ends.out_items),
-        start_rows=start_rows,
+        start_positions=_joined(direct.out_positions)[once],
+        start_slots=start_slots,
         sources=direct.sources,
         end_positions=direct.in_positions,
         end_slots=np.split(end_slots, np.cumsum(lengths)[:-1]) if lengths else [],
-        position_of_slot=position_of_slot,
+        arrivals=arrivals,
     )
+
+
+def _arrivals(
+    entry: RankRound,
+    routed: NDArray[np.int32],
+    position_of_slot: NDArray[np.int64],
+    waits: NDArray[np.bool_],
+) -> list[Arrivals]:
+    """Those of a round; `waits` says which slots hold a copy, and is brought up to date."""
+    found = []
+    for items in np.split(entry.in_items, entry.in_pointer[1:-1])[: len(entry.sources)]:
+        slots = np.searchsorted(routed, items)
+        slots = slots[slots < len(routed)]  # behind them comes payload
+        ends = position_of_slot[slots] >= 0
+        first, meeting, ending = (
+            np.flatnonzero(each) for each in (~ends & ~waits[slots], ~ends & waits[slots], ends)
+        )
+        ending_positions = position_of_slot[slots[ending]]
+        found.append(
+            Arrivals(first, slots[first], meeting, slots[meeting], ending, ending_positions)
+        )
+        waits[slots[~ends]] = True
+    return found
 
 
 def _slot_numbering(routes: RankRoutes, *, payload_ids: tuple[int, int]) -> NDArray[np.int64]:
@@ -374,67 +425,84 @@ def _joined(pieces: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 # -- the forwarding buffer, and what each step does to it ---
 
 
+class PayloadType(NamedTuple):
+    """What a payload is; its bytes lie in the last slots."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    nbytes: int
+    is_number: bool
+
+
 @dataclass(eq=False)
 class ForwardingBuffer:
-    """Routed rows in their slots at one rank, and the payload."""
+    """Routed rows in their slots at one rank, and the payload behind them."""
 
     rank: int
     n_slots: int
     payload_rows: int
     rows: NDArray[Any] | None = None  # until a row is seen its shape is not known
-    occupied: NDArray[np.bool_] | None = None
     arrived: list[tuple[int, NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
-    payload: NDArray[Any] | None = None
-    payload_is_number: bool = False
+    payload: PayloadType | None = None
 
     def copy(self) -> ForwardingBuffer:
         """A copy whose slots are its own; what arrived is never overwritten."""
         own = replace(self, arrived=list(self.arrived))
         own.rows = None if self.rows is None else self.rows.copy()
-        own.occupied = None if self.occupied is None else self.occupied.copy()
         return own
 
     def allocated(self, like: NDArray[Any], source: int) -> NDArray[Any]:
         """The slots for rows like those from a rank; made when the first are seen."""
         if self.rows is None:
-            self.rows = np.empty((self.n_slots, *like.shape[1:]), dtype=like.dtype)
-            self.occupied = np.zeros(self.n_slots, dtype=bool)
+            shape = self.n_slots + self.payload_rows, *like.shape[1:]
+            self.rows = np.empty(shape, dtype=like.dtype)
         require_same_arrays("routed rows", (self.rank, self.rows), (source, like), rows=True)
         return self.rows
 
-    def payload_as_rows(self) -> NDArray[Any]:
-        """The bytes of the payload and its check sum, in rows like the others."""
-        rows, payload = self.rows, self.payload
-        assert rows is not None and payload is not None
-        row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
-        room = self.payload_rows * row_bytes
-        if payload.nbytes + 8 > room:
+    def begin_payload(self, payload: Any) -> None:
+        """Put the own payload and its check sum into the last slots."""
+        given = np.asarray(payload)
+        self.payload = PayloadType(
+            given.dtype, given.shape, given.nbytes, not isinstance(payload, np.ndarray)
+        )
+        room = self._content()
+        if given.nbytes + 8 > len(room):
+            row_bytes = len(room) // self.payload_rows
             raise InputError(
-                f"The payload of rank {self.rank} has {payload.nbytes} bytes, but the plan leaves "
+                f"The payload of rank {self.rank} has {given.nbytes} bytes, but the plan leaves "
                 f"it {self.payload_rows} rows of {row_bytes}; plan with "
-                f"payload_rows=rows_for_payload({payload.nbytes}, {row_bytes})."
+                f"payload_rows=rows_for_payload({given.nbytes}, {row_bytes})."
             )
-        content = payload.tobytes() + _check_sum(payload.dtype, payload.shape)
-        padded = np.frombuffer(content.ljust(room, b"\0"), dtype=rows.dtype)
-        return padded.reshape(self.payload_rows, *rows.shape[1:])
+        content = given.tobytes() + _check_sum(given.dtype, given.shape)
+        room[:] = np.frombuffer(content.ljust(len(room), b"\0"), np.uint8)
 
     def take_payload(
         self, rows: NDArray[Any], source: int, *, final: bool, payload_reduction: Reduction
     ) -> None:
         """Combine the payload of a neighbour with the own one; a final one is the result."""
-        own = self.payload
-        assert own is not None
-        content = rows.tobytes()
-        if content[own.nbytes : own.nbytes + 8] != _check_sum(own.dtype, own.shape):
+        assert self.payload is not None
+        (dtype, shape, nbytes, _), own = self.payload, self.payload_values()
+        content = rows.reshape(-1).view(np.uint8)
+        if content[nbytes : nbytes + 8].tobytes() != _check_sum(dtype, shape):
             raise ranks_disagree(
                 f"the payload ({payload_reduction.name})",
-                (self.rank, f"shape {own.shape} and dtype {own.dtype} on rank {self.rank}"),
+                (self.rank, f"shape {shape} and dtype {dtype} on rank {self.rank}"),
                 (source, "another"),
             )
-        other = np.frombuffer(content[: own.nbytes], dtype=own.dtype).reshape(own.shape)
+        other = content[:nbytes].view(dtype).reshape(shape)
         pair = (other, own) if source < self.rank else (own, other)
-        result = other if final else payload_reduction.combine(*pair)
-        self.payload = np.array(result, dtype=own.dtype)
+        own[...] = other if final else payload_reduction.combine(*pair)
+
+    def payload_values(self) -> NDArray[Any]:
+        """The payload, where it lies."""
+        assert self.payload is not None
+        dtype, shape, nbytes, _ = self.payload
+        return self._content()[:nbytes].view(dtype).reshape(shape)
+
+    def _content(self) -> NDArray[np.uint8]:
+        """The bytes of the last slots."""
+        assert self.rows is not None
+        return self.rows[self.n_slots :].reshape(-1).view(np.uint8)
 
 
 def pack_buffer(
@@ -449,29 +517,24 @@ def pack_buffer(
                 f"Rank {routes.rank} packed an array of shape {packed.shape} for "
                 f"{len(routes.start_positions)} rows; pack must give one row a position."
             )
-        buffer.allocated(packed, routes.rank)[routes.start_slots] = packed[routes.start_rows]
-        buffer.occupied[routes.start_slots] = True  # type: ignore[index]
+        buffer.allocated(packed, routes.rank)[routes.start_slots] = packed
     if payload:
-        buffer.payload = np.array(payload[0])
-        buffer.payload_is_number = not isinstance(payload[0], np.ndarray)
-        buffer.payload_as_rows()  # here it is told that the plan leaves too little room
+        buffer.begin_payload(payload[0])
     return buffer
 
 
 def pack_slots(buffer: ForwardingBuffer, slots: NDArray[np.int64]) -> NDArray[Any]:
-    """One message: rows in slots, and behind them the payload."""
+    """One message: rows in slots, those of the payload last."""
     if buffer.rows is None:
         return np.empty(0)  # no row has passed yet
-    if not buffer.payload_rows:
-        return np.take(buffer.rows, slots, axis=0)
-    inner = slots[: len(slots) - buffer.payload_rows]
-    return np.concatenate((np.take(buffer.rows, inner, axis=0), buffer.payload_as_rows()))
+    return buffer.rows.take(slots, axis=0)
 
 
 def unpack_slots(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> ForwardingBuffer:
     """Put arriving rows into their slots."""
-    for source, slots, rows in _messages(buffer, inbox, **of_payload):
-        buffer.allocated(rows, source)[slots] = rows
+    for place, rows in _messages(buffer, inbox, **of_payload):
+        slots = inbox.positions[place]
+        buffer.allocated(rows, inbox.sources[place])[slots[: len(rows)]] = rows
     return buffer
 
 
@@ -480,24 +543,20 @@ def combine_slots(
     inbox: Inbox,
     routes: RankRoutes,
     *,
+    round_index: int,
     reduction: Reduction,
     **of_payload: Any,
 ) -> ForwardingBuffer:
     """Combine arriving rows with the copies that wait here; rows at their end are set aside."""
-    for source, slots, rows in _messages(buffer, inbox, **of_payload):
+    for place, rows in _messages(buffer, inbox, **of_payload):
+        source, here = inbox.sources[place], routes.arrivals[round_index][place]
         held = buffer.allocated(rows, source)
-        positions = routes.position_of_slot[slots]
-        ends = positions >= 0
-        if ends.any():
-            buffer.arrived.append((source, positions[ends], rows[ends]))
-        slots, rows = slots[~ends], rows[~ends]
-        assert buffer.occupied is not None
-        waits = buffer.occupied[slots]
-        held[slots[~waits]] = rows[~waits]
-        meeting = slots[waits]
-        pair = (rows[waits], held[meeting])
-        held[meeting] = reduction.combine(*(pair if source < inbox.rank else pair[::-1]))
-        buffer.occupied[slots] = True
+        if len(here.ending):
+            buffer.arrived.append((source, here.ending_positions, rows[here.ending]))
+        held[here.first_slots] = rows[here.first]
+        pair = rows[here.meeting], held[here.meeting_slots]
+        combined = reduction.combine(*(pair if source < inbox.rank else pair[::-1]))
+        held[here.meeting_slots] = combined
     return buffer
 
 
@@ -528,19 +587,20 @@ def unpack_buffer(
 def payload_of(buffer: ForwardingBuffer) -> Any:
     """The combined payload: an array, or a plain number if the rank gave a number."""
     assert buffer.payload is not None
-    return buffer.payload.item() if buffer.payload_is_number else buffer.payload.copy()
+    values = buffer.payload_values()
+    return values.item() if buffer.payload.is_number else values.copy()
 
 
-def _messages(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> list:
-    """Source, slots and rows of each message that has rows; takes the payload off."""
-    messages = []
-    for source, slots, payload in zip(inbox.sources, inbox.positions, inbox.payloads, strict=True):
-        n_rows = len(slots) - buffer.payload_rows
+def _messages(
+    buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Place and rows of each message that has rows; takes the payload off."""
+    for place, (source, rows) in enumerate(zip(inbox.sources, inbox.payloads, strict=True)):
+        n_rows = len(inbox.positions[place]) - buffer.payload_rows
         if buffer.payload_rows:
-            buffer.take_payload(payload[n_rows:], source, **of_payload)
+            buffer.take_payload(rows[n_rows:], source, **of_payload)
         if n_rows:
-            messages.append((source, slots[:n_rows], payload[:n_rows]))
-    return messages
+            yield place, rows[:n_rows]
 
 
 @cache

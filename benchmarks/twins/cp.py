@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import EmbeddedPlan, LocalCommunicator, Plan, prepare_embedded
-from daskpart.collectives.embedded import RankRoutes
+from daskpart.collectives.embedded import Arrivals, RankRoutes
 from daskpart.collectives.messages import RankMessages
 from daskpart.models.cp.als import (
     Update,
@@ -287,15 +287,15 @@ class _Embedding:
         routes, width, n_slots = part.routes, like[0], len(part.routes.routed)
         self.slots = np.empty((n_slots, width), like[1])
         self.start_slots = routes.start_slots
-        self.start_positions = routes.start_positions[routes.start_rows]
+        self.start_positions = routes.start_positions
         self.rounds = [_Round(world, half, n_slots, sums, like) for half in part.rounds]
 
 
 class _EmbeddedExpand(_Embedding):
     def __init__(self, world: MPI.Comm, part: Embedded, sums: Shape, like: Like) -> None:
         super().__init__(world, part, sums, like)
-        (self._ends,) = np.nonzero(part.routes.position_of_slot >= 0)
-        self._end_positions = part.routes.position_of_slot[self._ends]
+        self._ends = np.concatenate([np.empty(0, np.int64), *part.routes.end_slots])
+        self._end_positions = np.concatenate([np.empty(0, np.int64), *part.routes.end_positions])
 
     def __call__(self, rows: NDArray[Any], sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Owned rows to all that share them, in place; the sums of all ranks."""
@@ -307,38 +307,20 @@ class _EmbeddedExpand(_Embedding):
         return sums
 
 
-class _Meeting(NamedTuple):
-    """What becomes of the rows that arrive in a round: places in the message, and slots."""
-
-    round: _Round
-    first: NDArray[np.int64]
-    meets: NDArray[np.int64]
-    first_slots: NDArray[np.int64]
-    meet_slots: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-
 class _EmbeddedReduce(_Embedding):
     """Rows that meet a copy on the way are added to it; those that end here wait for the end."""
 
     def __init__(self, world: MPI.Comm, part: Embedded, sums: Shape, like: Like) -> None:
         super().__init__(world, part, sums, like)
-        occupied = np.zeros(len(self.slots), bool)
-        occupied[self.start_slots] = True
-        self._steps: list[_Meeting] = []
-        ending: list[tuple[int, NDArray[np.int64], int]] = []  # by neighbour
-        for index, each in enumerate(self.rounds):
-            positions = part.routes.position_of_slot[each.into]
-            ends, waits = positions >= 0, occupied[each.into]
-            first, meets = (np.flatnonzero(~ends & there) for there in (~waits, waits))
-            to = (each.into[first], each.into[meets])
-            self._steps.append(_Meeting(each, first, meets, *to, np.flatnonzero(ends)))
-            occupied[each.into[~ends]] = True
-            if ends.any():
-                ending.append((each.neighbour, positions[ends], index))
-        ending.sort(key=lambda entry: entry[0])
-        self._rounds_of_ends = [index for _, _, index in ending]
-        sources, positions_of = [e[0] for e in ending], [e[1] for e in ending]
+        (of_rounds,) = zip(*part.routes.arrivals, strict=True)  # one source a round
+        self._steps: list[tuple[_Round, Arrivals]] = list(zip(self.rounds, of_rounds, strict=True))
+        ending = sorted(
+            (each.neighbour, index, arrivals.ending_positions)
+            for index, (each, arrivals) in enumerate(self._steps)
+            if len(arrivals.ending)
+        )  # each round has a neighbour of its own
+        self._rounds_of_ends = [index for _, index, _ in ending]
+        sources, positions_of = [e[0] for e in ending], [e[2] for e in ending]
         self._touched, self._places = _meeting(part.routes.rank, sources, positions_of)
 
     def __call__(self, rows: NDArray[Any], sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -346,11 +328,11 @@ class _EmbeddedReduce(_Embedding):
         slots = self.slots
         slots[self.start_slots] = rows[self.start_positions]
         arrived = []
-        for step in self._steps:
-            sums, rows_of = step.round.swap(slots, sums), step.round.rows
-            slots[step.first_slots] = rows_of[step.first]
-            slots[step.meet_slots] += rows_of[step.meets]
-            arrived.append(rows_of[step.ends])
+        for each, arrivals in self._steps:
+            sums, rows_of = each.swap(slots, sums), each.rows
+            slots[arrivals.first_slots] = rows_of[arrivals.first]
+            slots[arrivals.meeting_slots] += rows_of[arrivals.meeting]
+            arrived.append(rows_of[arrivals.ending])
         of_sources = [arrived[index] for index in self._rounds_of_ends]
         _add_up(rows, of_sources, self._touched, self._places)
         return sums

@@ -105,10 +105,9 @@ class _CP(Model):
 
 
 def _held_out(fit: Fit) -> dict[str, float]:
-    """The last error on held-out entries, where there are some."""
-    history = fit.model.history_
+    """The error on held-out entries, where there are some."""
     name = "validation_rmse"
-    return {name: float(history[name].iloc[-1])} if name in history else {}
+    return {name: float(fit.row[name])} if name in fit.row else {}
 
 
 def _order(fit: Fit) -> list[int]:

@@ -112,6 +112,20 @@ class Fit:
         """What a step is called."""
         return self.plan.report().unit
 
+    @property
+    def row(self) -> Any:
+        """What was measured at the step whose weights the model has."""
+        history, best = self.model.history_, self.model.best_iteration_
+        return history.iloc[-1] if best is None else history[history[self.step] == best].iloc[0]
+
+    @property
+    def best(self) -> list[str]:
+        """Which step the model is of, in a sentence, where it need not be the last."""
+        best = self.model.best_iteration_
+        if best is None:
+            return []
+        return [f"the model is that of {self.step} {best}, the best on what was held out"]
+
 
 class Model:
     """What the command has to know of a model; a new model overrides what differs.
@@ -340,7 +354,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     fit.judgement = job.model.judge(fit)
     aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
     say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
-    for line in job.model.told(fit):
+    for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n\nwritten:")
     say_files(_write(job, fit))
@@ -403,6 +417,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
         **fit.judgement,
         "ended": fit.ended,
         f"{fit.step}s": model.n_iter_,
+        f"best_{fit.step}": model.best_iteration_,
         "fit_seconds": fit.seconds,
         "compile_seconds": fit.compiling,
         "plan": fit.plan.report().to_dict(),
@@ -447,7 +462,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         n_steps=fit.model.n_iter_,
         seconds=fit.seconds,
         ending=_ENDINGS[fit.ended].format(step=fit.step),
-        sentences=job.model.told(fit),
+        sentences=[*fit.best, *job.model.told(fit)],
         history=fit.model.history_,
         measured=measured,
         planned=fit.plan.report(),

@@ -68,7 +68,7 @@ class LinearCommand(Model):
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Loss, score, features that ranks share, coefficients that are not 0."""
         model, found = fit.model, _shared(fit)
-        found["train_loss"] = float(model.history_["loss"].iloc[-1])
+        found["train_loss"] = float(fit.row["loss"])
         found["nonzero_coefficients"] = int(np.count_nonzero(model.coef_))
         if model.solver == "sgd":
             found["density_over_ranks"] = _densities(fit.data.X, model.batch_size)

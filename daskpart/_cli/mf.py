@@ -102,7 +102,7 @@ class _MF(Model):
             "mean_rmse": _root_mean_square(wanted - fit.data.X.values.mean(dtype=np.float64)),
             "n_test": test.nnz,
             "n_strangers": int(np.count_nonzero(~known)),
-            "train_rmse": float(fit.model.history_["train_rmse"].iloc[-1]),
+            "train_rmse": float(fit.row["train_rmse"]),
         }
 
     def told(self, fit: Fit) -> list[str]:
@@ -140,7 +140,7 @@ class _MF(Model):
         if fit.model.loss == "bpr":
             numbers = ranking_numbers(fit.judgement)
         else:
-            error = float(fit.model.history_["train_rmse"].iloc[-1])
+            error = float(fit.row["train_rmse"])
             numbers = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
             numbers["training_RMSE"] = error
         report = fit.plan.report()

@@ -17,7 +17,7 @@ def judged_ranking(fit: Fit, column: str) -> dict[str, float]:
     """Ranks of what was held out, and the last loss of the history."""
     from daskpart.models.metrics import evaluate_ranking
 
-    loss = {"loss": float(fit.model.history_[column].iloc[-1])}
+    loss = {"loss": float(fit.row[column])}
     if fit.data.test is None:
         return loss
     test = fit.data.test.to_xarray()

@@ -27,6 +27,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from daskpart.errors import InputError
 
 from .checkpoints import CheckpointWriter
+from .early_stopping import Seen, Watch
 from .progress import Display, Measure, display_for
 from .state import State
 
@@ -36,6 +37,7 @@ __all__ = [
     "EarlyStopping",
     "EpochCallback",
     "Epochs",
+    "Patience",
     "Tolerance",
     "TrainingProgress",
     "epoch_contexts",
@@ -203,7 +205,8 @@ class EarlyStopping(EpochCallback):
     """Stop after `patience` epochs in which a measure did not fall by more than `min_delta`.
 
     The rows of earlier epochs are counted when a fit resumes, so that it stops where the
-    uninterrupted fit stops.
+    uninterrupted fit stops. It only stops: the model is that of the last epoch. The parameter
+    `patience` of a model also gives it the weights of its best.
 
     Parameters
     ----------
@@ -244,37 +247,68 @@ class EarlyStopping(EpochCallback):
             raise InputError(f"min_delta must be at least 0, got {min_delta!r}.")
         self.patience, self.min_delta, self.monitor = int(patience), float(min_delta), monitor
         self.rising = rising
-        self.start(0, 0, [])
+        lowest, highest = ((), (monitor,)) if rising else ((monitor,), ())
+        self._watch = Watch(self.patience, lowest, highest, self.min_delta)
+        self._seen = Seen()
+
+    @property
+    def best(self) -> float:
+        """Best value so far."""
+        if not self._seen.values:
+            return -math.inf if self.rising else math.inf
+        return self._seen.values[0]
+
+    @property
+    def best_epoch(self) -> int:
+        """Where it was reached."""
+        return self._seen.step
+
+    @property
+    def waited(self) -> int:
+        """Epochs since then."""
+        return self._seen.since
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
         """Forget the last fit, and count the rows before this one."""
-        self.best, self.best_epoch, self.waited = -math.inf if self.rising else math.inf, 0, 0
-        for row in history:
-            if _is_number(row.get(self.monitor)):
-                self._count(row)
-        return self.waited >= self.patience
+        self._seen = self._watch.over(history)
+        return self._watch.ran_out(self._seen)
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Whether patience has run out."""
-        if not _is_number(row.get(self.monitor)):
+        if not self._watch.measures(row):
             raise InputError(
                 f"early stopping watches {self.monitor!r}, which this fit does not measure. Give "
                 "validation=… or validation_fraction > 0, or watch 'train_rmse'."
             )
-        self._count(row)
-        return self.waited >= self.patience
-
-    def _count(self, row: dict[str, Any]) -> None:
-        value = float(row[self.monitor])
-        gained = value - self.best if self.rising else self.best - value
-        if gained > self.min_delta:
-            self.best, self.best_epoch, self.waited = value, int(row["epoch"]), 0
-        else:
-            self.waited += 1
+        self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
+        return self._watch.ran_out(self._seen)
 
 
-def _is_number(value: Any) -> bool:
-    return value is not None and not math.isnan(value)
+class Patience(EpochCallback):
+    """The parameter `patience` of a model: ends the loop where the trainer or the text ends.
+
+    Parameters
+    ----------
+    watch : Watch
+    behind : int
+        The step behind which it counts.
+    """
+
+    def __init__(self, watch: Watch, behind: int) -> None:
+        self._watch, self._behind, self._seen = watch, behind, Seen()
+
+    def next_look(self, epoch: int) -> None:
+        """It only listens: who watches ends the run."""
+
+    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
+        """Whether patience had run out before."""
+        self._seen = self._watch.over(history, self._behind)
+        return self._watch.ran_out(self._seen)
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
+        """Whether it has run out now."""
+        self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
+        return self._watch.ran_out(self._seen)
 
 
 class Tolerance(EpochCallback):

@@ -30,13 +30,14 @@ from daskpart.errors import InputError
 from .callbacks import (
     CallbackSupportMixin,
     Checkpoint,
-    EarlyStopping,
     EpochCallback,
+    Patience,
     Tolerance,
     TrainingProgress,
     epoch_contexts,
 )
 from .checkpoints import CheckpointWriter
+from .early_stopping import Watch
 from .plan import FitPlan, SavedPlan, described
 from .problem import Problem
 from .progress import Measure
@@ -70,7 +71,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     tol : float
         Of the column `_tolerance_column`; the text stops by it, and the loop.
     patience : int or None
-        Stop after so many steps without a better value in the column `_patience_column`.
+        Stop after so many steps without a better value of what `_watch` looks at, and answer with
+        the best step.
     checkpoint_path : path or None
     checkpoint_every : int
     resume : bool
@@ -85,6 +87,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         One row a step.
     n_iter_ : int
         Whole steps done.
+    best_iteration_ : int or None
+        The step, counted from 1, whose weights the model has; None without `patience`: the last.
     plan_report_ : PlanReport
         What a step was planned to send, and each rank to hold.
     comm_report_ : CommunicationReport
@@ -111,7 +115,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     _state_class: ClassVar[type[State]] = State
     _takes_dense: ClassVar[bool] = True  # False where absent cannot be told from zero
     _tolerance_column: ClassVar[str | None] = None  # of the history, that `tol` is compared with
-    _patience_column: ClassVar[str] = "validation_rmse"  # of the history, that `patience` watches
+    _patience_column: ClassVar[str] = "validation_rmse"  # of the history: its lowest value is best
 
     state_: State
 
@@ -168,8 +172,14 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """Refuse parameters that contradict each other (InputError)."""
 
     def _going_on(self, state: Any, problem: Any) -> Any:
-        """The state of the last fit as the start of the next; InputError for other data."""
+        """The last step of the last fit as the start of the next; InputError for other data."""
         return state
+
+    def _watch(self) -> Watch | None:
+        """What `patience` looks at; None where it was not given."""
+        if self.patience is None:
+            return None
+        return Watch(int(self.patience), lowest=(self._patience_column,))
 
     def _chosen(self, plan: Any) -> dict[str, Any]:
         """What a plan decided that a resumed fit must share, as JSON."""
@@ -276,6 +286,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         unit = self._state_class._unit
         return pd.DataFrame(self._fitted().history).rename(columns={"epoch": unit})
 
+    @property
+    def best_iteration_(self) -> int | None:
+        """The step whose weights the model has, by `patience`; None: the last."""
+        return self._fitted().best_epoch
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to the folder `path`, whole or not at all.
 
@@ -344,10 +359,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
             kept.check_resumes(settings, self.checkpoint_path)
-            start, last = kept, max(n_steps, kept.epoch)
+            start, last = self._watched(kept, settings), max(n_steps, kept.epoch)
         else:
             if go_on and hasattr(self, "state_"):
-                start = replace(self._going_on(self.state_, problem), settings=settings)
+                before = self._watched(self.state_.at_last(), settings)
+                start = replace(self._going_on(before, problem), settings=settings)
             else:
                 start = replace(self._first_state(problem, plan), settings=settings)
             last = start.epoch + n_steps
@@ -358,6 +374,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan.n_ranks,
             plan.expected(),
             self._evaluation(problem),
+            self._watch(),
         )
         state: State | None = None
         try:
@@ -371,6 +388,14 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             if state is not start or kept is not None:  # else nothing new came of it
                 self._keep(trainer, state, problem, plan)
         return self
+
+    def _watched(self, state: State, settings: dict[str, Any]) -> State:
+        """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
+        if self.patience is None:
+            return state.unwatched() if state.best_epoch is not None else state
+        if state.best_epoch is None or not state.is_of(settings):
+            return state.unwatched(state.epoch)
+        return state
 
     def _best_kept(self, trainer: Trainer) -> State:
         """What is kept of a fit that did not end well."""
@@ -386,7 +411,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             start.epoch,
             last,
             X=problem,
-            own=self._own_callbacks(),
+            own=self._own_callbacks(start),
             history=start.history,
         ) as epochs:
             while epochs.go_on():
@@ -397,7 +422,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """Make a whole step the fitted state, also after an error or Ctrl-C."""
         if not state.epoch:
             return
-        self.state_, self.n_iter_ = state, state.epoch
+        self.state_, self.n_iter_ = state.at_best(), state.epoch
         report = plan.report()
         self.plan_report_: PlanReport = report
         self.comm_report_: CommunicationReport = trainer.traffic.report(
@@ -477,7 +502,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         writer = CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
         return writer.latest()
 
-    def _own_callbacks(self) -> list[EpochCallback]:
+    def _own_callbacks(self, start: State) -> list[EpochCallback]:
         own: list[EpochCallback] = []
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
@@ -485,13 +510,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column))
-        if self.patience is not None:
-            own.append(self._early_stopping(self.patience))
+        watch = self._watch()
+        if watch is not None:
+            own.append(Patience(watch, start.watched_behind))
         return own
 
     def _most_ranks(self, problem: Any) -> float:
         """More ranks than these cannot share the problem out."""
         return math.inf
-
-    def _early_stopping(self, patience: int) -> EarlyStopping:
-        return EarlyStopping(patience, monitor=self._patience_column)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -31,6 +31,7 @@ from daskpart.errors import InputError, ReadError
 from .labels import LabelIndex, pack_labels, unpack_labels
 
 _LIES = "lies"
+_BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
 
 
@@ -45,6 +46,9 @@ class Lies:
     how: str
     axis: str = ""
     each: bool = False
+
+
+_BESIDE = {_LIES: Lies("beside")}
 
 
 def _declared(lies: Lies, default: Any, factory: Any) -> Any:
@@ -94,13 +98,27 @@ class State:
         One row a step.
     settings : dict
         Of the fit, JSON: what must be equal for a resume to be the same fit.
+    best_epoch : int or None
+        The best step so far, of a fit that may stop early; None: nobody watches.
+    watched_behind : int
+        The step behind which it is looked for.
+    best, last : dict
+        What the model answers with (`answers`), as it was after that step, or after the last. While
+        training goes on the fields are of the last step, and `best` lies beside them; in a fitted
+        model the fields are of the best step, and `last` lies beside them, for a fit that goes on.
+        Both are empty where the best step is the last.
     """
 
     epoch: int = scalar(0)
     history: list[dict[str, Any]] = scalar(default_factory=list)  # noqa: RUF009
     settings: dict[str, Any] = scalar(default_factory=dict)  # noqa: RUF009
+    best_epoch: int | None = scalar(None)
+    watched_behind: int = scalar(0)
+    best: dict[str, Any] = field(default_factory=dict, metadata=_BESIDE)
+    last: dict[str, Any] = field(default_factory=dict, metadata=_BESIDE)
 
     _unit: ClassVar[str] = "epoch"  # what a step is called
+    _answers: ClassVar[tuple[str, ...]] = ()  # fields that a model answers with; (): all arrays
 
     def __post_init__(self) -> None:
         self.check()
@@ -115,23 +133,31 @@ class State:
 
     def _pieces(self) -> Iterator[tuple[str, str | None, NDArray[Any]]]:
         """Every array: the name that it has on disk, its axis (None: replicated), the array."""
+        yield from self._pieces_of("", vars(self))
+        for beside in _BESIDES:
+            yield from self._pieces_of(f"{beside}.", getattr(self, beside))
+
+    def _pieces_of(
+        self, prefix: str, values: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str | None, NDArray[Any]]]:
+        """The arrays of those fields that are in `values`."""
         for name, where in self.declared("rows").items():
-            value = getattr(self, name)
-            if not where.each:
-                yield name, where.axis, value
-                continue
-            for place, (axis, rows) in enumerate(
-                zip(getattr(self, where.axis), value, strict=True)
-            ):
-                yield f"{name}.{place}", axis, rows
+            value = values.get(name)
+            if value is not None and not where.each:
+                yield f"{prefix}{name}", where.axis, value
+            elif value is not None:
+                for place, (axis, rows) in enumerate(
+                    zip(getattr(self, where.axis), value, strict=True)
+                ):
+                    yield f"{prefix}{name}.{place}", axis, rows
         for name in self.declared("replicated"):
-            value = getattr(self, name)
+            value = values.get(name)
             if isinstance(value, np.ndarray):
-                yield name, None, value
-                continue
-            named = value.items() if isinstance(value, Mapping) else enumerate(value)
-            for key, array in named:
-                yield f"{name}.{key}", None, array
+                yield f"{prefix}{name}", None, value
+            elif value is not None:
+                named = value.items() if isinstance(value, Mapping) else enumerate(value)
+                for key, array in named:
+                    yield f"{prefix}{name}.{key}", None, array
 
     def axes(self) -> dict[str, int]:
         """Length of each axis."""
@@ -166,6 +192,43 @@ class State:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
 
+    # -- the best step ---
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """The fields that a model answers with."""
+        names = self._answers or (*self.declared("rows"), *self.declared("replicated"))
+        return {name: getattr(self, name) for name in names}
+
+    def following(self, before: State, is_best: bool) -> Self:
+        """This state with the best step beside it.
+
+        Parameters
+        ----------
+        before : State
+            After the step before; its arrays are not overwritten.
+        is_best : bool
+            Whether this step is the best so far.
+        """
+        if is_best:
+            return replace(self, best_epoch=self.epoch, best={})
+        if before.best_epoch is None:
+            return self
+        best = before.answers if before.best_epoch == before.epoch else before.best
+        return replace(self, best_epoch=before.best_epoch, best=best)
+
+    def at_best(self) -> Self:
+        """The fields of the best step, those of the last one beside them."""
+        return replace(self, **self.best, best={}, last=self.answers) if self.best else self
+
+    def at_last(self) -> Self:
+        """The fields of the last step, those of the best one beside them: here a fit goes on."""
+        return replace(self, **self.last, last={}, best=self.answers) if self.last else self
+
+    def unwatched(self, behind: int = 0) -> Self:
+        """The fields as they are, without another step; it is looked for behind step `behind`."""
+        return replace(self, best_epoch=None, watched_behind=behind, best={}, last={})
+
     # -- what follows ---
 
     def check(self) -> None:
@@ -194,7 +257,8 @@ class State:
 
     def copy(self) -> Self:
         """A copy that shares no array that training changes (labels are shared)."""
-        names = {*self.declared("rows"), *self.declared("replicated"), *self.declared("scalar")}
+        hows = ("rows", "replicated", "scalar", "beside")
+        names = {name for how in hows for name in self.declared(how)}
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in names})
 
     def cut(self, rows: Mapping[str, Sequence[NDArray[Any]]], n_ranks: int) -> list[Part]:
@@ -281,6 +345,10 @@ class State:
             if not isinstance(value, np.ndarray):
                 named = isinstance(value, Mapping)
                 header["forms"][name] = [*value] if named else len(value)
+        scalars = self.declared("scalar")
+        for beside in _BESIDES:
+            held = getattr(self, beside)
+            header[beside] = {name: held[name] if name in scalars else None for name in held}
         write_arrays(path, arrays, header)
 
     @classmethod
@@ -293,7 +361,7 @@ class State:
             When `path` is absent, damaged, or holds something else.
         """
         arrays, header = read_arrays(path)
-        wanted = [*cls.declared("scalar"), "labels", "forms"]
+        wanted = [*cls.declared("scalar"), *_BESIDES, "labels", "forms"]
         missing = [name for name in wanted if name not in header]
         if missing or header.get("kind") != cls.__name__:
             raise ReadError(
@@ -301,12 +369,10 @@ class State:
             )
         state: dict[str, Any] = {name: header[name] for name in cls.declared("scalar")}
         try:
-            for name, where in cls.declared("rows").items():
-                places = range(len(state[where.axis])) if where.each else ()
-                each = [arrays[f"{name}.{place}"] for place in places]
-                state[name] = each if where.each else arrays[name]
-            for name in cls.declared("replicated"):
-                state[name] = _in_form(arrays, name, header["forms"].get(name))
+            state |= cls._fields_of("", arrays, state, header["forms"])
+            for beside in _BESIDES:
+                found = cls._fields_of(f"{beside}.", arrays, state, header["forms"], header[beside])
+                state[beside] = {**header[beside], **found}
         except KeyError as error:
             raise ReadError(f"{path} holds no {cls.__name__}: it lacks {error}.") from error
         labels = {
@@ -318,6 +384,31 @@ class State:
             state[name] = known if where.each else labels.get(where.axis)
         return cls(**state)
 
+    @classmethod
+    def _fields_of(
+        cls,
+        prefix: str,
+        arrays: Mapping[str, NDArray[Any]],
+        state: Mapping[str, Any],
+        forms: Mapping[str, Any],
+        names: Container[str] | None = None,
+    ) -> dict[str, Any]:
+        """What `_pieces_of` took apart, of all fields or those in `names`."""
+        found: dict[str, Any] = {}
+        for name, where in cls.declared("rows").items():
+            if names is None or name in names:
+                places = range(len(state[where.axis])) if where.each else ()
+                each = [arrays[f"{prefix}{name}.{place}"] for place in places]
+                found[name] = each if where.each else arrays[f"{prefix}{name}"]
+        for name in cls.declared("replicated"):
+            if names is None or name in names:
+                found[name] = _in_form(arrays, f"{prefix}{name}", forms.get(name))
+        return found
+
+    def is_of(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a fit with these settings is the one that this state is of."""
+        return not self._differences(settings)
+
     def check_resumes(
         self, settings: Mapping[str, Any], source: str | os.PathLike = "the checkpoint"
     ) -> None:
@@ -328,24 +419,28 @@ class State:
         InputError
             When anything differs; names both values of each difference.
         """
-        ours, theirs = plain(self.settings), plain(dict(settings))
-        differences = [
-            f"{name}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
-            for name in sorted({*ours, *theirs})
-            if _shown(ours, name) != _shown(theirs, name)
-        ]
+        differences = self._differences(settings)
         if differences:
             raise InputError(
                 f"{source} belongs to another fit ({'; '.join(differences)}). Use the same "
                 "settings and data to resume, or give another checkpoint_path."
             )
 
+    def _differences(self, settings: Mapping[str, Any]) -> list[str]:
+        ours, theirs = plain(self.settings), plain(dict(settings))
+        return [
+            f"{name}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
+            for name in sorted({*ours, *theirs})
+            if _shown(ours, name) != _shown(theirs, name)
+        ]
+
     def __repr__(self) -> str:
         sizes = " × ".join(
             f"{length:,} {self.axis_name(axis)}" for axis, length in self.axes().items()
         )
         return (
-            f"{type(self).__name__}({sizes or 'replicated'}, after {self._unit} {self.epoch}, "
+            f"{type(self).__name__}({sizes or 'replicated'}, after {self._unit} {self.epoch}"
+            f"{'' if self.best_epoch is None else f', best {self.best_epoch}'}, "
             f"{self.nbytes / 1e6:,.1f} MB)"
         )
 

@@ -107,10 +107,14 @@ class Text(ABC):
         Has ``counters`` and ``close()``.
     memory : sequence of int
         Bytes that each rank holds, measured; empty if nobody looked.
+    watches : bool
+        Whether it ends a run where patience runs out, and `gather` gives the best step, too. Else
+        the trainer does so, after each step.
     """
 
     session: Any
     memory: Sequence[int] = ()
+    watches: bool = False
 
     @abstractmethod
     def begin_from(self, state: State) -> None:

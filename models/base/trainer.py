@@ -24,6 +24,7 @@ import numpy as np
 
 from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
 
+from .early_stopping import Seen, Watch
 from .interrupts import interrupts_at_the_end
 from .reports import Expected, Traffic
 from .session import Connection, transport_of
@@ -52,6 +53,8 @@ class Trainer:
         Says which rounds are counted.
     evaluate : callable or None
         ``evaluate(state)`` gives columns of the history that need the state of each step.
+    watch : Watch or None
+        What says which step is the best: it is kept beside the last one.
 
     Attributes
     ----------
@@ -73,9 +76,10 @@ class Trainer:
         n_ranks: int,
         expected: Expected | None = None,
         evaluate: Callable[[Any], Row] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._connection: Connection = connection
-        self._make_text, self._evaluate = make_text, evaluate
+        self._make_text, self._evaluate, self._watch = make_text, evaluate, watch
         self._n_ranks, self._expected = n_ranks, expected
         self._text: Text | None = None
         self._losses = 0
@@ -92,6 +96,9 @@ class Trainer:
         self.history = list(state.history)
         self.traffic = Traffic(self._n_ranks, self._expected)
         self._unkept = 0.0  # seconds of the steps since the last gather
+        self._seen = Seen()
+        if self._watch is not None:
+            self._seen = self._watch.over(self.history, state.watched_behind)
 
     @property
     def unit(self) -> str:
@@ -149,20 +156,35 @@ class Trainer:
 
     def _run(self, text: Text, last: int) -> list[Row]:
         self._catch_up(text)
-        steps = self._steps(text, min(last, self._at + self._length()))
+        before, one_by_one = self.kept, self._one_by_one(text)
+        steps = self._steps(text, min(last, self._at + self._length(text)))
         self._refuse_divergence(text, steps)
         rows = self._counted(text, steps)
-        if self._evaluate is not None or self._unkept >= KEEP_AFTER * self._keeping:
+        if one_by_one or self._unkept >= KEEP_AFTER * self._keeping:
             self._keep(text)
             if self._connection.can_go_back():
                 self.close()
-        if self._evaluate is not None:  # one step a run
+        if self._evaluate is not None:
             rows[-1].update(self._evaluate(self.kept))
+        if self._watch is not None:
+            for row in rows:
+                self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
+            if not text.watches:
+                self.kept = self.kept.following(before, self._seen.step == self.kept.epoch)
         return rows
 
-    def _length(self) -> int:
+    @property
+    def ran_out(self) -> bool:
+        """Whether patience has run out."""
+        return self._watch is not None and self._watch.ran_out(self._seen)
+
+    def _one_by_one(self, text: Text) -> bool:
+        """Whether the state of each step is looked at, here."""
+        return self._evaluate is not None or (self._watch is not None and not text.watches)
+
+    def _length(self, text: Text) -> int:
         """Steps of the next run."""
-        if self._evaluate is not None or self._step_seconds is None:
+        if self._one_by_one(text) or self._step_seconds is None:
             return 1
         seconds = min(max(KEEP_AFTER * self._keeping, LEAST_SECONDS), MOST_SECONDS)
         return max(1, int(seconds / max(self._step_seconds, 1e-9)))
@@ -181,7 +203,7 @@ class Trainer:
     def _catch_up(self, text: Text) -> None:
         """Do again what a loss undid: it is in the history, and counted, already."""
         while self._at < self._last:
-            self._steps(text, min(self._last, self._at + self._length()))
+            self._steps(text, min(self._last, self._at + self._length(text)))
 
     def _counted(self, text: Text, steps: list[Step]) -> list[Row]:
         """Rows of the history of some steps, and their traffic added up."""

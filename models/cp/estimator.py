@@ -106,7 +106,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         Share of the stored entries that is held out to measure `validation_rmse` after each
         iteration; needs ``missing="unknown"``.
     patience : int or None, default=None
-        Stop after so many iterations without a better `validation_rmse`.
+        Stop after so many iterations without a better `validation_rmse`; the model then has the
+        factors of the best iteration, and of several starts that with the best.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
     checkpoint_path : path or None, default=None
@@ -132,6 +133,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         seconds, seconds_computing, seconds_communicating (means over ranks), volume (rows sent),
         messages.
     n_iter_ : int
+    best_iteration_ : int or None
+        The iteration whose factors the model has, by `patience`; None without it: the last.
     method_ : str
         The method that was used.
     state_ : CPState
@@ -297,7 +300,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
         """Take in new slices along a mode."""
-        state = self._fitted()
+        state = self._fitted().unwatched()
         self._check_parameters()
         place = place_of_mode(mode, state.dims)
         aligned = Aligned(state, entries_of(X, y, self.missing))
@@ -434,7 +437,9 @@ class CPDecomposition(CPModel, DistributedEstimator):
             other = self._first_state(problem, plan, number)
             trainer.begin_again(replace(other, settings=start.settings))
             rows = trainer.run(self.max_iter)
-            while rows[-1]["epoch"] < self.max_iter and not enough.reached(rows[-1]):
+            while rows[-1]["epoch"] < self.max_iter and not (
+                enough.reached(rows[-1]) or trainer.ran_out
+            ):
                 rows = trainer.run(self.max_iter)
             trainer.earlier = _better(trainer.state(), trainer.earlier)
         if trainer.earlier is not None:
@@ -471,5 +476,12 @@ def _tell_of_rows_without_entries(plan: CPPlan) -> None:
 
 
 def _better(state: Any, other: Any) -> Any:
-    """Of two states the one that fits better; the other one where they are equal."""
-    return state if other is None or state.fit > other.fit else other
+    """Of two states the better one; the other one where they are equal."""
+    return state if other is None or _merit(state) > _merit(other) else other
+
+
+def _merit(state: Any) -> float:
+    """How well a state fits: what it is judged by, where a best step was looked for."""
+    if state.best_epoch is None:
+        return state.fit
+    return -state.history[state.best_epoch - 1]["validation_rmse"]

@@ -40,6 +40,7 @@ class CPState(State):
     fit: float = scalar(float("nan"))
 
     _unit: ClassVar[str] = "iteration"
+    _answers: ClassVar[tuple[str, ...]] = ("weights", "factors", "fit")
 
     def __post_init__(self) -> None:
         self.dims = tuple(self.dims)

@@ -19,8 +19,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import EarlyStopping, EpochCallback, with_callbacks
+from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
@@ -44,6 +45,12 @@ from .state import GCNState
 from .targets import Targets, as_mask
 from .text import GCNText
 
+# columns that are best at their lowest, and at their highest
+MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "loss": (("validation_loss",), ()),
+    "score": ((), ("validation_score",)),
+    "both": (("validation_loss",), ("validation_score",)),
+}
 SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(16,)
     Widths of the hidden layers; (): one layer.
@@ -76,7 +83,12 @@ max_iter : int, default=200
 validation_fraction : float, default=0.0
     Share of the labelled vertices that are held out; or give `validation_mask` to `fit`.
 patience : int or None, default=None
-    Stop after so many epochs without a lower validation loss.
+    Stop after so many epochs in which what `monitor` says became no better; the model then has the
+    weights of the best epoch.
+monitor : {"loss", "score", "both"}, default="loss"
+    What `patience` looks at: the validation loss, as for GCN, the validation score, or both, as for
+    GAT: then it waits for either, and the best epoch is the last at which neither was worse than
+    ever before, and one of them better.
 symmetrize : bool, default=False
     Whether an edge counts both ways.
 first_product : {"auto", "kept", "each"}, default="auto"
@@ -115,6 +127,8 @@ history_ : pandas.DataFrame
     seconds_computing, seconds_communicating, volume (rows), messages, learning_rate. Loss and
     score are those before the epoch's step, under dropout.
 n_iter_ : int
+best_iteration_ : int or None
+    The epoch whose weights the model has, by `patience`; None without it: the last.
 plan_report_ : GCNPlanReport
 comm_report_ : CommunicationReport
     What an epoch sent, beside equation 11.
@@ -143,6 +157,7 @@ class GraphNetwork(DistributedEstimator):
         "batch_size": [COUNT, Interval(Real, 0, 1, closed="neither"), None],
         "sampler": [StrOptions(set(SAMPLERS)), *SAMPLERS.values()],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "monitor": [StrOptions(set(MONITORS))],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],
         "communication": [StrOptions({"auto", *COMMUNICATIONS})],
@@ -156,7 +171,7 @@ class GraphNetwork(DistributedEstimator):
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
-        *("optimizer", "learning_rate", "initial_learning_rate", "weight_decay"),
+        *("optimizer", "learning_rate", "initial_learning_rate", "weight_decay", "monitor"),
     )
     _state_class: ClassVar[type[State]] = GCNState
 
@@ -170,6 +185,7 @@ class GraphNetwork(DistributedEstimator):
     initial_learning_rate: float
     weight_decay: Any
     validation_fraction: float
+    monitor: str
     symmetrize: bool
     first_product: str
     communication: str
@@ -194,6 +210,7 @@ class GraphNetwork(DistributedEstimator):
         max_iter: int = 200,
         validation_fraction: float = 0.0,
         patience: int | None = None,
+        monitor: str = "loss",
         symmetrize: bool = False,
         first_product: str = "auto",
         communication: str = "auto",
@@ -401,6 +418,7 @@ class GraphNetwork(DistributedEstimator):
             partitioner=self.partitioner,
             random_state=random_state,
             n_slots=len(self._optimizer(network).slots),
+            keeps_best=self.patience is not None,
             communication=self.communication if batches is None else "expand",
             transport=transport,
             sampler=None if batches is None else seeded(batches, problem),
@@ -432,12 +450,13 @@ class GraphNetwork(DistributedEstimator):
         rate = LearningRate(self.learning_rate, float(self.initial_learning_rate))
         optimizer = self._optimizer(plan.network)
         if isinstance(plan, BatchPlan):
-            return BatchText(session, plan, problem, optimizer, rate, self.patience)
-        return GCNText(session, plan, problem, optimizer, rate, self.patience)
+            return BatchText(session, plan, problem, optimizer, rate, self._watch())
+        return GCNText(session, plan, problem, optimizer, rate, self._watch())
 
-    def _own_callbacks(self) -> list[EpochCallback]:
-        own = [each for each in super()._own_callbacks() if not isinstance(each, EarlyStopping)]
-        return own if self.patience is None else [*own, Patience(self.patience)]
+    def _watch(self) -> Watch | None:
+        if self.patience is None:
+            return None
+        return Watch(int(self.patience), *MONITORS[self.monitor])
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         self.partition_ = plan.partition
@@ -528,16 +547,6 @@ class GraphNetwork(DistributedEstimator):
         problem = replace(problem, targets=targets)
         network = self._network(problem, 0, self.keeps_product_)
         return outputs_of(problem, network, state.weights, place), problem.names
-
-
-class Patience(EarlyStopping):
-    """Tells the loop that the text has stopped, as `Tolerance` does."""
-
-    def __init__(self, patience: int) -> None:
-        super().__init__(patience, monitor="validation_loss")
-
-    def next_look(self, epoch: int) -> None:
-        """It only listens."""
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:

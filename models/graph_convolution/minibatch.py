@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from daskpart.collectives import Communicator, Exchange, PerRank
 from daskpart.collectives.messages import PreparedPlan
 from daskpart.data_models import LayerSampler, VertexSampler
+from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import Optimizer
@@ -45,12 +46,13 @@ from .sampling import (
     with_readers,
 )
 from .text import (
+    Changing,
     GCNText,
     Prepared,
     end_of_epoch,
     exchange_of,
     measured_pass,
-    model_of_part,
+    models_of,
     one_step,
 )
 
@@ -72,9 +74,9 @@ class BatchText(GCNText):
         problem: GraphProblem,
         optimizer: Optimizer,
         rate: LearningRate,
-        patience: int | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        super().__init__(comm, plan, problem, optimizer, rate, patience)
+        super().__init__(comm, plan, problem, optimizer, rate, watch)
         rows = comm.map(drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem)))
         self._begin, self._epoch = begin, epoch
         self._fixed = (self._data, self._prepared, rows)
@@ -109,27 +111,28 @@ def begin(
     comm: Communicator,
     fixed: Fixed,
     parts: PerRank,
+    weights: PerRank | None,
     *,
     network: Network,
     batches: Batches,
     exchange: Exchange,
-) -> tuple[PerRank, list[int]]:
-    """The model of a state, after a pass that changes nothing; and the bytes that ranks hold."""
+) -> tuple[PerRank, PerRank | None, list[int]]:
+    """The model of a state and its best weights, after a pass that changes nothing; bytes held."""
     data, _, rows = fixed
     order = comm.map(order_of_epoch, rows, batches=batches, number=0)
     batch, prepared, _ = mini_batch(
         comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
     )
-    model = comm.map(model_of_part, parts)
+    model, best = models_of(comm, parts, weights)
     return measured_pass(
-        comm, batch, prepared, model, data, rows, *dict.fromkeys(batch[1:]), network=network
+        comm, batch, prepared, model, best, data, rows, *dict.fromkeys(batch[1:]), network=network
     )
 
 
 def epoch(
     comm: Communicator,
     fixed: Fixed,
-    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    changing: Changing,
     *,
     number: int,
     network: Network,
@@ -137,14 +140,14 @@ def epoch(
     exchange: Exchange,
     optimizer: Optimizer,
     rate: LearningRate,
-    patience: int | None,
+    watch: Watch | None,
 ) -> tuple[Any, Step]:
     """A step for each mini-batch; then what is validated, on the whole graph.
 
     The loss of a mini-batch is divided by its share of the labelled vertices in the mean, so that
     gradients are right in the mean, and those of an epoch add up to the mean loss of all.
     """
-    (data, prepared, rows), (model, memory, waiting) = fixed, changing
+    (data, prepared, rows), (model, best, memory, seen) = fixed, changing
     n_batches = batches.n_batches
     part = replace(network, n_terms=network.n_terms / n_batches)
     order = comm.map(order_of_epoch, rows, batches=batches, number=number)
@@ -161,8 +164,8 @@ def epoch(
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
         sums += of_batch
     changed, step = end_of_epoch(
-        comm, (data, prepared), (model, memory, waiting), sums, number=number, network=network,
-        rate=rate, patience=patience,
+        comm, (data, prepared), (model, best, memory, seen), sums, number=number, network=network,
+        rate=rate, watch=watch,
     )  # fmt: skip
     return changed, replace(step, counted={"rows asked for": comm.fold(asked, sum).result()})
 

@@ -60,6 +60,8 @@ class GCNPlan(FitPlan):
         Vertices of each rank that are trained on.
     n_slots : int
         Numbers that the optimiser remembers of each weight.
+    keeps_best : bool
+        Whether the weights of the best epoch are kept beside those of the last.
     communication : str
         A name of `communication.COMMUNICATIONS`.
     forecasts : dict of str to float
@@ -75,6 +77,7 @@ class GCNPlan(FitPlan):
     label_bytes: NDArray[np.int64] = field(repr=False)
     n_trained: NDArray[np.int64] = field(repr=False)
     n_slots: int = 0
+    keeps_best: bool = False
     communication: str = "expand"
     forecasts: dict[str, float] = field(default_factory=dict)
 
@@ -123,6 +126,7 @@ class GCNPlan(FitPlan):
         matrices, n_own, n_halo = 1 if self.is_symmetric else 2, self.n_own, self.n_halo
         positions = [plan.traffic().sum(axis=way) for plan in (self.forward, self.backward)
                      for way in (0, 1)]  # fmt: skip
+        n_copies = self.n_slots + 2 + self.keeps_best
         stays = {
             "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * (n_own + n_halo))
             + 8 * (n_own + np.sum(positions, axis=0)),
@@ -130,7 +134,7 @@ class GCNPlan(FitPlan):
             "features": self.feature_bytes * (2 if network.dropout else 1),
             "halo": itemsize * network.halo_values * n_halo,
             "attention": itemsize * network.entry_values * self.n_entries,
-            "weights": np.full(self.n_ranks, (self.n_slots + 2) * itemsize * network.n_weights),
+            "weights": np.full(self.n_ranks, n_copies * itemsize * network.n_weights),
         }
         layers = {
             f"layer {place + 1}": itemsize * values * n_own
@@ -180,6 +184,7 @@ def plan_fit(
     partitioner: Any,
     random_state: int,
     n_slots: int = 0,
+    keeps_best: bool = False,
     communication: str = "expand",
     transport: str = "local",
     sampler: Any = None,
@@ -191,6 +196,7 @@ def plan_fit(
     problem : GraphProblem
     network : Network
     n_ranks, n_slots : int
+    keeps_best : bool
     partitioner, random_state, communication
         As for `GCNClassifier`, checked.
     transport : str
@@ -246,6 +252,7 @@ def plan_fit(
         label_bytes=problem.label_bytes(partition),
         n_trained=np.bincount(partition.assignment[problem.training], minlength=n_ranks),
         n_slots=n_slots,
+        keeps_best=keeps_best,
         communication=communication,
         forecasts=forecasts,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -27,3 +27,5 @@ class GCNState(State):
     weights: dict[str, NDArray[Any]] = replicated()
     slots: dict[str, NDArray[Any]] = replicated(default_factory=dict)
     learning_rate_state: dict[str, float] = scalar(default_factory=dict)
+
+    _answers: ClassVar[tuple[str, ...]] = ("weights",)

@@ -8,7 +8,7 @@ What a pass is stands in `passes`; here is what the base asks of every model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from daskpart.collectives import (
     barrier,
 )
 from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
+from daskpart.models.base.early_stopping import Seen, Watch
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import Optimizer
@@ -46,6 +47,8 @@ from .rows import SparseRows
 from .state import GCNState
 
 Prepared = tuple[PreparedPlan, PreparedPlan]
+# what epochs change: the model, the best weights (if somebody watches), memory of the rate, `Seen`
+Changing = tuple[PerRank, PerRank | None, dict[str, float], Seen]
 
 
 class GCNText(Text):
@@ -58,8 +61,11 @@ class GCNText(Text):
     problem : GraphProblem
     optimizer : Optimizer
     rate : LearningRate
-    patience : int or None
+    watch : Watch or None
+        What says which epoch is the best: each rank keeps its weights.
     """
+
+    watches = True
 
     def __init__(
         self,
@@ -68,10 +74,10 @@ class GCNText(Text):
         problem: GraphProblem,
         optimizer: Optimizer,
         rate: LearningRate,
-        patience: int | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.session, self._plan = comm, plan
-        self._optimizer, self._rate, self._patience = optimizer, rate, patience
+        self._optimizer, self._rate, self._watch = optimizer, rate, watch
         self._prepared, self._data = laid_out(comm, plan, problem)
         # texts, over what is fixed, with static values
         self._begin: Callable[..., Any] = begin
@@ -82,42 +88,57 @@ class GCNText(Text):
     def begin_from(self, state: GCNState) -> None:  # type: ignore[override]
         """Hand out the weights of a state; compile, by a pass that changes nothing."""
         comm, n_ranks = self.session, self._plan.n_ranks
-        self._memory = dict(state.learning_rate_state) or self._rate.start()
-        self._waiting = waited(state.history)
-        self._model, self.memory = comm.run(
-            self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), **self._static
+        memory, seen, best = dict(state.learning_rate_state) or self._rate.start(), Seen(), None
+        if self._watch is not None:
+            seen = self._watch.over(state.history, state.watched_behind)
+            best = comm.values([(state.best or state.answers)["weights"]] * n_ranks)
+        model, best, self.memory = comm.run(
+            self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), best, **self._static
         )
+        self._changing: Changing = (model, best, memory, seen)
+        self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:
         """Train epochs `first` to `last`, fewer where patience runs out."""
-        changing = (self._model, self._memory, self._waiting)
-        (self._model, self._memory, self._waiting), steps = self.session.run(
+        self._changing, steps = self.session.run(
             run_steps,
             self._fixed,
-            changing,
+            self._changing,
             step=self._epoch,
             first=first,
             last=last,
             **self._static,
             optimizer=self._optimizer,
             rate=self._rate,
-            patience=self._patience,
+            watch=self._watch,
         )
+        self._at += len(steps)
         return steps
 
     def gather(self, state: GCNState) -> GCNState:  # type: ignore[override]
-        """The weights, of rank 0."""
+        """The weights, of rank 0, and those of the best epoch."""
         comm, names = self.session, self._plan.network.names
-        model = comm.gather(comm.map(of_rank_zero, self._model, self._data))[0]
-        weights = dict(zip(names, model.weights, strict=True))
-        memory = dict(self._memory)
-        return replace(state, weights=weights, slots=model.slots, learning_rate_state=memory)
+        model, best, memory, seen = self._changing
+        found = comm.gather(comm.map(of_rank_zero, model, self._data))[0]
+        weights = dict(zip(names, found.weights, strict=True))
+        beside: dict[str, Any] = {}
+        if best is not None and seen.step not in (0, self._at):
+            kept = comm.gather(comm.map(copied, best))[0]
+            beside["weights"] = dict(zip(names, kept, strict=True))
+        return replace(
+            state,
+            weights=weights,
+            slots=found.slots,
+            learning_rate_state=dict(memory),
+            best_epoch=seen.step or None,
+            best=beside,
+        )
 
     def outputs(self) -> NDArray[Any]:
         """Outputs of all vertices with the weights as they are, in the order of the graph."""
         comm, plan = self.session, self._plan
         found = comm.gather(
-            comm.run(infer, self._data, self._prepared[0], self._model, network=plan.network)
+            comm.run(infer, self._data, self._prepared[0], self._changing[0], network=plan.network)
         )
         assert plan.partition is not None
         whole = np.empty((plan.partition.n_vertices, found[0].shape[1]), found[0].dtype)
@@ -130,18 +151,6 @@ class GCNText(Text):
         return (
             "the loss became NaN or infinite. Lower initial_learning_rate, or scale the features."
         )
-
-
-def waited(history: Sequence[dict[str, Any]]) -> tuple[float, int]:
-    """The lowest validation loss of some epochs, and how many came after it."""
-    best, since = float("inf"), 0
-    for row in history:
-        best, since = _waited_longer(best, since, row.get("validation_loss", float("nan")))
-    return best, since
-
-
-def _waited_longer(best: float, since: int, loss: float) -> tuple[float, int]:
-    return (loss, 0) if loss < best else (best, since + 1)
 
 
 # -- set-up ---
@@ -227,11 +236,24 @@ def lay_out(
 
 
 def begin(
-    comm: Communicator, fixed: tuple[PerRank, Prepared], parts: PerRank, *, network: Network
-) -> tuple[PerRank, list[int]]:
-    """The model of a state, after a pass that changes nothing; and the bytes that ranks hold."""
-    model = comm.map(model_of_part, parts)
-    return measured_pass(comm, *fixed, model, network=network)
+    comm: Communicator,
+    fixed: tuple[PerRank, Prepared],
+    parts: PerRank,
+    weights: PerRank | None,
+    *,
+    network: Network,
+) -> tuple[PerRank, PerRank | None, list[int]]:
+    """The model of a state and its best weights, after a pass that changes nothing; bytes held."""
+    model, best = models_of(comm, parts, weights)
+    return measured_pass(comm, *fixed, model, best, network=network)
+
+
+def models_of(
+    comm: Communicator, parts: PerRank, weights: PerRank | None
+) -> tuple[PerRank, PerRank | None]:
+    """The model of a state, and where weights of the best epoch lie, the ranks' own."""
+    best = None if weights is None else comm.map(best_of_weights, weights)
+    return comm.map(model_of_part, parts), best
 
 
 def measured_pass(
@@ -239,17 +261,18 @@ def measured_pass(
     data: PerRank | tuple[PerRank, ...],
     prepared: Any,
     model: PerRank,
+    best: PerRank | None,
     *beside: PerRank,
     network: Network,
-) -> tuple[PerRank, list[int]]:
-    """A pass that changes nothing: the model, and the bytes that ranks hold, `beside` with them.
+) -> tuple[PerRank, PerRank | None, list[int]]:
+    """A pass that changes nothing: both models, and the bytes that ranks hold, `beside` with them.
 
     What a pass works on is as in `passes.forward`.
     """
     to_readers, back = prepared
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
     shares = backward(comm, data, back, model, done, network=network, epoch=0)
-    used = [each for each in done.totals if each is not None]
+    used = [each for each in (*done.totals, best) if each is not None]
     messages = (of_layer(each, 0).rounds[0].messages for each in prepared)
     counted = comm.map(
         bytes_held, of_layer(data, 0), *messages, model, shares, *done.boundaries, *used, *beside,
@@ -257,8 +280,9 @@ def measured_pass(
     )  # fmt: skip
     held = comm.fold(counted, list)
     model, held = comm.settle(model, held)
+    best = best if best is None else comm.settle(best)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
-    return model, held.result()
+    return model, best, held.result()
 
 
 # -- an epoch ---
@@ -267,23 +291,23 @@ def measured_pass(
 def epoch(
     comm: Communicator,
     fixed: tuple[PerRank, Prepared],
-    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    changing: Changing,
     *,
     number: int,
     network: Network,
     optimizer: Optimizer,
     rate: LearningRate,
-    patience: int | None,
+    watch: Watch | None,
 ) -> tuple[Any, Step]:
     """One epoch: forward, backward, one allreduce, a step; then what is validated."""
-    model, memory, waiting = changing
+    model, best, memory, seen = changing
     model, sums = one_step(
         comm, *fixed, model, network=network, number=number, optimizer=optimizer,
         rate=memory["rate"],
     )  # fmt: skip
     return end_of_epoch(
-        comm, fixed, (model, memory, waiting), sums, number=number, network=network, rate=rate,
-        patience=patience,
+        comm, fixed, (model, best, memory, seen), sums, number=number, network=network, rate=rate,
+        watch=watch,
     )  # fmt: skip
 
 
@@ -315,24 +339,23 @@ def one_step(
 def end_of_epoch(
     comm: Communicator,
     fixed: tuple[PerRank, Prepared],
-    changing: tuple[PerRank, dict[str, float], tuple[float, int]],
+    changing: Changing,
     sums: NDArray[np.float64],
     *,
     number: int,
     network: Network,
     rate: LearningRate,
-    patience: int | None,
+    watch: Watch | None,
 ) -> tuple[Any, Step]:
-    """Validate; what the epoch measured, with the sums of its losses."""
-    (data, (to_readers, _)), (model, memory, (best, since)) = fixed, changing
+    """Validate, and keep what is the best; what the epoch measured, with the sums of its losses."""
+    (data, (to_readers, _)), (model, best, memory, seen) = fixed, changing
     loss = float(sums[0] / network.n_terms)
     validation = (float("nan"), float("nan"))
     if network.n_validation:
-        seen = forward(comm, data, to_readers, model, network=network, epoch=None)
-        sums_of_ranks = comm.map(validation_sums, data, seen.boundaries[-1], network=network)
+        ended = forward(comm, data, to_readers, model, network=network, epoch=None)
+        sums_of_ranks = comm.map(validation_sums, data, ended.boundaries[-1], network=network)
         found = allreduce(comm, sums_of_ranks).result()
         validation = _judged(network, found, network.n_validation)
-        best, since = _waited_longer(best, since, validation[0])
     measured = {
         "loss": loss,
         "score": network.loss.score(sums, int(network.n_terms)),
@@ -340,12 +363,16 @@ def end_of_epoch(
         "validation_score": validation[1],
         "learning_rate": memory["rate"],
     }
+    if watch is not None and best is not None:
+        seen = watch.after(seen, number, measured)
+        if seen.step == number:
+            best = comm.settle(comm.update(with_weights_of, best, model))
     step = Step(
         measured,
         finite=bool(np.isfinite(loss)),
-        enough=patience is not None and since >= patience,
+        enough=watch is not None and watch.ran_out(seen),
     )
-    return (model, rate.advance(memory, number, loss), (best, since)), step
+    return (model, best, rate.advance(memory, number, loss), seen), step
 
 
 def _judged(network: Network, sums: NDArray[np.float64], n_terms: int) -> tuple[float, float]:
@@ -385,6 +412,23 @@ def model_of_part(part: dict[str, Any]) -> RankModel:
     """The weights of a state, as a rank's own."""
     slots = {name: array.copy() for name, array in part["slots"].items()}
     return RankModel([array.copy() for array in part["weights"].values()], slots)
+
+
+def best_of_weights(weights: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Weights of a state, as a rank's own."""
+    return copied([*weights.values()])
+
+
+def with_weights_of(best: list[NDArray[Any]], model: RankModel) -> list[NDArray[Any]]:
+    """The weights of a model, written over those that were the best."""
+    for own, weight in zip(best, model.weights, strict=True):
+        own[...] = weight
+    return best
+
+
+def copied(weights: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Weights that share nothing with those."""
+    return [weight.copy() for weight in weights]
 
 
 def of_rank_zero(model: RankModel, data: RankData) -> RankModel:

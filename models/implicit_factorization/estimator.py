@@ -24,8 +24,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.containers.matrix import Columns, LabelledMatrix
 from daskpart.errors import InputError
-from daskpart.models.base.callbacks import EarlyStopping, with_callbacks
+from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -87,7 +88,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         Share of the events held out to measure `validation_ndcg`: the mean NDCG at 10, as of
         `score`.
     patience : int or None, default=None
-        Stop after so many iterations in which that became no better.
+        Stop after so many iterations in which that became no better; the model then has the factors
+        of the best iteration.
     user, item, rating : str or None, default=None
         Names of the columns of a DataFrame; None: told by names that people use or by their order.
         A frame needs no ratings: each line is one event.
@@ -114,6 +116,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         One row an iteration: loss (the objective over the number of events), validation_ndcg (where
         events are held out), seconds, volume and messages.
     n_iter_ : int
+    best_iteration_ : int or None
+        The iteration whose factors the model has, by `patience`; None without it: the last.
     plan_report_ : ImplicitPlanReport
     comm_report_ : CommunicationReport
     partition_ : Partition
@@ -269,7 +273,9 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""
-        self.state_, self.new_rows_distance_ = grown(self.state_, matrix, self._exact_rows)
+        self.state_, self.new_rows_distance_ = grown(
+            self.state_.unwatched(), matrix, self._exact_rows
+        )
         self.seen_ = seen_pattern(matrix, self.seen_)
         self.n_features_in_ = matrix.shape[1]
         return self
@@ -308,8 +314,10 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _evaluation(self, problem: Ratings) -> Any:
         return None if problem.validation is None else ndcg_of_events(problem)
 
-    def _early_stopping(self, patience: int) -> EarlyStopping:
-        return EarlyStopping(patience, monitor="validation_ndcg", rising=True)
+    def _watch(self) -> Watch | None:
+        if self.patience is None:
+            return None
+        return Watch(int(self.patience), highest=("validation_ndcg",))
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any

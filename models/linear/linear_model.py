@@ -92,7 +92,8 @@ n_ranks : int or None, default=None
     Ranks that hold the samples. None: as many as the workers have threads; without a cluster as
     many as this process has cores, and one for "sgd".
 patience : int or None, default=None
-    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``.
+    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
+    the weights of the epoch with the lowest.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `MatrixFactorization`.
 warm_start : bool, default=False
@@ -112,6 +113,8 @@ _SHARED_ATTRIBUTES = """\
 n_features_in_, feature_names_in_ : int, ndarray of str
 n_iter_ : int
     Epochs or iterations done.
+best_iteration_ : int or None
+    The one whose weights the model has, by `patience`; None without it: the last.
 history_ : pandas.DataFrame
     One row an epoch: loss (with the penalty; of SGD each sample's before its step), its change,
     density of the summed gradients, seconds, seconds_computing, seconds_communicating (means over

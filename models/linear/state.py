@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ class LinearState(State):
     n_outputs: int = scalar(1)
     steps: int = scalar(0)
     loss: float = scalar(float("inf"))
+
+    _answers: ClassVar[tuple[str, ...]] = ("weights", "mean")
 
     def check(self) -> None:
         """Refuse weights that are no whole number of rows (InputError)."""

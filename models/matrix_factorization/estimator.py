@@ -22,8 +22,9 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.base.callbacks import EarlyStopping, with_callbacks
+from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -102,7 +103,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         Share of the ratings held out to measure `validation_rmse`; with "bpr", of the events, to
         measure `validation_ndcg`: the mean NDCG at 10, as of `score`.
     patience : int or None, default=None
-        Stop after so many epochs in which that became no better.
+        Stop after so many epochs in which that became no better; the model then has the factors of
+        the best epoch.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
         How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
         Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
@@ -133,6 +135,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         seconds_computing, seconds_communicating (means over ranks), staleness, volume (rows),
         messages, learning_rate.
     n_iter_ : int
+    best_iteration_ : int or None
+        The epoch whose factors the model has, by `patience`; None without it: the last.
     plan_report_ : MFPlanReport
         What an epoch was planned to move, and each rank to hold.
     comm_report_ : CommunicationReport
@@ -455,10 +459,10 @@ class MatrixFactorization(Recommender, DistributedEstimator):
 
         return measured
 
-    def _early_stopping(self, patience: int) -> EarlyStopping:
-        if self.loss == "bpr":
-            return EarlyStopping(patience, monitor="validation_ndcg", rising=True)
-        return super()._early_stopping(patience)
+    def _watch(self) -> Watch | None:
+        if self.patience is not None and self.loss == "bpr":
+            return Watch(int(self.patience), highest=("validation_ndcg",))
+        return super()._watch()
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity

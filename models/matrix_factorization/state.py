@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,14 @@ class MFState(State):
     item_labels: np.ndarray | None = labels_of("item")
     user_name: str = scalar("user")
     item_name: str = scalar("item")
+
+    _answers: ClassVar[tuple[str, ...]] = (
+        "user_factors",
+        "item_factors",
+        "user_bias",
+        "item_bias",
+        "global_mean",
+    )
 
     def __post_init__(self) -> None:
         if self.user_gradient is None:

@@ -68,7 +68,8 @@ top_k_approximate : bool, default=False
 n_ranks : int or None, default=None
     Ranks that hold the samples. None: as many as the workers have threads, or this process cores.
 patience : int or None, default=None
-    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``.
+    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
+    the weights of the epoch with the lowest.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `MatrixFactorization`.
 warm_start : bool, default=False
@@ -95,6 +96,8 @@ loss_ : float
 n_features_in_, feature_names_in_ : int, ndarray of str
 n_iter_ : int
     Epochs done.
+best_iteration_ : int or None
+    The epoch whose weights the model has, by `patience`; None without it: the last.
 history_ : pandas.DataFrame
     One row an epoch: loss (with the penalty; each sample's before its step), its change, score (of
     a classifier, alike), density of the summed gradients, learning_rate, validation_loss and

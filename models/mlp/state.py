@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class MLPState(State):
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     steps: int = scalar(0)
     loss: float = scalar(float("inf"))
+
+    _answers: ClassVar[tuple[str, ...]] = ("weights",)
 
     @property
     def n_weights(self) -> int:

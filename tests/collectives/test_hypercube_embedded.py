@@ -33,7 +33,12 @@ from daskpart.collectives import (
     reduce_plan,
     rows_for_payload,
 )
-from daskpart.collectives.embedded import ForwardingBuffer, RankRoutes, combine_slots
+from daskpart.collectives.embedded import (
+    Arrivals,
+    ForwardingBuffer,
+    RankRoutes,
+    combine_slots,
+)
 from daskpart.errors import InputError
 
 ROW_BYTES = 12  # three float32, as `first_rows` makes them
@@ -255,17 +260,20 @@ def test_payloads_combine_the_lower_ranks_first(n_ranks):
 def test_a_step_that_runs_twice_finds_its_slots_unchanged():
     """A task graph may run a step again, so it works on `ForwardingBuffer.copy`."""
     rows, slots = np.ones((2, 3)), np.array([0, 1])
-    buffer = ForwardingBuffer(
-        rank=0, n_slots=2, payload_rows=0, rows=rows, occupied=np.array([True, False])
-    )
-    ends = RankRoutes(0, slots, slots[:0], slots[:0], slots[:0], [], [], [], np.array([-1, 7]))
+    buffer = ForwardingBuffer(rank=0, n_slots=2, payload_rows=0, rows=rows)
+    none, first, second = slots[:0], slots[:1], slots[1:]
+    # the first row meets a copy, the second ends here
+    arrivals = [[Arrivals(none, none, first, first, second, np.array([7]))]]
+    routes = RankRoutes(0, slots, none, none, [], [], [], arrivals)
     inbox = Inbox(0, [1], [slots], [np.full((2, 3), 5.0)])
-    results = [combine_slots(buffer.copy(), inbox, ends, reduction=SUM) for _ in range(2)]
+    results = [
+        combine_slots(buffer.copy(), inbox, routes, round_index=0, reduction=SUM) for _ in range(2)
+    ]
     for result in results:
         assert result.rows[0].tolist() == [6.0] * 3
         assert [(source, at.tolist()) for source, at, _ in result.arrived] == [(1, [7])]
     assert rows.tolist() == [[1.0] * 3] * 2
-    assert (buffer.arrived, buffer.occupied.tolist()) == ([], [True, False])
+    assert buffer.arrived == []
 
 
 def test_numbers_ride_too_and_stay_numbers():

@@ -47,6 +47,18 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
     assert str(out / "model") in page
 
 
+def test_it_is_told_which_epoch_the_model_is_of(tmp_path, rating_file, capsys, run_cli):
+    given = ("--validation-fraction", 0.3, "--patience", 2, "--max-iter", 40, "--out", tmp_path)
+    assert run_cli("fit", "mf", rating_file, "--ranks", "2", "--no-plots", *given) == 0
+    metrics, model = metrics_of(tmp_path), daskpart.MatrixFactorization.load(tmp_path / "model")
+    best = metrics["best_epoch"]
+    assert metrics["ended"] == "stopped early" and best == model.best_iteration_ < model.n_iter_
+    assert metrics["train_rmse"] == model.history_["train_rmse"][best - 1]
+    sentence = f"he model is that of epoch {best}, the best on what was held out"
+    page = (tmp_path / "report.html").read_text()
+    assert f"t{sentence}" in capsys.readouterr().out and f"T{sentence}." in page
+
+
 @pytest.mark.parametrize(
     ("transport", "arguments"),
     [

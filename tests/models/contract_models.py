@@ -172,6 +172,10 @@ class Case:
         The estimator that scikit-learn's checks run on.
     exceptions : dict
         Name of a check → why the model does not pass it.
+    watched : dict or None
+        Parameters of a fit that finds its best step early, with `held_out` of its data.
+    held_out : callable or None
+        ``held_out(*data())`` gives the data of such a fit and further arguments; None: as ever.
     """
 
     make: Callable[..., Any]
@@ -179,6 +183,15 @@ class Case:
     answers: Callable[[Any], np.ndarray]
     checked: Callable[[], Any]
     exceptions: dict[str, str] = field(default_factory=dict)
+    watched: dict[str, Any] | None = None
+    held_out: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+
+
+def some_wrong(X: Any, y: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Two thirds of the samples; the rest to validate by, some with targets of others."""
+    random = np.random.default_rng(2)
+    held = np.where(random.random(30) < 0.4, random.permutation(y[60:]), y[60:])
+    return (X[:60], y[:60]), {"eval_set": (X[60:], held)}
 
 
 SGD_WEIGHS = dict.fromkeys(
@@ -198,6 +211,7 @@ MODELS = {
         rating_answers,
         partial(DenseRatings, 2, **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
     ),
     "MatrixFactorization by DSGD": Case(
         partial(daskpart.MatrixFactorization, 4, schedule="dsgd", partitioner="random", **SMALL),
@@ -205,6 +219,7 @@ MODELS = {
         rating_answers,
         partial(DenseRatings, 2, schedule="dsgd", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
     ),
     "MatrixFactorization by GASGD": Case(
         partial(
@@ -214,6 +229,7 @@ MODELS = {
         rating_answers,
         partial(DenseRatings, 2, schedule="gasgd", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
     ),
     "MatrixFactorization by BPR": Case(
         partial(daskpart.MatrixFactorization, 4, loss="bpr", eta=2, partitioner="random", **SMALL),
@@ -221,6 +237,7 @@ MODELS = {
         rating_answers,
         partial(DenseBPR, 2, loss="bpr", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3},
     ),
     "MatrixFactorization, nonnegative": Case(
         partial(daskpart.MatrixFactorization, 4, nonnegative=True, partitioner="random", **SMALL),
@@ -228,6 +245,7 @@ MODELS = {
         rating_answers,
         partial(DenseRatings, 2, nonnegative=True, **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
     ),
     "ImplicitFactorization": Case(
         partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
@@ -238,6 +256,7 @@ MODELS = {
             "check_n_features_in_after_fitting": _WORDS,
             "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
         },
+        watched={"validation_fraction": 0.3},
     ),
     "ImplicitFactorization in blocks": Case(
         partial(
@@ -252,6 +271,7 @@ MODELS = {
         rating_answers,
         partial(DenseEvents, 2, solver="subspace", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3},
     ),
     "CPDecomposition": Case(
         partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),
@@ -268,12 +288,15 @@ MODELS = {
         tensor_answers,
         partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
+        watched={"validation_fraction": 0.3},
     ),
     "LogisticRegression": Case(
         partial(daskpart.LogisticRegression, tol=0, **SMALL),
         labelled,
         lambda model: model.predict_proba(samples()[0]),
         partial(daskpart.LogisticRegression, n_ranks=2, transport="local"),
+        watched={"C": 1e6},
+        held_out=some_wrong,
     ),
     "LinearSVC": Case(
         partial(
@@ -298,6 +321,8 @@ MODELS = {
             transport="local",
         ),
         SGD_WEIGHS,
+        watched={},
+        held_out=some_wrong,
     ),
     "LinearRegression": Case(
         partial(
@@ -313,6 +338,8 @@ MODELS = {
         samples,
         lambda model: model.predict(samples()[0]),
         partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+        watched={},
+        held_out=some_wrong,
     ),
     "MLPClassifier": Case(
         partial(
@@ -331,6 +358,8 @@ MODELS = {
             daskpart.MLPClassifier, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"
         ),
         SGD_WEIGHS,
+        watched={"eta0": 0.05},
+        held_out=some_wrong,
     ),
     "MLPRegressor": Case(
         partial(
@@ -348,6 +377,8 @@ MODELS = {
         lambda model: model.predict(samples()[0]),
         partial(daskpart.MLPRegressor, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"),
         SGD_WEIGHS,
+        watched={},
+        held_out=some_wrong,
     ),
     "GCNClassifier": Case(
         partial(OnEdges, 8, partitioner="random", **SMALL),
@@ -367,6 +398,7 @@ MODELS = {
             "check_classifiers_classes": "−1 stands for unlabelled",
             "check_transformer_preserve_dtypes": _DTYPE,
         },
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.3, "monitor": "both"},
     ),
     "GCNClassifier, mini-batches": Case(
         partial(OnEdges, 8, batch_size=10, partitioner="random", **SMALL),
@@ -387,6 +419,7 @@ MODELS = {
             "check_classifiers_classes": "−1 stands for unlabelled",
             "check_transformer_preserve_dtypes": _DTYPE,
         },
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.3},
     ),
     "GCNRegressor": Case(
         partial(daskpart.GCNRegressor, 8, partitioner="random", **SMALL),
@@ -402,6 +435,7 @@ MODELS = {
             transport="local",
         ),
         {"check_transformer_preserve_dtypes": _DTYPE},
+        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.3},
     ),
     "Ridge": Case(
         partial(Ridge, tol=0, **SMALL),

@@ -256,7 +256,7 @@ def test_validation_is_the_score_and_stops_the_fit():
     test = table[~inside & table["item"].isin(train["item"])]
     model = daskpart.MatrixFactorization(8, patience=4, **options).fit(train, validation=test)
     ndcg = model.history_["validation_ndcg"]
-    assert ndcg.iloc[-1] == pytest.approx(model.score(test))
+    assert ndcg.max() == pytest.approx(model.score(test))
     assert len(ndcg) == 4 + 1 + int(ndcg.argmax()) < 60  # stopped by the fourth without a rise
     assert model.history_["validation_ndcg"].max() > ndcg.iloc[0]
     shared = daskpart.MatrixFactorization(8, validation_fraction=0.2, **options).fit(table)

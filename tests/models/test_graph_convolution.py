@@ -241,7 +241,11 @@ def test_validation_travels_too_and_ends_training():
     losses = fitted.history_["validation_loss"].to_numpy()
     assert losses.argmin() == len(losses) - 4  # three epochs without a lower one
     score = fitted.score(features(), labels(), mask=held)
-    assert score == pytest.approx(fitted.history_["validation_score"].iloc[-1])
+    assert score == pytest.approx(fitted.history_["validation_score"].iloc[-4])
+    fitted.set_params(monitor="score").fit(
+        features(), labels(), graph=graph(), validation_mask=held
+    )
+    assert fitted.history_["validation_score"].argmax() == fitted.best_iteration_ - 1
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "none"])

@@ -290,9 +290,10 @@ def test_validation_is_the_score_and_stops_the_fit():
     stopped = model(patience=2, **chosen).fit(train, validation=test)
     ndcg = stopped.history_["validation_ndcg"]
     assert len(ndcg) == 2 + 1 + int(ndcg.argmax()) < 30  # by the second without a rise
-    assert ndcg.iloc[-1] == pytest.approx(stopped.score(test))
+    assert ndcg.max() == pytest.approx(stopped.score(test))
+    assert stopped.best_iteration_ == 1 + int(ndcg.argmax())
     # looking at the state after each iteration changes nothing
-    alone = model(**chosen | {"max_iter": len(ndcg)}).fit(train)
+    alone = model(**chosen | {"max_iter": stopped.best_iteration_}).fit(train)
     np.testing.assert_array_equal(alone.state_.item_factors, stopped.state_.item_factors)
     assert "validation_ndcg" not in alone.history_
 

@@ -223,8 +223,9 @@ def test_early_stopping_watches_the_held_out_loss():
     ).fit(X[:150], y[:150], eval_set=held)  # fmt: skip
     losses = model.history_.validation_loss
     assert model.n_iter_ < 200 and losses.idxmin() == model.n_iter_ - 4
+    assert model.best_iteration_ == model.n_iter_ - 3
     expected = -np.log(model.predict_proba(held[0])[np.arange(50), held[1]]).mean()
-    assert losses.iloc[-1] == pytest.approx(expected)
+    assert losses.min() == pytest.approx(expected)
     with pytest.raises(InputError, match="eval_set"):
         LogisticRegression(patience=3, **LOCAL).fit(X, y)
     with pytest.raises(InputError, match="tuple"):

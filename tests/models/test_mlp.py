@@ -318,7 +318,7 @@ def test_dask_collections_are_learnt_from_and_answered_lazily():
     np.testing.assert_allclose(
         model.history_.validation_loss, memory.history_.validation_loss, rtol=1e-12
     )
-    assert model.history_.validation_score.iloc[-1] == model.score(X, y)
+    assert model.history_.validation_score[model.best_iteration_ - 1] == model.score(X, y)
     np.testing.assert_allclose(model.predict_proba(lazy).compute(), model.predict_proba(X))
     assert (model.predict(lazy).compute() == model.predict(X)).all()
 

@@ -1,0 +1,266 @@
+"""Early stopping: a fit ends with its best step, and goes on from its last; of every model."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.errors import DaskpartWarning, WorkerLostError
+from daskpart.models.base.early_stopping import Seen, Watch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from contract_models import MODELS, Case
+from test_contract import At, Threads, _interrupt, assert_same
+
+STOPPING = [name for name, case in MODELS.items() if case.watched is not None]
+
+
+@pytest.fixture(params=STOPPING)
+def case(request) -> Case:
+    return MODELS[request.param]
+
+
+def fit(case: Case, *, onto: Any = None, scale: float = 1.0, **options: Any) -> Any:
+    """A model that may stop early, fitted; or `onto` fitted again."""
+    data, more = case.data(), {}
+    data = (data[0] * scale, *data[1:])
+    if case.held_out is not None:
+        data, more = case.held_out(*data)
+    assert case.watched is not None
+    chosen = {"max_iter": 30, "patience": 2, **case.watched, **options}
+    model = case.make(**chosen) if onto is None else onto.set_params(**chosen)
+    return model.fit(*data, **more)
+
+
+def assert_same_twice(one: Any, other: Any) -> None:
+    """Equal in what they answer with, and in all that a further step needs."""
+    assert one.best_iteration_ == other.best_iteration_ and one.n_iter_ == other.n_iter_
+    assert_same(one, other)
+    state, theirs = one.state_, other.state_
+    try:
+        one.state_, other.state_ = state.at_last(), theirs.at_last()
+        assert_same(one, other)
+    finally:
+        one.state_, other.state_ = state, theirs
+
+
+def test_the_model_is_that_of_its_best_step(case):
+    model = fit(case)
+    assert len(model.history_) == model.n_iter_ < 30
+    watch = model._watch()
+    seen = watch.over(model.state_.history)
+    assert seen.step == model.best_iteration_ < model.n_iter_ and watch.ran_out(seen)
+    for patience in (None, 10):
+        alone = fit(case, patience=patience, max_iter=model.best_iteration_)
+        assert alone.best_iteration_ in (None, model.best_iteration_)
+        np.testing.assert_array_equal(case.answers(model), case.answers(alone))
+        assert alone.state_.best == alone.state_.last == {}
+    longer = fit(case, patience=None, max_iter=model.n_iter_)
+    last = model.state_.at_last()
+    np.testing.assert_equal(last.answers, longer.state_.answers)
+
+
+@pytest.mark.parametrize("stop", ["best", "next", "end"])
+def test_a_resumed_fit_has_the_best_step_of_an_unbroken_one(case, tmp_path, stop):
+    whole, path = fit(case), tmp_path / "run.npz"
+    best = whole.best_iteration_
+    stop = {"best": best, "next": best + 1, "end": whole.n_iter_}[stop]
+    half = fit(case, checkpoint_path=path, max_iter=stop)
+    assert half.best_iteration_ == whole.best_iteration_
+    np.testing.assert_array_equal(case.answers(half), case.answers(whole))
+    resumed = fit(case, checkpoint_path=path, resume=True)
+    assert_same_twice(whole, resumed)  # of one that had run out nothing more is done
+    more = fit(case, checkpoint_path=path, resume=True, patience=4)
+    assert_same_twice(more, fit(case, patience=4))
+
+
+def test_a_fit_that_goes_on_has_the_best_step_of_an_unbroken_one(case, tmp_path):
+    whole, model = fit(case), fit(case, max_iter=1, warm_start=True)
+    while model.n_iter_ < whole.n_iter_:
+        model.save(tmp_path / "model")
+        model = type(model).load(tmp_path / "model")
+        fit(case, onto=model, max_iter=1, warm_start=True)
+    assert_same_twice(whole, model)
+    fit(case, onto=model, max_iter=5, warm_start=True)
+    assert model.n_iter_ == whole.n_iter_  # patience has run out
+
+
+def test_ctrl_c_keeps_the_best_step(case):
+    whole = fit(case)
+    model = case.make()
+    model.set_callbacks(At(whole.best_iteration_ + 1, _interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fit(case, onto=model)
+    assert model.n_iter_ == model.best_iteration_ + 1
+    np.testing.assert_array_equal(case.answers(model), case.answers(whole))
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_every_rank_by_itself_finds_the_same(case, monkeypatch, n_ranks):
+    options: dict[str, Any] = {"n_ranks": n_ranks}
+    if "eta" in case.make().get_params():
+        options["eta"] = min(2, n_ranks)
+    expected, model = fit(case, **options), case.make()
+    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    assert_same_twice(expected, fit(case, onto=model, **options))
+
+
+def test_a_loss_does_not_change_the_best_step(case, monkeypatch):
+    whole, model = fit(case), case.make()
+    make_text, lost = type(model)._text, []
+
+    def breaking(self: Any, *arguments: Any, **named: Any) -> Any:
+        text = make_text(self, *arguments, **named)
+        run = text.run
+
+        def once(first: int, last: int) -> Any:
+            if not lost and last > whole.best_iteration_:
+                lost.append(first)
+                raise WorkerLostError("a worker was lost.")
+            return run(first, last)
+
+        text.run = once
+        return text
+
+    monkeypatch.setattr(type(model), "_text", breaking)
+    with pytest.warns(DaskpartWarning, match="goes on from the end"):
+        fit(case, onto=model)
+    assert_same_twice(whole, model)
+
+
+def test_on_other_data_patience_begins_anew(case):
+    model = fit(case, warm_start=True)
+    n = model.n_iter_
+    fit(case, onto=model, warm_start=True, scale=1.1)
+    assert model.n_iter_ > n and n < model.best_iteration_ <= model.n_iter_
+    assert model.state_.watched_behind == n
+
+
+def test_without_patience_nothing_is_kept(case):
+    model = fit(case, patience=None, max_iter=3)
+    state = model.state_
+    assert model.best_iteration_ is None and state.best == state.last == {}
+
+
+@pytest.mark.parametrize("name", [each for each in STOPPING if each.startswith("GCNC")])
+def test_ranks_hold_one_copy_more_of_the_weights(name):
+    n = 3000
+    chain = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    held = {"validation_fraction": 0.3, "max_iter": 2, "optimizer": "sgd"}
+    plain, watched = (
+        MODELS[name].make(**held, patience=patience).fit(None, np.arange(n) % 3, graph=chain)
+        for patience in (None, 5)
+    )
+    copy = 4 * sum(weight.size for weight in plain.coefs_.values())
+    for plan in (False, True):
+        one, two = (
+            each.plan_report_.memory_of_ranks if plan else np.array(each.comm_report_.memory)
+            for each in (plain, watched)
+        )
+        np.testing.assert_allclose(two - one, copy, rtol=0.01)
+    np.testing.assert_allclose(
+        watched.comm_report_.memory, watched.comm_report_.expected_memory, rtol=0.15
+    )
+
+
+def events(n_users: int, rating: float | None = None) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"user": random.integers(0, 60, 1200), "item": random.integers(0, 40, 1200)}
+    )
+    table["rating"] = random.normal(size=1200) if rating is None else rating
+    return table.drop_duplicates(["user", "item"])[lambda found: found["user"] < n_users]
+
+
+STOPS = {"validation_fraction": 0.3, "patience": 2, "max_iter": 30, "n_ranks": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rating"), [("MatrixFactorization", None), ("ImplicitFactorization", 1.0)]
+)
+def test_partial_fit_goes_on_or_takes_in_who_is_new(kind, rating):
+    make = partial(getattr(daskpart, kind), 4, transport="local", **STOPS)
+    whole, parts = make().fit(events(50, rating)), make()
+    for _ in range(whole.n_iter_ + 1):  # one too many, for patience has run out
+        parts.partial_fit(events(50, rating))
+    assert_same_twice(whole, parts)
+    n = whole.n_iter_
+    whole.partial_fit(events(60, rating)).partial_fit(events(60, rating))
+    assert whole.state_.n_users == 60 and whole.best_iteration_ > n
+
+
+def test_slices_are_taken_in_behind_the_best_step():
+    tensor = sparse.random((30, 20, 10), nnz=500, random_state=0)
+    make = partial(daskpart.CPDecomposition, 3, tol=0, missing="unknown", transport="local")
+    model = make(**STOPS).fit(tensor)
+    errors = model.history_["validation_rmse"]
+    assert model.fit_ == model.history_["fit"][model.best_iteration_ - 1]
+    several = make(n_init=3, **STOPS).fit(tensor)
+    found = several.history_["validation_rmse"]
+    assert found.min() == found[several.best_iteration_ - 1] <= errors.min()
+    model.partial_fit(sparse.random((3, 20, 10), nnz=60, random_state=1), mode=0)
+    assert model.state_.shape == (33, 20, 10) and model.best_iteration_ is None
+
+
+def test_a_column_of_the_text_will_do():
+    """The trainer then looks at every step, as the text runs on."""
+    case = MODELS["Ridge"]
+    model = case.make(max_iter=20)
+    model.patience, model._patience_column = 3, "loss_change"  # least in the first step
+    model.fit(*case.data())
+    assert (model.best_iteration_, model.n_iter_) == (1, 4)
+    alone = case.make(max_iter=1).fit(*case.data())
+    np.testing.assert_array_equal(case.answers(model), case.answers(alone))
+    last = case.make(max_iter=4).fit(*case.data())
+    np.testing.assert_array_equal(model.state_.at_last().weights, last.state_.weights)
+
+
+# -- what is the best ---
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, float("nan")]), max_size=12), st.booleans())
+def test_of_one_column_the_best_is_the_first_of_its_best_values(values, rising):
+    watch = Watch(3, () if rising else ("a",), ("a",) if rising else ())
+    seen = watch.over([{"epoch": 1 + at, "a": value} for at, value in enumerate(values)])
+    known = [(value, at) for at, value in enumerate(values, start=1) if value == value]
+    if not known:
+        assert seen == Seen()
+        return
+    best = (max if rising else min)(value for value, _ in known)
+    first = next(at for value, at in known if value == best)
+    assert seen == Seen((best,), first, sum(at > first for _, at in known))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 2), max_size=12))
+def test_of_two_columns_the_best_is_the_last_that_is_better_and_nowhere_worse(pairs):
+    watch = Watch(3, ("loss",), ("score",))
+    rows = [{"epoch": at, "loss": a, "score": b} for at, (a, b) in enumerate(pairs, start=1)]
+    seen, best, since = watch.over(rows), 0, 0
+    for at, (loss, score) in enumerate(pairs, start=1):
+        before = pairs[: at - 1]
+        least = min((a for a, _ in before), default=np.inf)
+        most = max((b for _, b in before), default=-np.inf)
+        is_better = loss < least or score > most
+        since = 0 if is_better else since + 1
+        if is_better and loss <= least and score >= most:
+            best = at
+    assert (seen.step, seen.since) == (best, since)
+    assert watch.ran_out(seen) == (since >= 3)
+
+
+def test_rows_behind_a_step_are_left_out():
+    watch = Watch(2, ("a",))
+    rows = [{"epoch": at, "a": float(at)} for at in range(1, 6)]
+    assert watch.over(rows) == Seen((1.0,), 1, 4)
+    assert watch.over(rows, behind=3) == Seen((4.0,), 4, 1)
