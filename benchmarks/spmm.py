@@ -1,6 +1,7 @@
 """Products over the edges of a graph: sparse times dense, and attention, on one thread.
 
-The peers multiply the same normalised adjacency by the same rows, float32 with int32 indices.
+The peers multiply the same normalised adjacency by the same rows, float32 with int32 indices. The
+rows begin with a cache line, as those of a layer's dense product do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.models.graph_convolution.kernels import (
     edge_softmax,
     edge_softmax_backward,
@@ -34,8 +36,10 @@ class Product:
     def setup(self, name: str, columns: int, how: str) -> None:
         self.matrix = normalised(undirected(name))
         random = np.random.default_rng(0)
-        self.rows = random.random((self.matrix.shape[0], columns), dtype=np.float32)
-        self.out = np.zeros_like(self.rows)
+        shape = self.matrix.shape[0], columns
+        self.rows, self.out = (aligned_rows(*shape, np.float32) for _ in range(2))
+        random.random(dtype=np.float32, out=self.rows)
+        self.out[:] = 0
         self.run = self.ready(how)
         self.run()  # compiles
 

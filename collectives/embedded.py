@@ -24,7 +24,7 @@ dtype fits any other), which are the end of every message. Behind it comes a che
 dtype, so that ranks that disagree are told. Values combine with the lower rank's first, so after
 the last round all ranks hold the same bits.
 
-Where a copy meets another on the way is fixed by the plan, and worked out once (`Arrivals`).
+Where a copy meets another on the way is fixed by the plan, and worked out once (`routes`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
 from .hypercube import EmbeddedPlan
-from .messages import Inbox, PreparedPlan, localise
-from .plan import RankRound, require_same_ranks
+from .messages import Inbox, PreparedPlan
+from .plan import require_same_ranks
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+from .routes import RankRoutes, pieces_of_ranks, routes_of_rank, slot_numbering
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +93,13 @@ def prepare_embedded(
     if not isinstance(plan, EmbeddedPlan):
         raise InputError(f"{plan!r} is not embedded; use embed(plan), or Communicator.prepare.")
     require_same_ranks([plan], communicator.n_ranks)
-    pieces = communicator.values(_pieces_of_ranks(plan))
+    pieces = communicator.values(pieces_of_ranks(plan))
     combines = plan.kind == "reduce" and plan.aware
     routes = communicator.map(
-        _routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
+        routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
     )
     payload_ids = (plan.n_routed, plan.n_items)
-    slots = communicator.map(_slot_numbering, routes, payload_ids=payload_ids)
+    slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
     prepared = communicator.prepare(plan, slots, label)
     return PreparedEmbedding(
         kind=plan.kind,
@@ -300,126 +301,6 @@ def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> N
         )
     if with_payload and not prepared.every_message:
         raise InputError("A payload needs every message; embed(plan, every_message=True).")
-
-
-# -- where rows start and end at a rank ---
-
-
-class Arrivals(NamedTuple):
-    """What becomes of the rows of one message that may meet copies; places are those in it.
-
-    Attributes
-    ----------
-    first, first_slots : int64 array
-        Rows that are the first copy here, and their slots.
-    meeting, meeting_slots : int64 array
-        Rows that meet a copy which waits in its slot.
-    ending, ending_positions : int64 array
-        Rows that end here, and their positions in the state.
-    """
-
-    first: NDArray[np.int64]
-    first_slots: NDArray[np.int64]
-    meeting: NDArray[np.int64]
-    meeting_slots: NDArray[np.int64]
-    ending: NDArray[np.int64]
-    ending_positions: NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class RankRoutes:
-    """Where rows start, meet and end at one rank.
-
-    Attributes
-    ----------
-    rank : int
-    routed : int32 array of shape (n_slots,)
-        Routed rows that pass the rank, rising; slot = place in here.
-    start_positions, start_slots : int64 array of shape (n_starting,)
-        Slot ``start_slots[i]``, rising, begins with row ``start_positions[i]`` of the state.
-    sources : list of int
-        Ranks that rows which end here come from, rising: their owner or sharer, not the last hop.
-    end_positions, end_slots : list of int64 array
-        One array a source.
-    arrivals : list of list of Arrivals
-        Of each round those of each source; empty where copies are not combined.
-    """
-
-    rank: int
-    routed: NDArray[np.int32]
-    start_positions: NDArray[np.int64]
-    start_slots: NDArray[np.int64]
-    sources: list[int]
-    end_positions: list[NDArray[np.int64]]
-    end_slots: list[NDArray[np.int64]]
-    arrivals: list[list[Arrivals]]
-
-
-def _pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
-    """For each rank its slice of the carried plan, in items and routed rows, and of the rounds."""
-    rounds = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
-    return [tuple(entry.of_rank(rank) for entry in rounds) for rank in range(plan.n_ranks)]
-
-
-def _routes_of_rank(
-    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int, combines: bool
-) -> RankRoutes:
-    carried, ends, *rounds = pieces
-    passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
-    routed = np.unique(np.concatenate(passing))
-    routed = routed[routed < n_routed]  # the others are payload
-    direct = localise([carried], numbering)[0]
-    lengths = [len(positions) for positions in direct.in_positions]
-    start_slots, once = np.unique(np.searchsorted(routed, ends.out_items), return_index=True)
-    end_slots = np.searchsorted(routed, ends.in_items)
-    arrivals: list[list[Arrivals]] = []
-    if combines:
-        position_of_slot = np.full(len(routed), -1, dtype=np.int64)
-        position_of_slot[end_slots] = _joined(direct.in_positions)
-        waits = np.zeros(len(routed), dtype=bool)
-        waits[start_slots] = True
-        arrivals = [_arrivals(entry, routed, position_of_slot, waits) for entry in rounds]
-    return RankRoutes(
-        rank=carried.rank,
-        routed=routed,
-        start_positions=_joined(direct.out_positions)[once],
-        start_slots=start_slots,
-        sources=direct.sources,
-        end_positions=direct.in_positions,
-        end_slots=np.split(end_slots, np.cumsum(lengths)[:-1]) if lengths else [],
-        arrivals=arrivals,
-    )
-
-
-def _arrivals(
-    entry: RankRound,
-    routed: NDArray[np.int32],
-    position_of_slot: NDArray[np.int64],
-    waits: NDArray[np.bool_],
-) -> list[Arrivals]:
-    """Those of a round; `waits` says which slots hold a copy, and is brought up to date."""
-    found = []
-    for items in np.split(entry.in_items, entry.in_pointer[1:-1])[: len(entry.sources)]:
-        slots = np.searchsorted(routed, items)
-        slots = slots[slots < len(routed)]  # behind them comes payload
-        ends = position_of_slot[slots] >= 0
-        first, meeting, ending = (
-            np.flatnonzero(each) for each in (~ends & ~waits[slots], ~ends & waits[slots], ends)
-        )
-        ending_positions = position_of_slot[slots[ending]]
-        found.append(
-            Arrivals(first, slots[first], meeting, slots[meeting], ending, ending_positions)
-        )
-        waits[slots[~ends]] = True
-    return found
-
-
-def _slot_numbering(routes: RankRoutes, *, payload_ids: tuple[int, int]) -> NDArray[np.int64]:
-    return np.concatenate((routes.routed.astype(np.int64), np.arange(*payload_ids)))
-
-
-def _joined(pieces: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
 
 
 # -- the forwarding buffer, and what each step does to it ---

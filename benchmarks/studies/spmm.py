@@ -81,7 +81,8 @@ def main(names: tuple[str, ...], columns: tuple[int, ...], turns: int, out: Path
     told = "".join(f" Skipped: {reason}." for reason in absent.values())
     met = sum(row[6] >= WANTED for row in rows)
     body = (
-        "Â H, Â the normalised adjacency, float32 with int32 indices, one thread, least of "
+        "Â H, Â the normalised adjacency, float32 with int32 indices, rows of H beginning with a "
+        "cache line, one thread, least of "
         f"{turns} turns side by side; ratios are medians over the turns. *Transposed*: Âᵀ H from "
         "the same entries, nothing stored. *GB/s* counts a row of H for each entry, the entries, "
         "the result twice; rows come from caches in part. *Of triad*: against a = b + 2c on large "

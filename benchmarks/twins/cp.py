@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import EmbeddedPlan, LocalCommunicator, Plan, prepare_embedded
-from daskpart.collectives.embedded import Arrivals, RankRoutes
 from daskpart.collectives.messages import RankMessages
+from daskpart.collectives.routes import Arrivals, RankRoutes
 from daskpart.models.cp.als import (
     Update,
     column_sums,

@@ -33,7 +33,7 @@ def prefetch_line(typing_context: Any, matrix: Any, row: Any, line: Any) -> Any:
         offset = builder.add(builder.mul(row_number, width), offset)
         byte = ir.IntType(8).as_pointer()
         address = builder.bitcast(builder.gep(array.data, [offset]), byte)
-        _request(builder, address, writing=True)
+        request(builder, address, writing=True)
         return context.get_dummy_value()
 
     return types.void(matrix, row, line), generate
@@ -45,15 +45,16 @@ def prefetch_byte(typing_context: Any, address: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        _request(builder, pointer, writing=False)
+        request(builder, pointer)
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
 
 
-def _request(builder: Any, pointer: Any, writing: bool) -> None:
+def request(builder: Any, pointer: Any, *, writing: bool = False, level: int = 1) -> None:
+    """Emit the request for a cache line, into the cache of `level`, 1 or 2."""
     number = ir.IntType(32)
     of = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
     function = cgutils.get_or_insert_function(builder.module, of, "llvm.prefetch.p0")
-    access, keep_close, data = (ir.Constant(number, value) for value in (int(writing), 3, 1))
-    builder.call(function, [pointer, access, keep_close, data])
+    access, locality, data = (ir.Constant(number, n) for n in (int(writing), 4 - level, 1))
+    builder.call(function, [pointer, access, locality, data])

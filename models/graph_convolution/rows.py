@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import aligned_rows
 
 from .kernels import spmm, spmm_transposed
 
@@ -63,7 +64,8 @@ Rows = NDArray[Any] | SparseRows
 def times(rows: Rows, weight: NDArray[Any]) -> NDArray[Any]:
     """rows · weight, of shape (n, d_out)."""
     if not isinstance(rows, SparseRows):
-        return rows @ weight
+        out = aligned_rows(len(rows), weight.shape[1], np.result_type(rows, weight))
+        return np.matmul(rows, weight, out=out)
     out = np.zeros((len(rows), weight.shape[1]), weight.dtype)
     spmm(rows.indptr, rows.indices, rows.data, weight, out)
     return out

@@ -33,12 +33,8 @@ from daskpart.collectives import (
     reduce_plan,
     rows_for_payload,
 )
-from daskpart.collectives.embedded import (
-    Arrivals,
-    ForwardingBuffer,
-    RankRoutes,
-    combine_slots,
-)
+from daskpart.collectives.embedded import ForwardingBuffer, combine_slots
+from daskpart.collectives.routes import Arrivals, RankRoutes
 from daskpart.errors import InputError
 
 ROW_BYTES = 12  # three float32, as `first_rows` makes them

@@ -179,7 +179,7 @@ class Layer(ABC):
         """G, or G·Wᵀ where that is what went through Â forward."""
         if self.transforms_first or not self.n_backward:
             return gradient
-        return gradient @ weight.T
+        return times(gradient, weight.T)
 
     def leave_back(
         self,
@@ -217,7 +217,7 @@ class Layer(ABC):
         if not self.transforms_first:
             return total_back, transposed_times(total, gradient)
         assert total_back is not None
-        into = None if self.is_first else total_back @ weight.T
+        into = None if self.is_first else times(total_back, weight.T)
         return into, transposed_times(inputs, total_back)
 
     # -- texts: the products with Â, on all ranks ---

@@ -1,0 +1,140 @@
+"""Where routed rows start, meet and end at one rank: worked out once, from an embedded plan.
+
+    slots of the rank     0   1   2   3        a round brings       slot 1   slot 2   slot 3
+    starts here           a           d                             first    first    meets d
+    ends here                 b
+
+A routed row that passes the rank has a slot in its forwarding buffer. Where copies are combined on
+the way, a row that arrives is the first in its slot, meets the one that waits there, or ends here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .hypercube import EmbeddedPlan
+from .messages import localise
+from .plan import RankRound
+
+
+class Arrivals(NamedTuple):
+    """What becomes of the rows of one message that may meet copies; places are those in it.
+
+    Attributes
+    ----------
+    first, first_slots : int64 array
+        Rows that are the first copy here, and their slots.
+    meeting, meeting_slots : int64 array
+        Rows that meet a copy which waits in its slot.
+    ending, ending_positions : int64 array
+        Rows that end here, and their positions in the state.
+    """
+
+    first: NDArray[np.int64]
+    first_slots: NDArray[np.int64]
+    meeting: NDArray[np.int64]
+    meeting_slots: NDArray[np.int64]
+    ending: NDArray[np.int64]
+    ending_positions: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RankRoutes:
+    """Where rows start, meet and end at one rank.
+
+    Attributes
+    ----------
+    rank : int
+    routed : int32 array of shape (n_slots,)
+        Routed rows that pass the rank, rising; slot = place in here.
+    start_positions, start_slots : int64 array of shape (n_starting,)
+        Slot ``start_slots[i]``, rising, begins with row ``start_positions[i]`` of the state.
+    sources : list of int
+        Ranks that rows which end here come from, rising: their owner or sharer, not the last hop.
+    end_positions, end_slots : list of int64 array
+        One array a source.
+    arrivals : list of list of Arrivals
+        Of each round those of each source; empty where copies are not combined.
+    """
+
+    rank: int
+    routed: NDArray[np.int32]
+    start_positions: NDArray[np.int64]
+    start_slots: NDArray[np.int64]
+    sources: list[int]
+    end_positions: list[NDArray[np.int64]]
+    end_slots: list[NDArray[np.int64]]
+    arrivals: list[list[Arrivals]]
+
+
+def pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
+    """For each rank its slice of the carried plan, in items and routed rows, and of the rounds."""
+    rounds = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
+    return [tuple(entry.of_rank(rank) for entry in rounds) for rank in range(plan.n_ranks)]
+
+
+def routes_of_rank(
+    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int, combines: bool
+) -> RankRoutes:
+    """Routes through one rank; `numbering` as for `Communicator.prepare`."""
+    carried, ends, *rounds = pieces
+    passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
+    routed = np.unique(np.concatenate(passing))
+    routed = routed[routed < n_routed]  # the others are payload
+    direct = localise([carried], numbering)[0]
+    lengths = [len(positions) for positions in direct.in_positions]
+    start_slots, once = np.unique(np.searchsorted(routed, ends.out_items), return_index=True)
+    end_slots = np.searchsorted(routed, ends.in_items)
+    arrivals: list[list[Arrivals]] = []
+    if combines:
+        position_of_slot = np.full(len(routed), -1, dtype=np.int64)
+        position_of_slot[end_slots] = _joined(direct.in_positions)
+        waits = np.zeros(len(routed), dtype=bool)
+        waits[start_slots] = True
+        arrivals = [_arrivals(entry, routed, position_of_slot, waits) for entry in rounds]
+    return RankRoutes(
+        rank=carried.rank,
+        routed=routed,
+        start_positions=_joined(direct.out_positions)[once],
+        start_slots=start_slots,
+        sources=direct.sources,
+        end_positions=direct.in_positions,
+        end_slots=np.split(end_slots, np.cumsum(lengths)[:-1]) if lengths else [],
+        arrivals=arrivals,
+    )
+
+
+def _arrivals(
+    entry: RankRound,
+    routed: NDArray[np.int32],
+    position_of_slot: NDArray[np.int64],
+    waits: NDArray[np.bool_],
+) -> list[Arrivals]:
+    """Those of a round; `waits` says which slots hold a copy, and is brought up to date."""
+    found = []
+    for items in np.split(entry.in_items, entry.in_pointer[1:-1])[: len(entry.sources)]:
+        slots = np.searchsorted(routed, items)
+        slots = slots[slots < len(routed)]  # behind them comes payload
+        ends = position_of_slot[slots] >= 0
+        first, meeting, ending = (
+            np.flatnonzero(each) for each in (~ends & ~waits[slots], ~ends & waits[slots], ends)
+        )
+        ending_positions = position_of_slot[slots[ending]]
+        found.append(
+            Arrivals(first, slots[first], meeting, slots[meeting], ending, ending_positions)
+        )
+        waits[slots[~ends]] = True
+    return found
+
+
+def slot_numbering(routes: RankRoutes, *, payload_ids: tuple[int, int]) -> NDArray[np.int64]:
+    """Ids of the slots: routed rows, then the rows of payload."""
+    return np.concatenate((routes.routed.astype(np.int64), np.arange(*payload_ids)))
+
+
+def _joined(pieces: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
