@@ -9,6 +9,7 @@
               |‥*‥‥b‥|‥‥*‥f‥|    out         and a bit map says which were touched
 
     scatter   entries combined with a dense vector; `place` writes them over it
+    mark      a bit for each index, so that those of several vectors can be counted
     compress  a dense vector back into entries
     largest   indices of the largest magnitudes of each bucket
 
@@ -182,6 +183,18 @@ def place(dense: NDArray[Any], lower: int, indices: NDArray[Any], values: NDArra
     first = np.uint64(lower)
     for n in range(len(indices)):
         dense[np.uint64(indices[n]) - first] = values[n]
+
+
+@kernel
+def mark(touched: NDArray[np.uint64], lower: int, indices: NDArray[Any]) -> int:
+    """Set a bit for every entry; gives how many were not set before."""
+    first, one, low, n = np.uint64(lower), np.uint64(1), np.uint64(63), 0
+    for p in range(len(indices)):
+        place = np.uint64(indices[p]) - first
+        word, bit = touched[place >> np.uint64(6)], one << (place & low)
+        n += (word & bit) == 0
+        touched[place >> np.uint64(6)] = word | bit
+    return n
 
 
 @kernel

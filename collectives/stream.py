@@ -34,11 +34,9 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
-from .kernels_sparse import compress, place, sparse_kernels, window_bits
+from .kernels_sparse import compress, mark, place, sparse_kernels, window_bits
 from .reduction import SUM, Reduction
 
-_MANY = 1 << 15  # entries, from which on the size of their union is estimated before merging
-_SAMPLE, _PLACES = 2048, 16  # entries looked at for that, and where
 _ACCEPTED = "sparse.COO, scipy.sparse, numpy array, masked array, or (indices, values, size)"
 
 
@@ -226,7 +224,7 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
         At least one.
     reduction : Reduction
     density : float
-        Switch to dense where this share of the range has entries; of many entries a sample tells.
+        Switch to dense where this share of the range has entries.
     """
     if any(stream.is_dense for stream in streams):
         return _onto_dense(streams, reduction)
@@ -235,10 +233,10 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
         return (held or streams)[0].switched(density)
     entries = [stream.n_entries for stream in held]
     limit = density * (held[0].upper - held[0].lower)
-    # merged first and switched then, they would be gone through twice
-    if max(entries) >= limit or (sum(entries) >= max(limit, _MANY) and _union(held) >= limit):
+    # counted before: merged first and switched then, they would be gone through twice
+    if max(entries) >= limit or (sum(entries) >= limit and _union(held) >= limit):
         return _onto_dense(held, reduction)
-    return _merged(held, reduction).switched(density)
+    return _merged(held, reduction)
 
 
 def concatenated(streams: Sequence[Stream], density: float) -> Stream:
@@ -260,17 +258,11 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     )
 
 
-def _union(streams: Sequence[Stream]) -> float:
-    """Indices of the range that have entries, estimated from some places all over it."""
-    first, n_entries = streams[0], sum(stream.n_entries for stream in streams)
-    length = first.upper - first.lower
-    width = max(length * _SAMPLE // (n_entries * _PLACES), 1)
-    begins = first.lower + length * np.arange(_PLACES) // _PLACES
-    found: list[NDArray[Any]] = []
-    for indices in (stream.indices for stream in streams if stream.indices is not None):
-        cuts = np.searchsorted(indices, np.stack((begins, begins + width)).astype(indices.dtype))
-        found += [indices[begin:end] for begin, end in cuts.T.tolist()]
-    return len(np.unique(np.concatenate(found))) * length / (_PLACES * width)
+def _union(streams: Sequence[Stream]) -> int:
+    """How many indices of the range have entries."""
+    lower, upper = streams[0].lower, streams[0].upper
+    touched = np.zeros((upper - lower) // 64 + 1, np.uint64)
+    return sum(mark(touched, lower, _wide(stream.indices)) for stream in streams)
 
 
 def _joined(streams: Sequence[Stream], length: int) -> NDArray[Any]:

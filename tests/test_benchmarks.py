@@ -252,6 +252,7 @@ STUDIES = {
     ],
     "linear_memory": ["--megabytes", "2", "--ranks", "2"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
+    "linear_optimum": ["--data", "few"],
     "linear_models": [
         "--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200", "--turns", "1",
         "--megabytes", "1", "--processes", "1", "--most", "2",

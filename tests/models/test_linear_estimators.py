@@ -103,10 +103,16 @@ def test_least_squares_ridge_and_huber():
     np.testing.assert_allclose(X.T @ slope / 80, 0, atol=1e-8)
 
 
-def mean_loss(model: Any, X: Any, y: Any) -> float:
-    """C Σ log loss + ½ ‖w‖², a sample."""
+def mean_loss(model: Any, X: Any, y: Any, weights: Any = None) -> float:
+    """C Σ s log loss + ½ ‖w‖², a sample."""
+    weights = np.ones(len(y)) if weights is None else weights
     own = model.predict_proba(X)[np.arange(len(y)), y]
-    return -np.log(own).mean() + (model.coef_**2).sum() / (2 * model.C * len(y))
+    total = -(weights @ np.log(own)) + (model.coef_**2).sum() / (2 * model.C)
+    return float(total / weights.sum())
+
+
+def drawn_weights(y: Any, weighted: bool) -> Any:
+    return np.random.default_rng(0).uniform(0.2, 2.0, len(y)) if weighted else None
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -120,28 +126,34 @@ def test_sgd_with_a_decaying_rate_comes_within_a_thousandth(n_classes):
         assert mean_loss(model, X, y) <= 1.001 * best
 
 
-def test_a9a_reaches_the_optimum(shared_data):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a9a_reaches_the_optimum(shared_data, weighted):
     train = daskpart.read(shared_data / "linear" / "a9a.libsvm.gz")
     X, y = scipy.sparse.csr_matrix(train.data)[:12_000], (train.target > 0).astype(int)[:12_000]
     # its columns are one-hot groups: the objective is flat along them, so tolerances are tight
     expected = sklearn.linear_model.LogisticRegression(solver="newton-cholesky", tol=1e-12)
-    expected.fit(X.toarray(), y)
-    model = LogisticRegression(**{**EXACT, "tol": 1e-10}).fit(X, y)
+    weights = drawn_weights(y, weighted)
+    expected.fit(X.toarray(), y, weights)
+    model = LogisticRegression(**{**EXACT, "tol": 1e-10}).fit(X, y, weights)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
-    by_sgd = LogisticRegression(transport="local", solver="sgd", max_iter=100, tol=0).fit(X, y)
-    assert mean_loss(by_sgd, X, y) <= 1.001 * mean_loss(expected, X, y)
+    by_sgd = LogisticRegression(transport="local", solver="sgd", max_iter=100, tol=0)
+    by_sgd.fit(X, y, weights)
+    assert mean_loss(by_sgd, X, y, weights) <= 1.001 * mean_loss(expected, X, y, weights)
 
 
-def test_digits_reach_the_optimum():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_digits_reach_the_optimum(weighted):
     X, y = load_digits(return_X_y=True)
     X, y = X[:600] / 16, y[:600]
-    expected, model = reference(C=0.1).fit(X, y), LogisticRegression(C=0.1, **EXACT).fit(X, y)
+    weights = drawn_weights(y, weighted)
+    expected = reference(C=0.1).fit(X, y, weights)
+    model = LogisticRegression(C=0.1, **EXACT).fit(X, y, weights)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, atol=1e-4)
     sgd = {"C": 0.1, "transport": "local", "solver": "sgd", "batch_size": 16, "tol": 0}
-    by_sgd = LogisticRegression(max_iter=500, **sgd).fit(X, y)
-    assert mean_loss(by_sgd, X, y) <= 1.001 * mean_loss(expected, X, y)
+    by_sgd = LogisticRegression(max_iter=500, **sgd).fit(X, y, weights)
+    assert mean_loss(by_sgd, X, y, weights) <= 1.001 * mean_loss(expected, X, y, weights)
 
 
 # -- as users meet it ---
