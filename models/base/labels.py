@@ -103,9 +103,9 @@ class LabelIndex:
             known = f"the model's {self.name}s are 0 … {self.n - 1}"
         else:
             known = f"the model knows {self.n} {self.name}s, such as {_some(self.labels[:3])}"
-        verb = "is" if len(unknown) == 1 else "are"
+        what = f"1 {self.name} is" if len(unknown) == 1 else f"{len(unknown)} {self.name}s are"
         return (
-            f"{len(unknown)} {self.name}(s) {verb} unknown to the model: {_some(unknown)}; "
+            f"{what} unknown to the model: {_some(unknown)}; "
             f"{known}. Leave them out, or fit with data of them."
         )
 

@@ -326,9 +326,10 @@ class CommunicationReport(Printable):
 
     def title(self) -> str:
         """One line that says what this is about."""
+        steps = f"{self.n_steps} {self.unit}{'' if self.n_steps == 1 else 's'}"
         return (
-            f"Communication: {self.how} over {self.n_ranks} ranks, {self.n_steps} {self.unit}(s) "
-            f"over the {self.transport!r} transport"
+            f"Communication: {self.how} over {self.n_ranks} ranks, {steps} over the "
+            f"{self.transport!r} transport"
         )
 
     def rows(self) -> dict[str, str]:

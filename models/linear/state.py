@@ -44,7 +44,7 @@ class LinearState(State):
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     n_outputs: int = scalar(1)
     steps: int = scalar(0)
-    loss: float = scalar(float("inf"))
+    loss: float = scalar(float("nan"))
 
     _answers: ClassVar[tuple[str, ...]] = ("weights", "mean")
 

@@ -111,11 +111,11 @@ class Recommender(FactorModel):
         blank = _without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
-            first = index.take(users[blank]).tolist()[0]
+            first, n_blank = index.take(users[blank]).tolist()[0], int(blank.sum())
+            who = f"{n_blank} {state.user_name}{'' if n_blank == 1 else 's'}"
             warnings.warn(
-                f"{int(blank.sum())} {state.user_name}(s) had nothing in the fit, the first "
-                f"{first!r}: there is nothing to rank by, so they get no list. recommend_new takes "
-                "what they have now",
+                f"{who} had nothing in the fit, the first {first!r}: there is nothing to rank by, "
+                "so they get no list. recommend_new takes what they have now",
                 DaskpartWarning,
                 stacklevel=2,
             )

@@ -32,7 +32,7 @@ class MLPState(State):
     residual: np.ndarray = rows_of("rank")
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     steps: int = scalar(0)
-    loss: float = scalar(float("inf"))
+    loss: float = scalar(float("nan"))
 
     _answers: ClassVar[tuple[str, ...]] = ("weights",)
 

@@ -98,7 +98,7 @@ def test_a_bin_of_one_connectivity_is_named_by_it():
 
 def test_communication_says_whether_it_went_as_planned():
     text = repr(communication())
-    assert "2 ranks, 3 epoch(s) over the 'local' transport" in text
+    assert "2 ranks, 3 epochs over the 'local' transport" in text
     assert "1,000 measured, 1,000 planned" in text and "differs" not in text
     assert "40.0 kB" in text and "rank 0 → 1: 600 rows an epoch" in text
     assert "0.50 s a rank on average, 1.00 s at most, 25% of the time" in text
