@@ -34,6 +34,7 @@ _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
 _GROUP_TAGS = 32_749  # of `Create_group`: within every tag bound, which is at least 32 767
 _SWEEP_SECONDS = 2.0
+_sched_yield = getattr(os, "sched_yield", None)
 
 
 class WorkerGroup:
@@ -137,11 +138,15 @@ class MpiEndpoint:
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
+        # process and tag of each source: a wait asks for them again and again
+        self._from = [(p, self._tag(r, rank)) for r, p in enumerate(self._process_of)]
         self._group: WorkerGroup
+        self._status: Any
 
     def connect(self) -> None:
         """Join the group of the workers; collective."""
         self._group = worker_group(self._members, self._session.spec.run_id)
+        self._status = self._group.mpi.Status()
 
     def send(self, call: Call, destination: int, payload: Any) -> None:
         """Begin to send a message, or hand it to a rank of this worker."""
@@ -177,13 +182,12 @@ class MpiEndpoint:
 
     def _take_next(self, source: int) -> bool:
         """Put the next message of a rank into the mailbox; whether there was one."""
-        mpi, comm = self._group.mpi, self._group.comm
-        process, tag = self._process_of[source], self._tag(source, self._rank)
-        status = mpi.Status()
-        message = comm.Improbe(process, tag, status)
+        group, (process, tag) = self._group, self._from[source]
+        message = group.comm.Improbe(process, tag, self._status)
         if message is None:
             return False
-        first = bytearray(status.Get_count(mpi.BYTE))
+        mpi, comm = group.mpi, group.comm
+        first = bytearray(self._status.Get_count(mpi.BYTE))
         self._finish(message.Irecv([first, mpi.BYTE]), source)
         (n_buffers,) = struct.unpack_from("<q", first)
         sizes = struct.unpack_from(f"<{n_buffers}q", first, 8)
@@ -292,7 +296,7 @@ def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
 
 def _give_way(waited: float) -> None:
     """Let others have the processor; after a while for longer."""
-    if waited < _BUSY_SECONDS and hasattr(os, "sched_yield"):
-        os.sched_yield()  # a sleep of no time would take 50 µs
+    if waited < _BUSY_SECONDS and _sched_yield is not None:
+        _sched_yield()  # a sleep of no time would take 50 µs
     else:
         sleep(_PAUSE_SECONDS)
