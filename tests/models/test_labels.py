@@ -13,7 +13,7 @@ def test_labels_are_looked_up():
     names = LabelIndex(np.array(["ann", "bob", "cy"], dtype=object), 3, "user")
     assert names.positions(["cy", "ann", "cy"]).tolist() == [2, 0, 2]
     assert names.take(np.array([1])).tolist() == ["bob"]
-    with pytest.raises(InputError, match=r"2 user\(s\) are unknown to the model: 'x', 'y';.*'ann'"):
+    with pytest.raises(InputError, match=r"2 users are unknown to the model: 'x', 'y';.*'ann'"):
         names.positions(["x", "ann", "y", "x"])
     dates = LabelIndex(np.array(["2020-01-01", "2021-01-01"], "datetime64[ns]"), 2, "day")
     assert dates.positions(["2021-01-01"]).tolist() == [1]
@@ -25,7 +25,7 @@ def test_positions_stand_in_for_labels():
     positions = LabelIndex(None, 4, "item")
     assert positions.positions([3, 0.0]).tolist() == [3, 0]
     assert positions.take(np.array([2], np.int32)).tolist() == [2]
-    many = r"6 item\(s\) are unknown to the model: 4, 5, 6, 7, 8, …; .* are 0 … 3"
+    many = r"6 items are unknown to the model: 4, 5, 6, 7, 8, …; .* are 0 … 3"
     with pytest.raises(InputError, match=many):
         positions.positions(np.arange(10))
     for wrong in ([-1], [1.5], [float("nan")], [2**40]):
