@@ -202,8 +202,7 @@ def bytes_of(typing_context: Any, lanes: Any) -> Any:
 def ask_for(typing_context: Any, like: Any, address: Any) -> Any:
     """Have all cache lines of lanes at `address` fetched into the second level.
 
-    The first level takes fewer requests at a time: with rows of some cache lines in memory, asking
-    for them there takes up to 1.6 times as long.
+    The first level takes fewer requests at a time, so asking for long rows there takes longer.
     """
     n_bytes = like.width * like.scalar.bitwidth // 8
     # the last byte too: what does not begin with a line ends in one more

@@ -177,9 +177,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _watch(self) -> Watch | None:
         """What `patience` looks at; None where it was not given."""
-        if self.patience is None:
-            return None
-        return Watch(int(self.patience), lowest=(self._patience_column,))
+        return None if self.patience is None else Watch(int(self.patience), *self._monitored())
+
+    def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Columns of the history that decide: those best at their lowest, and at their highest."""
+        return (self._patience_column,), ()
 
     def _chosen(self, plan: Any) -> dict[str, Any]:
         """What a plan decided that a resumed fit must share, as JSON."""

@@ -21,7 +21,6 @@ from sklearn.utils.validation import _num_samples, validate_data
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
@@ -453,10 +452,8 @@ class GraphNetwork(DistributedEstimator):
             return BatchText(session, plan, problem, optimizer, rate, self._watch())
         return GCNText(session, plan, problem, optimizer, rate, self._watch())
 
-    def _watch(self) -> Watch | None:
-        if self.patience is None:
-            return None
-        return Watch(int(self.patience), *MONITORS[self.monitor])
+    def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return MONITORS[self.monitor]
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         self.partition_ = plan.partition

@@ -14,8 +14,8 @@ A piece of a row of the result stays in registers over all entries of its row (`
 
 With each entry goes a request for the same bytes of the row of an entry some places on, so that
 requests are spread evenly over the work. Rows that begin with a cache line (`aligned_rows`) are
-read up to 1.4 times as fast. The order of additions is that of the entries, so the bits are the
-same every time.
+read faster, as they touch fewer of them. The order of additions is that of the entries, so the bits
+are the same every time.
 
 With several heads an entry has a value for each, and a row is cut into as many equal pieces:
 

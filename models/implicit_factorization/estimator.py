@@ -26,7 +26,6 @@ from daskpart.containers.matrix import Columns, LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -314,10 +313,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _evaluation(self, problem: Ratings) -> Any:
         return None if problem.validation is None else ndcg_of_events(problem)
 
-    def _watch(self) -> Watch | None:
-        if self.patience is None:
-            return None
-        return Watch(int(self.patience), highest=("validation_ndcg",))
+    def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return (), ("validation_ndcg",)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any

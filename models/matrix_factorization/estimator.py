@@ -24,7 +24,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.progress import Measure
@@ -459,10 +458,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
 
         return measured
 
-    def _watch(self) -> Watch | None:
-        if self.patience is not None and self.loss == "bpr":
-            return Watch(int(self.patience), highest=("validation_ndcg",))
-        return super()._watch()
+    def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ((), ("validation_ndcg",)) if self.loss == "bpr" else super()._monitored()
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity
