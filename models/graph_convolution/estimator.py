@@ -26,7 +26,7 @@ from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, Squa
 from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork, named
 from .plan import GCNPlan
 from .problem import GraphProblem
-from .targets import Targets, as_mask, class_targets, number_targets
+from .targets import Targets, class_targets, number_targets
 
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
@@ -102,15 +102,11 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         X, graph
             As in `predict`.
         y : array-like
-            As in `fit`.
+            As in `fit`, also by name.
         mask : array of bool or of positions, optional
-            Of the vertices to judge by; default: all that are labelled.
+            Of the vertices to judge by, in the order of the graph; default: all that are labelled.
         """
-        targets = class_targets(y, self.classes_)
-        chosen = targets.labelled
-        if mask is not None:
-            chosen = chosen & as_mask(mask, len(chosen), "mask")
-        outputs, _ = self._outputs(X, graph)
+        outputs, targets, chosen = self._judged(class_targets(y, self.classes_), X, y, mask, graph)
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
         sums = loss.sums(outputs[chosen], targets.values[chosen])
         return loss.score(sums, int(chosen.sum()) * targets.terms_a_vertex)
@@ -162,9 +158,5 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
 
     def score(self, X: Any, y: Any, *, mask: Any = None, graph: Any = None) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
-        targets = number_targets(y)
-        chosen = targets.labelled
-        if mask is not None:
-            chosen = chosen & as_mask(mask, len(chosen), "mask")
-        outputs, _ = self._outputs(X, graph)
+        outputs, targets, chosen = self._judged(number_targets(y), X, y, mask, graph)
         return float(r2_score(targets.values[chosen], outputs[chosen]))

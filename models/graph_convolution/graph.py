@@ -52,7 +52,11 @@ class Graph:
 
 
 def read_graph(
-    graph: Any, n_vertices: int | None, names: NDArray[Any] | None, symmetrize: bool = False
+    graph: Any,
+    n_vertices: int | None,
+    names: NDArray[Any] | None,
+    symmetrize: bool = False,
+    labelled: NDArray[Any] | None = None,
 ) -> Graph:
     """A graph from any container.
 
@@ -63,9 +67,11 @@ def read_graph(
     n_vertices : int or None
         As the features or labels say.
     names : ndarray or None
-        Of the vertices, as features or labels say.
+        Of the vertices, as features say.
     symmetrize : bool
         Whether an edge counts both ways (A + Aᵀ; where both are there, the larger weight).
+    labelled : ndarray or None
+        Names of vertices as labels say; there may be others, without labels.
 
     Raises
     ------
@@ -80,8 +86,11 @@ def read_graph(
     """
     if graph is None:
         assert n_vertices is not None
-        return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), names)
-    rows, columns, weights, n, own_names = _edges(graph, n_vertices, names)
+        own = labelled if names is None else names
+        return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
+    rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
+    if own_names is None and names is None and labelled is not None:
+        names, n_vertices = labelled, len(labelled)
     if n_vertices is not None and n != n_vertices:
         raise InputError(
             f"the graph has {n} vertices, features and labels have {n_vertices} rows: give one "
@@ -93,7 +102,7 @@ def read_graph(
     built.sum_duplicates()
     if built.nnz < len(weights):
         warnings.warn(
-            f"{len(weights) - built.nnz} of {len(weights)} edges are there before; weights of "
+            f"{len(weights) - built.nnz} of {len(weights)} edges repeat another; the weights of "
             "equal edges are summed",
             DaskpartWarning,
             stacklevel=5,
@@ -103,7 +112,9 @@ def read_graph(
     return Graph(narrow(built), names if own_names is None else own_names)
 
 
-def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, ...]:
+def _edges(
+    graph: Any, n: int | None, names: NDArray[Any] | None, labelled: NDArray[Any] | None
+) -> tuple[Any, ...]:
     """Sources, targets, weights, number of vertices, their names."""
     if is_a(graph, "networkx", "Graph"):
         import networkx  # type: ignore[import-untyped]
@@ -114,7 +125,7 @@ def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, 
         labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
         return *matrix.coords, matrix.data, len(nodes), labels
     if is_a(graph, "pandas", "DataFrame"):
-        return _edge_list(*_frame_columns(graph), n, names)
+        return _edge_list(*_frame_columns(graph), n, names, labelled)
     if is_a(graph, "xarray", "DataArray"):
         rows, columns, values, shape, sources, targets, *_ = xarray_triples(graph)
         if sources is not None and targets is not None and not np.array_equal(sources, targets):
@@ -124,7 +135,7 @@ def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, 
             )
         return rows, columns, values, _side(shape), targets if sources is None else sources
     if isinstance(graph, np.ndarray):
-        return _edge_list(*_array_columns(graph), n, names)
+        return _edge_list(*_array_columns(graph), n, names, labelled)
     if not (scipy.sparse.issparse(graph) or hasattr(graph, "nnz") or hasattr(graph, "chunks")):
         raise InputError(f"cannot read a {type(graph).__qualname__} as a graph; give {_ACCEPTED}")
     read = dask_triples if is_a(graph, "dask.array", "Array") else sparse_triples
@@ -168,13 +179,22 @@ def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
 
 
 def _edge_list(
-    source: Any, target: Any, weights: Any, n: int | None, names: NDArray[Any] | None
+    source: Any,
+    target: Any,
+    weights: Any,
+    n: int | None,
+    names: NDArray[Any] | None,
+    labelled: NDArray[Any] | None,
 ) -> tuple[Any, ...]:
     """Ends of edges as positions: by names where vertices have some, else as they are."""
     ends = np.concatenate([np.asarray(source), np.asarray(target)])
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all())
+    if names is None and labelled is not None:
+        # those of the labels first, in their order
+        others = pd.Index(ends).unique().difference(pd.Index(labelled))
+        names = as_labels(pd.Index(labelled).append(others).to_numpy())
     if names is None and not numbers:
         codes, found = pd.factorize(ends, sort=True)
         names, places = as_labels(found), codes
@@ -237,14 +257,34 @@ def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) 
     InputError
         For names that the graph does not have, or that are missing.
     """
+    order = rows_by_name(names, given, what)
+    if order is not None and (order < 0).any():
+        lacking = int((order < 0).sum())
+        raise InputError(
+            f"{what} name {len(order) - lacking} of the {len(order)} vertices: give a row for each"
+        )
+    return order
+
+
+def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
+    """For each of `names` the place in `given`, −1 where it has none; None: all have their own.
+
+    Raises
+    ------
+    InputError
+        For names that the graph does not have, or that come twice.
+    """
     if names is None or given is None or np.array_equal(names, given):
         return None
-    places = LabelIndex(names, len(names), "vertex").positions(given)
-    if len(places) != len(names) or len(np.unique(places)) != len(names):
+    places = LabelIndex(names, len(names), "vertex").find(given)
+    if (places < 0).any():
         raise InputError(
-            f"{what} name {len(np.unique(places))} of the {len(names)} vertices: give a row for "
-            "each"
+            f"{what} name {given[places < 0].tolist()[0]!r}, which is no vertex of the graph; "
+            f"{int((places < 0).sum())} such names in all"
         )
-    order = np.empty(len(names), np.int64)
+    order = np.full(len(names), -1, np.int64)
     order[places] = np.arange(len(places))
+    if int((order >= 0).sum()) < len(places):
+        seen = pd.Index(given)
+        raise InputError(f"{what} name {seen[seen.duplicated()][0]!r} more than once")
     return order

@@ -32,7 +32,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import in_order, names_of_labels, read_features, read_graph
+from .graph import in_order, names_of_labels, read_features, read_graph, rows_by_name
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
 from .minibatch import BatchText
@@ -249,7 +249,8 @@ class GraphNetwork(DistributedEstimator):
             names the vertices). None: the identity.
         y : array-like of shape (n,) or (n, n_columns)
             Labels; −1, NaN or None where a vertex is unlabelled. Of several columns each is a
-            class of its own (0 and 1), or a number.
+            class of its own (0 and 1), or a number. A Series or DataFrame whose index names
+            vertices is matched by name, and may leave out those without labels.
         graph : container, optional
             scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
             says whom vertex i reads; networkx; or an edge list, DataFrame (source, target, weight)
@@ -336,13 +337,11 @@ class GraphNetwork(DistributedEstimator):
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
         goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
-        problem, order = self._read(
-            X, data.get("graph"), len(targets.values), names_of_labels(y), reset=not goes_on
+        label_names = names_of_labels(y)
+        problem = self._read(
+            X, data.get("graph"), len(targets.values), label_names, reset=not goes_on
         )
-        if order is not None:
-            targets = replace(
-                targets, values=targets.values[order], labelled=targets.labelled[order]
-            )
+        targets = by_vertex(targets, problem.names, label_names, problem.n_vertices)
         held = None if mask is None else as_mask(mask, problem.n_vertices, "validation_mask")
         training, validation = split_labelled(
             targets, held, float(self.validation_fraction), random_state
@@ -358,19 +357,25 @@ class GraphNetwork(DistributedEstimator):
         graph_names: Any = None,
         *,
         reset: bool = True,
-    ) -> tuple[GraphProblem, Any]:
-        """Graph and features as a problem without labels, and the order of labels (None: as is)."""
+    ) -> GraphProblem:
+        """Graph and features as a problem without labels."""
         X, names = read_features(X)
-        n = n_labels if X is None else int(_num_samples(X))
+        n = None if X is None else int(_num_samples(X))
         if X is None and graph is None:
             raise InputError("X=None needs a graph: give graph=…, or features")
-        if n_labels is not None and n != n_labels:
+        if label_names is None and n is None:
+            n = n_labels
+        elif (
+            n_labels is not None
+            and n not in (None, n_labels)
+            and (label_names is None or names is None)
+        ):
             raise InputError(
                 f"X and y differ in length: {n} rows of features, {n_labels} labels; give one of "
                 "each for every vertex"
             )
-        known = next((each for each in (graph_names, names, label_names) if each is not None), None)
-        read = read_graph(graph, n, known, bool(self.symmetrize))
+        known = names if graph_names is None else graph_names
+        read = read_graph(graph, n, known, bool(self.symmetrize), label_names)
         if X is not None:
             order = in_order(read.names, names, "features")
             if order is not None:
@@ -380,8 +385,7 @@ class GraphNetwork(DistributedEstimator):
             )
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
-        problem = GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)
-        return problem, in_order(read.names, label_names, "labels")
+        return GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)
 
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}
@@ -534,7 +538,7 @@ class GraphNetwork(DistributedEstimator):
             n = graph.shape[0] if X is None else None
         if X is None and hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted on features: give X")
-        problem, _ = self._read(X, graph, n, None, names, reset=False)
+        problem = self._read(X, graph, n, None, names, reset=False)
         if problem.n_inputs != len(state.weights["0.weight"]):
             raise InputError(
                 f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
@@ -544,6 +548,36 @@ class GraphNetwork(DistributedEstimator):
         problem = replace(problem, targets=targets)
         network = self._network(problem, 0, self.keeps_product_)
         return outputs_of(problem, network, state.weights, place), problem.names
+
+    def _judged(
+        self, targets: Targets, X: Any, y: Any, mask: Any, graph: Any
+    ) -> tuple[NDArray[Any], Targets, NDArray[np.bool_]]:
+        """Outputs, targets in the order of the vertices, and which of them are judged by."""
+        outputs, vertices = self._outputs(X, graph)
+        targets = by_vertex(targets, vertices, names_of_labels(y), len(outputs))
+        chosen = targets.labelled
+        if mask is not None:
+            chosen = chosen & as_mask(mask, len(chosen), "mask")
+        return outputs, targets, chosen
+
+
+def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> Targets:
+    """Targets in the order of the vertices: by name where both have names.
+
+    Raises
+    ------
+    InputError
+        For a name that is no vertex, or comes twice; without names, for another length.
+    """
+    rows = rows_by_name(vertices, names, "labels")
+    if rows is not None:
+        return targets.at(rows)
+    if len(targets.values) != n_vertices:
+        raise InputError(
+            f"{len(targets.values)} labels for {n_vertices} vertices: give one for each, or a "
+            "Series whose index names the vertices"
+        )
+    return targets
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:

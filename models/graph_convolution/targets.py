@@ -7,7 +7,7 @@ Pandas and scikit-learn are imported where y is read: ranks, which import this f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ class Targets:
     classes: NDArray[Any] | None
     n_outputs: int
     kind: str
+
+    def at(self, rows: NDArray[np.int64]) -> Targets:
+        """In another order; unlabelled where a row is −1."""
+        labelled = self.labelled[rows] & (rows >= 0)
+        return replace(self, values=self.values[rows], labelled=labelled)
 
     @property
     def terms_a_vertex(self) -> int:

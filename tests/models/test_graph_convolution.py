@@ -485,3 +485,32 @@ def test_another_graph_needs_its_own_features():
         by_identity.predict(graph=np.array([[0, 1]]))
     with pytest.raises(InputError, match="as many features and classes"):
         fitted.set_params(warm_start=True, hidden=(7,)).fit(features(), labels(), graph=graph())
+
+
+def test_labels_are_matched_by_name():
+    """In fit and score alike; vertices that a Series leaves out have no label."""
+    import pandas as pd
+
+    names = np.array([f"v{vertex}" for vertex in range(12)])
+    ring = pd.DataFrame({"source": names, "target": np.roll(names, -1)})
+    y = pd.Series(np.arange(12) // 6, index=names)
+    model = daskpart.GCNClassifier(4, n_ranks=2, max_iter=60, symmetrize=True, dropout=0.0)
+    model.fit(None, y, graph=ring)
+    assert model.predict(None).to_dict() == y.to_dict()
+    shuffled = y.sample(frac=1, random_state=0)
+    assert model.score(None, y) == model.score(None, shuffled) == 1.0
+    assert model.score(None, shuffled[:5]) == 1.0
+    assert model.score(None, 1 - shuffled) == 0.0
+
+    some = y.drop(["v3", "v9"])
+    again = daskpart.GCNClassifier(4, n_ranks=2, max_iter=60, symmetrize=True, dropout=0.0)
+    again.fit(None, some, graph=ring)
+    assert sorted(again.vertex_names_) == sorted(names)
+    assert again.predict(None)[names].tolist() == y.tolist()
+    for wrong, message in (
+        (pd.Series([0, 1], index=["v1", "w"]), "labels name 'w', which is no vertex of the graph"),
+        (pd.Series([0, 1], index=["v1", "v1"]), "labels name 'v1' more than once"),
+        ([0, 1], "2 labels for 12 vertices"),
+    ):
+        with pytest.raises(InputError, match=message):
+            again.score(None, wrong)
