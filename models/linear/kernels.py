@@ -11,10 +11,10 @@ gradient, the threshold, the shrinking, which is the proximal step of the elasti
 
 All of an index lies together, in a row of a table: what is needed at random is read at once.
 
-    column   0 weight   1 gradient    2 last           3 root             as many as are needed:
-             v          of a batch,   T when it was    of AdaGrad's       1  rows are added one by one
-                        else 0        brought up to    summed squares     2  there are gradients
-                                      date             (`lazy_adagrad`)   3  L1      4  AdaGrad
+    column   weight   gradient      last            root                as many as are needed:
+             v        of a batch,   T when it was   of AdaGrad's        1 samples added one by one
+                      else 0        brought up      summed squares      2 gradients are made
+                                    to date         (`lazy_adagrad`)    3 L1           4 AdaGrad
 
 Rows lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last feature,
 which are neither scaled nor penalised. ``scalars`` holds a and T.
@@ -42,7 +42,7 @@ _BYTES_AHEAD = 256  # of each array of a sample; of a longer one the processor f
 Array = NDArray[Any]
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _fetch_ahead(rows: Array, place: int, pointer: Array, indices: Array, data: Array) -> None:
     """Have a later one of `rows` fetched: in random order the processor cannot foresee it."""
     if place + _AHEAD < len(rows):
@@ -51,8 +51,9 @@ def _fetch_ahead(rows: Array, place: int, pointer: Array, indices: Array, data: 
         _fetch(data, pointer[row], pointer[row + 1])
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _fetch(array: Array, begin: int, end: int) -> None:
+    """Entries of one array of a sample."""
     n_bytes = min((end - begin) * array.itemsize, _BYTES_AHEAD)
     prefetch_bytes(array.ctypes.data + begin * array.itemsize, n_bytes)
 
@@ -78,18 +79,9 @@ def _scores(
     behind = len(table) - n_outputs
     scale, threshold = scalars[SCALE], scalars[THRESHOLD]
     if n_outputs == 1:
-        total = 0.0
-        if table.shape[1] > ROOT:
-            for p in range(np.uint64(begin), np.uint64(end)):
-                j = np.uint64(indices[p])
-                total += data[p] * current(table[j, WEIGHT], threshold - table[j, LAST], table[j, ROOT], l1, l2)
-        elif table.shape[1] > LAST:
-            for p in range(np.uint64(begin), np.uint64(end)):
-                j = np.uint64(indices[p])
-                total += data[p] * soft(table[j, WEIGHT], threshold - table[j, LAST])
-        else:  # unsigned numbers, as negative ones would be counted from the end
-            for p in range(np.uint64(begin), np.uint64(end)):
-                total += data[p] * table[np.uint64(indices[p]), WEIGHT]
+        total = 0.0  # unsigned numbers, as negative ones would be counted from the end
+        for p in range(np.uint64(begin), np.uint64(end)):
+            total += data[p] * _weight(table, np.uint64(indices[p]), l1, l2, threshold)
         scores[0] = scale * total + table[behind, WEIGHT]
         return
     for c in range(n_outputs):
@@ -192,8 +184,10 @@ def accumulate(
     rows : int64 array
     share : float
         Each gradient is multiplied by this and the weight of its row.
+    table : float64 array
+        Its gradients are zeros, or come from rows of the same batch.
     touched : uint64 array
-        A bit a feature, the intercept as the last one; zeros.
+        A bit a feature, the intercept as the last one; zeros as the gradients are.
 
     Returns
     -------
@@ -242,7 +236,7 @@ def _mark(touched: Array, j: int) -> int:
     place, bit = j >> np.uint64(6), j & np.uint64(63)
     word = touched[place]
     touched[place] = word | (np.uint64(1) << bit)
-    return 1 - np.int64((word >> bit) & np.uint64(1))
+    return int(np.int64((word >> bit) & np.uint64(1) ^ np.uint64(1)))
 
 
 @kernel(internal=True, _nrt=False)

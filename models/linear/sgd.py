@@ -263,7 +263,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     table[:] = 0.0
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:
-        table[:, ROOT] = slots.pop("roots", 0.0)
+        table[:, ROOT] = slots.pop("roots") if slots else 0.0
     elif not sgd.is_lazy and not slots:
         slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
     return SgdModel(
