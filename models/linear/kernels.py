@@ -9,8 +9,15 @@ so a step touches only the coordinates of its batch. Thresholds add up (soft(sof
 soft(v, s + t)), so the delayed ones are exact; `fold` brings all up to date. Within a step: the
 gradient, the threshold, the shrinking, which is the proximal step of the elastic net.
 
-Weights lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last
-feature, which are neither scaled nor penalised. ``scalars`` holds a and T.
+All of an index lies together, in a row of a table: what is needed at random is read at once.
+
+    column   weight   gradient      last            root                as many as are needed:
+             v        of a batch,   T when it was   of AdaGrad's        1 samples added one by one
+                      else 0        brought up      summed squares      2 gradients are made
+                                    to date         (`lazy_adagrad`)    3 L1           4 AdaGrad
+
+Rows lie flat: feature j, output c at ``j · n_outputs + c``, and intercepts behind the last feature,
+which are neither scaled nor penalised. ``scalars`` holds a and T.
 """
 
 from __future__ import annotations
@@ -22,107 +29,111 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import prefetch_bytes
 
-from .lazy_adagrad import adapt, current, soft
+from .lazy_adagrad import adapted, current, soft
 from .losses import slopes_of
 
+WEIGHT, GRADIENT, LAST, ROOT = range(4)
 SCALE, THRESHOLD = range(2)
 _SMALLEST_SCALE = 1e-6
+_AHEAD = 4  # samples
+_BYTES_AHEAD = 256  # of each array of a sample; of a longer one the processor foresees the rest
 Array = NDArray[Any]
 
 
 @kernel(internal=True, _nrt=False)
+def _fetch_ahead(rows: Array, place: int, pointer: Array, indices: Array, data: Array) -> None:
+    """Have a later one of `rows` fetched: in random order the processor cannot foresee it."""
+    if place + _AHEAD < len(rows):
+        row = rows[place + _AHEAD]
+        _fetch(indices, pointer[row], pointer[row + 1])
+        _fetch(data, pointer[row], pointer[row + 1])
+
+
+@kernel(internal=True, _nrt=False)
+def _fetch(array: Array, begin: int, end: int) -> None:
+    """Entries of one array of a sample."""
+    n_bytes = min((end - begin) * array.itemsize, _BYTES_AHEAD)
+    prefetch_bytes(array.ctypes.data + begin * array.itemsize, n_bytes)
+
+
+@kernel(internal=True, _nrt=False)
+def _weight(table: Array, i: int, l1: float, l2: float, threshold: float) -> float:
+    """A weight brought up to date, but for the scale; the table is left as it is."""
+    value = table[i, WEIGHT]
+    if table.shape[1] > ROOT:
+        return current(value, threshold - table[i, LAST], table[i, ROOT], l1, l2)
+    if table.shape[1] > LAST:
+        return soft(value, threshold - table[i, LAST])
+    return value
+
+
+@kernel(internal=True, _nrt=False)
 def _scores(
-    begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, v: Array, last: Array,
-    squares: Array, scalars: Array, scores: Array,
+    begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, table: Array,
+    scalars: Array, scores: Array,
 ) -> None:  # fmt: skip
     """Scores of one row."""
     n_outputs = len(scores)
-    behind = len(v) - n_outputs
+    behind = len(table) - n_outputs
     scale, threshold = scalars[SCALE], scalars[THRESHOLD]
     if n_outputs == 1:
-        total = 0.0
-        if len(squares):
-            for p in range(np.uint64(begin), np.uint64(end)):
-                j = np.uint64(indices[p])
-                total += data[p] * current(v[j], threshold - last[j], squares[j], l1, l2)
-        elif len(last):
-            for p in range(np.uint64(begin), np.uint64(end)):
-                j = np.uint64(indices[p])
-                total += data[p] * soft(v[j], threshold - last[j])
-        else:  # unsigned numbers, as negative ones would be counted from the end
-            for p in range(np.uint64(begin), np.uint64(end)):
-                total += data[p] * v[np.uint64(indices[p])]
-        scores[0] = scale * total + v[behind]
+        total = 0.0  # unsigned numbers, as negative ones would be counted from the end
+        for p in range(np.uint64(begin), np.uint64(end)):
+            total += data[p] * _weight(table, np.uint64(indices[p]), l1, l2, threshold)
+        scores[0] = scale * total + table[behind, WEIGHT]
         return
     for c in range(n_outputs):
         scores[c] = 0.0
     for p in range(begin, end):
         x, first = data[p], n_outputs * indices[p]
-        if len(squares):
-            for i in range(first, first + n_outputs):
-                scores[i - first] += x * current(v[i], threshold - last[i], squares[i], l1, l2)
-        elif len(last):
-            for c in range(n_outputs):
-                scores[c] += x * soft(v[first + c], threshold - last[first + c])
-        else:
-            for c in range(n_outputs):
-                scores[c] += x * v[first + c]
+        for c in range(n_outputs):
+            scores[c] += x * _weight(table, first + c, l1, l2, threshold)
     for c in range(n_outputs):
-        scores[c] = scale * scores[c] + v[behind + c]
+        scores[c] = scale * scores[c] + table[behind + c, WEIGHT]
 
 
 @kernel(internal=True, _nrt=False)
-def _move(i: int, change: float, v: Array, last: Array, scalars: Array) -> None:
+def _move(i: int, change: float, table: Array, scalars: Array) -> None:
     """v_i ← v_i − change, brought up to date first."""
-    if len(last):
-        v[i] = soft(v[i], scalars[THRESHOLD] - last[i])
-        last[i] = scalars[THRESHOLD]
-    v[i] -= change
+    value = table[i, WEIGHT]
+    if table.shape[1] > LAST:
+        value = soft(value, scalars[THRESHOLD] - table[i, LAST])
+        table[i, LAST] = scalars[THRESHOLD]
+    table[i, WEIGHT] = value - change
 
 
 @kernel(internal=True, _nrt=False)
 def _end_step(
-    rate: float, l1: float, l2: float, n_outputs: int, v: Array, last: Array, scalars: Array
+    rate: float, l1: float, l2: float, n_outputs: int, table: Array, scalars: Array
 ) -> None:
     scalars[THRESHOLD] += rate * l1 / scalars[SCALE]
     scalars[SCALE] /= 1.0 + rate * l2
     if scalars[SCALE] < _SMALLEST_SCALE:
-        _fold(n_outputs, v, last, scalars)
+        _fold(l1, l2, n_outputs, table, scalars)
 
 
 @kernel(internal=True, _nrt=False)
-def _fold(n_outputs: int, v: Array, last: Array, scalars: Array) -> None:
-    scale = scalars[SCALE]
-    if len(last):
-        for i in range(len(v) - n_outputs):
-            v[i] = scale * soft(v[i], scalars[THRESHOLD] - last[i])
-            last[i] = 0.0
-    elif scale != 1.0:
-        for i in range(len(v) - n_outputs):
-            v[i] *= scale
+def _fold(l1: float, l2: float, n_outputs: int, table: Array, scalars: Array) -> None:
+    for i in range(len(table) - n_outputs):
+        table[i, WEIGHT] = scalars[SCALE] * _weight(table, i, l1, l2, scalars[THRESHOLD])
+        if table.shape[1] > LAST:
+            table[i, LAST] = 0.0
     scalars[SCALE], scalars[THRESHOLD] = 1.0, 0.0
 
 
 @kernel
-def fold(
-    l1: float, l2: float, n_outputs: int, v: Array, last: Array, squares: Array, scalars: Array
-) -> None:
-    """Bring all weights up to date: afterwards ``v`` is what it stands for."""
-    if len(squares) == 0:
-        _fold(n_outputs, v, last, scalars)
-        return
-    for i in range(len(last)):
-        v[i] = current(v[i], scalars[THRESHOLD] - last[i], squares[i], l1, l2)
-        last[i] = 0.0
-    scalars[THRESHOLD] = 0.0
+def fold(l1: float, l2: float, n_outputs: int, table: Array, scalars: Array) -> None:
+    """Bring all weights up to date: afterwards the column is what it stands for."""
+    _fold(l1, l2, n_outputs, table, scalars)
 
 
 @kernel
 def run_batches(
     pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
     batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
-    v: Array, last: Array, scalars: Array, scores: Array,
+    table: Array, scalars: Array, scores: Array,
 ) -> float:  # fmt: skip
     """All steps of an epoch of one rank alone; gives the sum of losses, each before its step.
 
@@ -130,15 +141,13 @@ def run_batches(
     shape (batch, n_outputs).
     """
     n_outputs = scores.shape[1]
-    behind, total = len(v) - n_outputs, 0.0
-    none = v[:0]
+    behind, total = len(table) - n_outputs, 0.0
     for step in range(len(rates)):
         begin, end = step * batch, min((step + 1) * batch, len(order))
         for place in range(begin, end):
+            _fetch_ahead(order, place, pointer, indices, data)
             row, own = order[place], scores[place - begin]
-            _scores(
-                pointer[row], pointer[row + 1], indices, data, l1, l2, v, last, none, scalars, own
-            )
+            _scores(pointer[row], pointer[row + 1], indices, data, l1, l2, table, scalars, own)
             total += weight[row] * slopes_of(code, epsilon, own, target[row])
         rate = rates[step]
         for place in range(begin, end):
@@ -147,21 +156,18 @@ def run_batches(
             scaled = share / scalars[SCALE]
             if n_outputs == 1:
                 slope = scaled * own[0]
-                if slope != 0.0 and len(last) == 0:
+                if slope != 0.0:
                     for p in range(np.uint64(pointer[row]), np.uint64(pointer[row + 1])):
-                        v[np.uint64(indices[p])] -= slope * data[p]
-                elif slope != 0.0:
-                    for p in range(pointer[row], pointer[row + 1]):
-                        _move(indices[p], slope * data[p], v, last, scalars)
+                        _move(np.uint64(indices[p]), slope * data[p], table, scalars)
             else:
                 for p in range(pointer[row], pointer[row + 1]):
                     x, first = scaled * data[p], n_outputs * indices[p]
                     for c in range(n_outputs):
-                        _move(first + c, x * own[c], v, last, scalars)
+                        _move(first + c, x * own[c], table, scalars)
             if intercept:
                 for c in range(n_outputs):
-                    v[behind + c] -= share * own[c]
-        _end_step(rate, l1, l2, n_outputs, v, last, scalars)
+                    table[behind + c, WEIGHT] -= share * own[c]
+        _end_step(rate, l1, l2, n_outputs, table, scalars)
     return total
 
 
@@ -169,20 +175,19 @@ def run_batches(
 def accumulate(
     pointer: Array, indices: Array, data: Array, target: Array, weight: Array, rows: Array,
     share: float, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
-    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
-    touched: Array,
+    table: Array, scalars: Array, scores: Array, touched: Array,
 ) -> tuple[int, float]:  # fmt: skip
-    """Add the gradients of some rows up in a dense room, and mark the features that they touch.
+    """Add the gradients of some rows up in the table, and mark the features that they touch.
 
     Parameters
     ----------
     rows : int64 array
     share : float
         Each gradient is multiplied by this and the weight of its row.
-    room : float64 array like v
-        Zeros.
+    table : float64 array
+        Its gradients are zeros, or come from rows of the same batch.
     touched : uint64 array
-        A bit a feature, the intercept as the last one; zeros.
+        A bit a feature, the intercept as the last one; zeros as the gradients are.
 
     Returns
     -------
@@ -192,40 +197,60 @@ def accumulate(
         Sum over the rows.
     """
     n_outputs = len(scores)
-    n_features = len(v) // n_outputs - 1
-    one, n_touched, total = np.uint64(1), 0, 0.0
+    n_features = np.uint64(len(table) // n_outputs - 1)
+    behind, n_touched, total = len(table) - n_outputs, 0, 0.0
     for place in range(len(rows)):
+        _fetch_ahead(rows, place, pointer, indices, data)
         row = rows[place]
-        _scores(
-            pointer[row], pointer[row + 1], indices, data, l1, l2, v, last, squares, scalars, scores
-        )
+        begin, end = np.uint64(pointer[row]), np.uint64(pointer[row + 1])
+        _scores(begin, end, indices, data, l1, l2, table, scalars, scores)
         total += weight[row] * slopes_of(code, epsilon, scores, target[row])
-        own, moves = weight[row] * share, False
+        moves = False
         for c in range(n_outputs):
+            scores[c] *= weight[row] * share
             moves |= scores[c] != 0.0
         if not moves:
             continue
-        for p in range(pointer[row], pointer[row + 1] + int(intercept)):
-            if p < pointer[row + 1]:
-                j, x = np.int64(indices[p]), own * data[p]
-            else:
-                j, x = np.int64(n_features), own
-            bit = one << np.uint64(j & 63)
-            word = touched[j >> 6]
-            if word & bit == 0:
-                touched[j >> 6] = word | bit
-                n_touched += 1
-            if n_outputs == 1:
-                room[j] += x * scores[0]
-            else:
+        if n_outputs == 1:
+            slope = scores[0]
+            for p in range(begin, end):
+                j = np.uint64(indices[p])
+                n_touched += _mark(touched, j)
+                table[j, GRADIENT] += data[p] * slope
+        else:
+            for p in range(begin, end):
+                j = np.uint64(indices[p])
+                n_touched += _mark(touched, j)
                 for c in range(n_outputs):
-                    room[n_outputs * j + c] += x * scores[c]
+                    table[j * np.uint64(n_outputs) + np.uint64(c), GRADIENT] += data[p] * scores[c]
+        if intercept:
+            n_touched += _mark(touched, n_features)
+            for c in range(n_outputs):
+                table[behind + c, GRADIENT] += scores[c]
     return n_touched, total
 
 
+@kernel(internal=True, _nrt=False)
+def _mark(touched: Array, j: int) -> int:
+    """Set a bit; gives 1 if it was 0, without a branch that nobody could foresee."""
+    place, bit = j >> np.uint64(6), j & np.uint64(63)
+    word = touched[place]
+    touched[place] = word | (np.uint64(1) << bit)
+    return int(np.int64((word >> bit) & np.uint64(1) ^ np.uint64(1)))
+
+
+@kernel(internal=True, _nrt=False)
+def _take(table: Array, i: int, indices: Array, values: Array, n: int) -> int:
+    """Put one in place n; gives 0 if it is 0, so that the next one comes there."""
+    value = table[i, GRADIENT]
+    table[i, GRADIENT] = 0.0
+    indices[n], values[n] = i, value
+    return int(value != 0.0)
+
+
 @kernel
-def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values: Array) -> int:
-    """Entries of the room that are not 0, by rising index; the room is zeros again. Gives how many.
+def take_out(table: Array, touched: Array, n_outputs: int, indices: Array, values: Array) -> int:
+    """Entries of the gradient that are not 0, by rising index; it is 0 again. Gives how many.
 
     The marks are gone through word by word, so nothing is sorted.
     """
@@ -236,43 +261,49 @@ def take_out(room: Array, touched: Array, n_outputs: int, indices: Array, values
             continue
         touched[place] = 0
         while word != 0:
-            j = (place << 6) + int(trailing_zeros(word))
+            j = np.uint64(place << 6) + np.uint64(trailing_zeros(word))
             word &= word - np.uint64(1)
-            for i in range(n_outputs * j, n_outputs * (j + 1)):
-                if room[i] != 0.0:
-                    indices[n], values[n] = i, room[i]
-                    n += 1
-                    room[i] = 0.0
+            if n_outputs == 1:
+                n += _take(table, j, indices, values, n)
+            else:
+                first = j * np.uint64(n_outputs)
+                for i in range(first, first + np.uint64(n_outputs)):
+                    n += _take(table, i, indices, values, n)
     return n
 
 
 @kernel
 def apply_step(
     indices: Array, values: Array, rate: float, l1: float, l2: float, n_outputs: int,
-    v: Array, last: Array, squares: Array, scalars: Array,
+    table: Array, scalars: Array,
 ) -> int:  # fmt: skip
     """A step along a gradient; gives how many of its entries were not 0.
 
     No `indices`: there is a value for every index. Zeros are passed over, so the bits are the same.
     """
-    behind, n = len(v) - n_outputs, 0
-    scaled = rate / scalars[SCALE]
+    behind, n = np.uint64(len(table) - n_outputs), 0
+    scaled, threshold = rate / scalars[SCALE], scalars[THRESHOLD]
+    adaptive = table.shape[1] > ROOT
     for place in range(len(values)):
         value = values[place]
         if value == 0.0:
             continue
         n += 1
-        i = np.int64(indices[place]) if len(indices) else place
-        if len(squares):
-            adapt(i, rate, value, l1, l2, scalars[THRESHOLD], v, last, squares)
+        i = np.uint64(indices[place]) if len(indices) else np.uint64(place)
+        if adaptive:
+            own = table[i, WEIGHT]
+            if i < behind:
+                own = current(own, threshold - table[i, LAST], table[i, ROOT], l1, l2)
+                table[i, LAST] = threshold
+            table[i, WEIGHT], table[i, ROOT] = adapted(own, rate, value, table[i, ROOT])
         elif i < behind:
-            _move(i, scaled * value, v, last, scalars)
+            _move(i, scaled * value, table, scalars)
         else:
-            v[i] -= rate * value
-    if len(squares):
+            table[i, WEIGHT] -= rate * value
+    if adaptive:
         scalars[THRESHOLD] += rate
     else:
-        _end_step(rate, l1, l2, n_outputs, v, last, scalars)
+        _end_step(rate, l1, l2, n_outputs, table, scalars)
     return n
 
 
@@ -280,8 +311,7 @@ def apply_step(
 def run_adagrad_batches(
     pointer: Array, indices: Array, data: Array, target: Array, weight: Array, order: Array,
     batch: int, rates: Array, code: int, epsilon: float, l1: float, l2: float, intercept: bool,
-    v: Array, last: Array, squares: Array, scalars: Array, scores: Array, room: Array,
-    touched: Array, places: Array, values: Array,
+    table: Array, scalars: Array, scores: Array, touched: Array, places: Array, values: Array,
 ) -> float:  # fmt: skip
     """All steps of an epoch of one rank by AdaGrad, which needs the gradient of a batch whole.
 
@@ -292,11 +322,9 @@ def run_adagrad_batches(
         own = order[step * batch : (step + 1) * batch]
         _, of_batch = accumulate(
             pointer, indices, data, target, weight, own, 1.0 / len(own), code, epsilon, l1, l2,
-            intercept, v, last, squares, scalars, scores, room, touched,
+            intercept, table, scalars, scores, touched,
         )  # fmt: skip
         total += of_batch
-        n = take_out(room, touched, n_outputs, places, values)
-        apply_step(
-            places[:n], values[:n], rates[step], l1, l2, n_outputs, v, last, squares, scalars
-        )
+        n = take_out(table, touched, n_outputs, places, values)
+        apply_step(places[:n], values[:n], rates[step], l1, l2, n_outputs, table, scalars)
     return total

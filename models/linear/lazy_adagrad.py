@@ -1,10 +1,10 @@
 """AdaGrad with an elastic net, a coordinate at a time: a step touches the entries of its gradient.
 
     a step of the whole vector                    what is done instead, where g has entries
-    q ← q + g²                                    v_j brought up to date, then the same
-    w ← w − η g / √q
-    |w_j| ← max(0, |w_j| − η λ₁ / √q_j)           T ← T + η;  v_j is behind by P_j = T − last_j,
-    w_j ← w_j / (1 + η λ₂ / √q_j)                 and P_j stands for η on the left
+    r ← √(r² + g²)                                v_j brought up to date, then the same
+    w ← w − η g / r
+    |w_j| ← max(0, |w_j| − η λ₁ / r_j)            T ← T + η;  v_j is behind by P_j = T − last_j,
+    w_j ← w_j / (1 + η λ₂ / r_j)                  and P_j stands for η on the left
 
 so the penalty of all steps in which a coordinate had no gradient is one proximal step, of their
 summed rates. Whoever reads a weight brings it up to date for himself and leaves it as it is:
@@ -12,21 +12,18 @@ weights change by the sum of all ranks alone, and stay equal on all to the bit.
 
 Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic
 optimization", JMLR 2011, §5.1 (composite mirror descent). Sums of squares begin at zero, so the
-first step of a coordinate is η long, whatever the scale of its feature: word counts need none.
+first step of a coordinate is η long, whatever the scale of its feature: word counts need none. What
+is kept of them is the root r: a weight is read more often than it moves.
 """
 
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
-
-from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 from daskpart.models.optimisation.optimisers import AdaGrad
 
 _EPSILON = AdaGrad.epsilon
-Array = NDArray[Any]
 
 
 @kernel(internal=True, _nrt=False)
@@ -40,24 +37,16 @@ def soft(value: float, threshold: float) -> float:
 
 
 @kernel(internal=True, _nrt=False)
-def current(value: float, pending: float, square: float, l1: float, l2: float) -> float:
+def current(value: float, pending: float, root: float, l1: float, l2: float) -> float:
     """A weight brought up to date by the rates that it is behind."""
-    if value == 0.0:
-        return value
-    root = sqrt(square) + _EPSILON
+    root += _EPSILON
     if l1 > 0.0:
         value = soft(value, l1 * pending / root)
     return value * (root / (root + l2 * pending))
 
 
 @kernel(internal=True, _nrt=False)
-def adapt(
-    i: int, rate: float, gradient: float, l1: float, l2: float, rates: float, v: Array, last: Array,
-    squares: Array,
-) -> None:  # fmt: skip
-    """A step of one weight; `rates` is T. Intercepts, behind all of `last`, have no penalty."""
-    if i < len(last):
-        v[i] = current(v[i], rates - last[i], squares[i], l1, l2)
-        last[i] = rates
-    squares[i] += gradient * gradient
-    v[i] -= rate * gradient / (sqrt(squares[i]) + _EPSILON)
+def adapted(value: float, rate: float, gradient: float, root: float) -> tuple[float, float]:
+    """A weight, up to date, after a step of its own, and its root."""
+    root = sqrt(root * root + gradient * gradient)
+    return value - rate * gradient / (root + _EPSILON), root

@@ -25,6 +25,7 @@ from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.samples.rows import Rows, in_blocks
 
+from .kernels import GRADIENT, WEIGHT
 from .sgd import bytes_held, gradient_stream
 
 DECREASE, CURVATURE = 1e-4, 0.9
@@ -76,7 +77,7 @@ class LbfgsModel:
     loss: float
     moves: list[NDArray[np.float64]] = field(repr=False)
     changes: list[NDArray[np.float64]] = field(repr=False)
-    room: NDArray[np.float64] = field(repr=False)
+    table: NDArray[np.float64] = field(repr=False)
     touched: NDArray[np.uint64] = field(repr=False)
     direction: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
@@ -91,7 +92,7 @@ class LbfgsModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        vectors = (self.weights, self.gradient, self.room, self.touched, self.direction)
+        vectors = (self.weights, self.gradient, self.table, self.touched, self.direction)
         more = (self.tried, self.tried_gradient, *self.moves, *self.changes)
         return sum(array.nbytes for array in (*vectors, *more))
 
@@ -170,7 +171,7 @@ def first_model(part: Part, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
         loss=part["loss"],
         moves=[move.copy() for move in slots.get("moves", ())],
         changes=[change.copy() for change in slots.get("changes", ())],
-        room=np.zeros(size),
+        table=np.zeros((size, GRADIENT + 1)),
         touched=np.zeros(n_features // 64 + 1, np.uint64),
         tried=weights,
     )
@@ -179,11 +180,11 @@ def first_model(part: Part, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
 def evaluate(model: LbfgsModel, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
     """Loss and gradient of a rank's rows at what is tried: the loss as the last entry."""
     share = 1.0 / fit.n_samples
+    model.table[:, WEIGHT] = model.tried
     blocks = ((block, np.arange(len(block))) for block in in_blocks(rows, fit.block_rows))
     stream, loss = gradient_stream(
-        blocks, share, fit, model.tried, NONE, AS_IT_IS, model.room,
-        model.touched, np.float64, behind=1,
-    )  # fmt: skip
+        blocks, share, fit, model.table, AS_IT_IS, model.touched, np.float64, behind=1
+    )
     assert stream.indices is not None
     last = np.array([stream.size - 1], stream.indices.dtype)
     indices = np.concatenate([stream.indices, last])

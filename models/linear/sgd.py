@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.stream import Stream, entries_stream, index_type
 from daskpart.collectives.topk import Feedback
@@ -33,6 +34,10 @@ from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, in_blocks
 
 from .kernels import (
+    GRADIENT,
+    LAST,
+    ROOT,
+    WEIGHT,
     accumulate,
     apply_step,
     fold,
@@ -45,7 +50,6 @@ from .losses import mean_loss
 _FORGETTING = 3  # half of a mean over 100 epochs is of the last 16
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
-NO_SQUARES = np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +111,12 @@ class Sgd(Batches):
 
 @dataclass(eq=False)
 class SgdModel:
-    """A rank's weights, and its room to work in."""
+    """A rank's weights and what belongs to them, a row an index (`kernels`), and its room."""
 
-    weights: NDArray[np.float64]
+    table: NDArray[np.float64]
     mean: NDArray[np.float64]
-    last: NDArray[np.float64]
-    squares: NDArray[np.float64]
     scalars: NDArray[np.float64]
     slots: dict[str, NDArray[Any]]
-    room: NDArray[np.float64] = field(repr=False)
     touched: NDArray[np.uint64] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
     epoch: int = 0
@@ -129,12 +130,14 @@ class SgdModel:
         return copy.deepcopy(self)
 
     @property
+    def weights(self) -> NDArray[np.float64]:
+        """As a view."""
+        return self.table[:, WEIGHT]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        held = (
-            *(self.weights, self.mean, self.last, self.squares),
-            *(self.room, self.touched, self.order),
-        )
+        held = (self.table, self.mean, self.touched, self.order)
         return sum(array.nbytes for array in (*held, *self.slots.values()))
 
 
@@ -249,30 +252,37 @@ def _moved(
 
 def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     """A rank's model from its part of a state."""
-    weights = np.array(part["weights"])
+    weights = part["weights"]
     size, none = len(weights), np.zeros(0)
     n_features = size // sgd.n_outputs - 1
     mean = np.array(part["mean"]) if sgd.average else none
     if sgd.average and not len(mean):
         mean = np.zeros(size)
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
-    squares = none
+    table = aligned_rows(size, _n_columns(sgd), np.float64)
+    table[:] = 0.0
+    table[:, WEIGHT] = weights
     if sgd.is_adaptive:
-        squares = slots.pop("squares") if slots else np.zeros(size)
+        table[:, ROOT] = slots.pop("roots") if slots else 0.0
     elif not sgd.is_lazy and not slots:
         slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
-    adds_alone = sgd.is_alone and not sgd.is_adaptive
     return SgdModel(
-        weights=weights,
+        table=table,
         mean=mean,
-        last=np.zeros(size - sgd.n_outputs) if sgd.l1 or sgd.is_adaptive else none,
-        squares=squares,
         scalars=np.array([1.0, 0.0]),
         slots=slots,
-        room=none if adds_alone else np.zeros(size),
-        touched=np.zeros(0 if adds_alone else n_features // 64 + 1, np.uint64),
+        touched=np.zeros(n_features // 64 + 1, np.uint64),
         order=np.zeros(0, np.int64),
     )
+
+
+def _n_columns(sgd: Sgd) -> int:
+    """Of the table of a model."""
+    if sgd.is_adaptive:
+        return ROOT + 1
+    if sgd.l1:
+        return LAST + 1
+    return WEIGHT + 1 if sgd.is_alone else GRADIENT + 1
 
 
 def first_feedback(part: Part, rows: Rows) -> Feedback:
@@ -295,23 +305,23 @@ def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
 
 def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
-    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.weights)
+    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.table)
     for place, block in enumerate(model.blocks.tolist()):
         own = sgd.rows_of_block(rows, block)
         order = sgd.order(own, model.epoch, block)
         of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
         shared = (
             *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
-            sgd.intercept, model.weights, model.last,
+            sgd.intercept, model.table, model.scalars,
         )  # fmt: skip
         if sgd.is_adaptive:
             # room for entries of every weight: pages that none reaches cost nothing
             model.loss += run_adagrad_batches(
-                *shared, model.squares, model.scalars, scores[0], model.room, model.touched,
+                *shared, scores[0], model.touched,
                 np.empty(size, _index_type(size)), np.empty(size, rows.dtype),
             )  # fmt: skip
         else:
-            model.loss += run_batches(*shared, model.scalars, scores)
+            model.loss += run_batches(*shared, scores)
     return model
 
 
@@ -329,8 +339,8 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
         model.order = sgd.order(own, model.epoch, block)
     batch = sgd.of_step(model.order, step)
     model.gradient, loss = gradient_stream(
-        [(own, batch)], 1.0 / sgd.count(step), sgd, model.weights, model.last, model.scalars,
-        model.room, model.touched, rows.dtype, squares=model.squares, penalties=(sgd.l1, sgd.l2),
+        [(own, batch)], 1.0 / sgd.count(step), sgd, model.table, model.scalars, model.touched,
+        rows.dtype, penalties=(sgd.l1, sgd.l2),
     )  # fmt: skip
     model.loss += loss
     return model
@@ -338,26 +348,25 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
 
 def gradient_stream(
     batches: Iterable[tuple[RankRows, NDArray[np.int64]]], share: float, fit: Any,
-    weights: NDArray[Any], last: NDArray[Any], scalars: NDArray[Any], room: NDArray[Any],
-    touched: NDArray[Any], dtype: Any, behind: int = 0,
-    squares: NDArray[Any] = NO_SQUARES, penalties: tuple[float, float] = (0.0, 0.0),
+    table: NDArray[Any], scalars: NDArray[Any], touched: NDArray[Any], dtype: Any,
+    behind: int = 0, penalties: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Stream, float]:  # fmt: skip
     """Gradient of some rows of some blocks as a stream, and the sum of their losses.
 
     `behind` further entries, all zeros, are left at the end for whoever has more to add up.
-    `squares` and `penalties`, of L1 and L2, are for weights that are behind (`lazy_adagrad`).
+    `penalties`, of L1 and L2, are for weights that are behind (`lazy_adagrad`).
     """
-    n_outputs, size = fit.n_outputs, len(weights) + behind
+    n_outputs, size = fit.n_outputs, len(table) + behind
     n_touched, loss = 0, 0.0
     for rows, batch in batches:
         more, of_batch = accumulate(
-            *rows.arrays, batch, share, fit.loss, fit.epsilon, *penalties, fit.intercept, weights,
-            last, squares, scalars, np.empty(n_outputs), room, touched,
+            *rows.arrays, batch, share, fit.loss, fit.epsilon, *penalties, fit.intercept, table,
+            scalars, np.empty(n_outputs), touched,
         )  # fmt: skip
         n_touched, loss = n_touched + more, loss + of_batch
     indices = np.empty(n_touched * n_outputs, _index_type(size))
     values = np.empty(n_touched * n_outputs, dtype)
-    n = take_out(room, touched, n_outputs, indices, values)
+    n = take_out(table, touched, n_outputs, indices, values)
     return entries_stream(indices[:n], values[:n], size), loss
 
 
@@ -386,9 +395,8 @@ def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) 
         if indices.dtype.itemsize < 4:
             indices = indices.astype(np.uint32)
     model.entries += apply_step(
-        indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last,
-        model.squares, model.scalars,
-    )  # fmt: skip
+        indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars
+    )
     return model
 
 
@@ -405,7 +413,7 @@ def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
     (Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization: convergence
     results and optimal averaging schemes", §4).
     """
-    fold(sgd.l1, sgd.l2, sgd.n_outputs, model.weights, model.last, model.squares, model.scalars)
+    fold(sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars)
     if sgd.average:
         model.mean += (1 + _FORGETTING) / (model.epoch + _FORGETTING) * (model.weights - model.mean)
     return model
@@ -437,10 +445,10 @@ def part_of(model: SgdModel, feedback: Feedback) -> Part:
     residual = {"residual": feedback.residual[None].copy()}
     if feedback.rank:
         return residual
-    slots = model.slots | ({"squares": model.squares} if len(model.squares) else {})
+    roots = {"roots": model.table[:, ROOT]} if model.table.shape[1] > ROOT else {}
     return {
         **residual,
         "weights": model.weights.copy(),
         "mean": model.mean.copy(),
-        "slots": {name: slot.copy() for name, slot in slots.items()},
+        "slots": {name: slot.copy() for name, slot in (model.slots | roots).items()},
     }
