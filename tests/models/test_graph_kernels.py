@@ -68,7 +68,7 @@ def test_products_equal_scipy(dtype, close, n, m, heads, columns, seed, pointers
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("columns", [1, 3, 16, 17, 31, 64, 128, 300, 512])
 def test_rows_that_are_asked_for_ahead(dtype, columns) -> None:
-    m = int(5e6) // (columns * np.dtype(dtype).itemsize)  # larger than what is taken as cached
+    m = int(5e6) // (columns * np.dtype(dtype).itemsize)  # larger than a cache of the second level
     random = np.random.default_rng(columns)
     matrix = scipy.sparse.random_array((50, m), density=40 / m, rng=random, dtype=dtype).tocsr()
     H = random.normal(size=(m, columns)).astype(dtype)
