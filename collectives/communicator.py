@@ -121,6 +121,7 @@ class Communicator(ABC):
         self.n_ranks = int(n_ranks)
         self.closed = False
         self.timeline = timeline_if_recorded(self.n_ranks)
+        self._counters = Counters(self.n_ranks)
         self._cache: dict[Hashable, Any] = {}
 
     def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
@@ -402,9 +403,9 @@ class Communicator(ABC):
     # -- the run ---
 
     @property
-    @abstractmethod
     def counters(self) -> Counters:
-        """What was sent and how long it took, measured."""
+        """What was sent and how long it took, measured; as of the last wait for a result."""
+        return self._counters
 
     def record_timeline(self) -> Timeline:
         """Note from now on when each rank computes, sends and waits.
@@ -441,9 +442,6 @@ class Communicator(ABC):
     def _values(self, values: Any) -> PerRank: ...
 
     @abstractmethod
-    def _replicated(self, value: Any) -> Replicated: ...
-
-    @abstractmethod
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
@@ -469,14 +467,19 @@ class Communicator(ABC):
     @abstractmethod
     def _gather(self, values: PerRank) -> list[Any] | None: ...
 
-    @abstractmethod
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None: ...
+    # -- and what only a lazy one must ---
 
-    @abstractmethod
-    def _result(self, content: Any) -> Any: ...
+    def _replicated(self, value: Any) -> Replicated:
+        return Replicated(self, value)
 
-    @abstractmethod
-    def _close(self) -> None: ...
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:  # noqa: B027
+        """Nothing is left to do where every call is done when it returns."""
+
+    def _result(self, content: Any) -> Any:
+        return content
+
+    def _close(self) -> None:  # noqa: B027
+        """Let go of what the transport holds."""
 
     def _slices(self, plans: Sequence[Plan]) -> PerRank:
         """Each rank's slice of some plans."""

@@ -25,7 +25,6 @@ from dask.base import is_dask_collection
 
 from daskpart._floor.rank_tasks import RankCollection, RankPlacement
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
-from daskpart.collectives.counters import Counters
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
@@ -85,7 +84,7 @@ class GraphCommunicator(Communicator):
                 "placement= needs a Dask client; without one ranks share this process."
             )
         self._pins = RankPlacement(self._cluster.placement) if self._cluster else None
-        self._measures = Measures(Counters(n_ranks))
+        self._measures = Measures(self._counters)
         self._step = 0
         self._settled: weakref.WeakSet[Node] = weakref.WeakSet()
 
@@ -93,11 +92,6 @@ class GraphCommunicator(Communicator):
     def placement(self) -> tuple[str, ...] | None:
         """Worker address of each rank; None without a client."""
         return self._cluster.placement if self._cluster else None
-
-    @property
-    def counters(self) -> Counters:
-        """What was sent and how long it took, measured where the tasks ran; as of the last wait."""
-        return self._measures.counters
 
     def collection(self, values: PerRank) -> RankCollection:
         """The lazy values as a Dask collection of one key a rank, to look at or to compute."""
@@ -132,7 +126,8 @@ class GraphCommunicator(Communicator):
         self.close()
         client.wait_for_workers(1, timeout=timeout)  # a TimeoutError says what it waited for
         successor = GraphCommunicator(self.n_ranks, client)
-        successor._measures = Measures(self._measures.counters)
+        successor._counters = self._counters
+        successor._measures = Measures(self._counters)
         return successor
 
     # -- steps: only the graph grows ---

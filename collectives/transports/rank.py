@@ -265,9 +265,6 @@ class RankCommunicator(Communicator):
     def _slices(self, plans: Sequence[Plan]) -> PerRank:
         return PerRank(self, slices_of_rank(plans, self.rank))
 
-    def _replicated(self, value: Any) -> Replicated:
-        return Replicated(self, value)
-
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
@@ -334,15 +331,6 @@ class RankCommunicator(Communicator):
             return None
         others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
         return [duplicate(values.content), *others]
-
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        """Everything is settled at once here."""
-
-    def _result(self, content: Any) -> Any:
-        return content
-
-    def _close(self) -> None:
-        """The driver's communicator is closed, and ends the ranks."""
 
     # -- what they share ---
 
