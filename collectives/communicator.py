@@ -23,8 +23,9 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
+Text = TypeVar("Text", bound=Callable[..., Any])
 
 
 class PerRank:
@@ -106,12 +108,15 @@ class Communicator(ABC):
         When each rank computed, sent and waited, once `record_timeline` was called.
     is_rank : bool
         Whether this is the communicator of one rank, on which a text runs.
+    ships_texts : bool
+        Whether `run` hands texts over to ranks, each with a communicator of its own.
     cost_model : CostModel or None
         What messages and kernels cost here, once `cost_model_of` measured it.
     """
 
     n_ranks: int
     is_rank = False
+    ships_texts = False
     timeline: Timeline | None
     cost_model: CostModel | None = None
 
@@ -124,7 +129,7 @@ class Communicator(ABC):
         self._counters = Counters(self.n_ranks)
         self._cache: dict[Hashable, Any] = {}
 
-    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+    def run(self, text: Callable[..., Any], /, *values: Any, **static: Any) -> Any:
         """Execute an algorithm text: ``text(communicator, *values, **static)``.
 
         Parameters
@@ -515,6 +520,21 @@ class Communicator(ABC):
         for name, value in static.items():
             if isinstance(value, (PerRank, Replicated)):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")
+
+
+def collective(text: Text) -> Text:
+    """Make a text that is called like a function, inside of another text or outside of any.
+
+    Outside, where ranks are processes, all of it is one run, and not one for each call in it.
+    """
+
+    @wraps(text)
+    def call(communicator: Communicator, *values: Any, **static: Any) -> Any:
+        if communicator.ships_texts:
+            return communicator.run(call, *values, **static)
+        return text(communicator, *values, **static)
+
+    return cast(Text, call)
 
 
 def duplicate(value: Any) -> Any:

@@ -43,6 +43,8 @@ _LARGE_BYTES = 100_000  # values beyond this are placed on the workers, not sent
 class RankedCommunicator(Communicator):
     """The driver's side of ranks that run texts; where they live, a subclass says."""
 
+    ships_texts = True
+
     def __init__(self, n_ranks: int) -> None:
         super().__init__(n_ranks)
         self._run = 0
@@ -73,7 +75,7 @@ class RankedCommunicator(Communicator):
 
     # -- runs ---
 
-    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+    def run(self, text: Callable[..., Any], /, *values: Any, **static: Any) -> Any:
         """Execute an algorithm text on every rank; see `Communicator.run`."""
         self._require_open()
         return self._results(text, values, static)[0]
