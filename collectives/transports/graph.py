@@ -23,7 +23,14 @@ from typing import Any
 import dask
 from dask.base import is_dask_collection
 
-from daskpart._floor.rank_tasks import RankCollection, RankPlacement
+from daskpart._floor.rank_tasks import (
+    DataNode,
+    List,
+    PinnedTask,
+    RankCollection,
+    RankPlacement,
+    TaskRef,
+)
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
@@ -142,7 +149,7 @@ class GraphCommunicator(Communicator):
 
     def _replicated(self, value: Any) -> Replicated:
         key = (self._name("replicated"), 0)
-        return self._handle(Replicated, Node([key], {key: tasks.data_node(key, value)}, ()))
+        return self._handle(Replicated, Node([key], {key: DataNode(key, value)}, ()))
 
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
@@ -152,7 +159,7 @@ class GraphCommunicator(Communicator):
         keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
         own = {
-            key: tasks.step_task(key, step, mark, function, static, inputs_of(inputs, rank))
+            key: PinnedTask(key, step, mark, rank, function, static, *inputs_of(inputs, rank))
             for rank, key in enumerate(keys)
         }
         return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
@@ -172,8 +179,8 @@ class GraphCommunicator(Communicator):
         ):
             index, last = (index + 1 if source == last else 0), source
             key = keys[source, destination] = (name, source, destination)
-            half = self._half(pending, source)
-            own[key] = tasks.pack_task(key, mark, pack, half, index, held.keys[source])
+            half, value = self._half(pending, source), TaskRef(held.keys[source])
+            own[key] = PinnedTask(key, tasks.run_pack, mark, pack, index, *half, value)
         self._measures.expect(
             self._step, pending.label, pending.index, whole.source, whole.destination
         )
@@ -188,21 +195,16 @@ class GraphCommunicator(Communicator):
         posted: Posted = pending.content
         keys = self._keys(name_of(combine))
         mark = (self.run_id, self._step)
-        arriving: list[list[tuple]] = [[] for _ in keys]
+        arriving: list[list[TaskRef]] = [[] for _ in keys]
         for (_, destination), key in posted.keys.items():  # in rising order of sources
-            arriving[destination].append(key)
+            arriving[destination].append(TaskRef(key))
         own = {
-            key: tasks.combine_task(
-                key,
-                mark,
-                combine,
-                static,
-                self._half(pending, rank),
-                arriving[rank],
-                inputs_of((state, *values), rank),
+            key: PinnedTask(
+                key, tasks.run_combine, mark, combine, static, *self._half(pending, rank),
+                List(*arriving[rank]), *inputs_of((state, *values), rank),
             )
             for rank, key in enumerate(keys)
-        }
+        }  # fmt: skip
         posted.spent = True
         parents = [posted.node, state.content, *(value.content for value in values)]
         if not isinstance(pending.round, Exchange):
@@ -210,16 +212,17 @@ class GraphCommunicator(Communicator):
         return self._handle(PerRank, Node(keys, own, parents))
 
     @staticmethod
-    def _half(pending: Pending, rank: int) -> tasks.Half:
-        """A rank's half of a round: itself, or where tasks find it."""
+    def _half(pending: Pending, rank: int) -> tuple[Any, int]:
+        """A rank's half of a round; of a plan all halves of the rank, and the place among them."""
         if isinstance(pending.round, Exchange):
-            return pending.round.of_ranks[rank]
-        return pending.round.messages.content.keys[rank], pending.round.slot
+            return pending.round.of_ranks[rank], -1
+        return TaskRef(pending.round.messages.content.keys[rank]), pending.round.slot
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         key = (self._name(label), 0)
         mark = (self.run_id, self._step)
-        task = tasks.fold_task(key, mark, function, static, values.content.keys)
+        every = List(*map(TaskRef, values.content.keys))  # a bare list is no dependency
+        task = PinnedTask(key, tasks.run_fold, mark, function, static, every)
         self._measures.expect_star(self._step, label)
         self._step += 1  # the way back is a round of its own
         return self._handle(Replicated, Node([key], {key: task}, [values.content]))
@@ -278,7 +281,7 @@ class GraphCommunicator(Communicator):
             stack.extend(node.parents)
             if node.held is not None and with_known:
                 for key, value in zip(node.keys, node.held, strict=True):
-                    known[key] = value if self._cluster else tasks.data_node(key, value)
+                    known[key] = value if self._cluster else DataNode(key, value)
         return tasks.pinned_graph(own, self._pins, known)
 
     def _gather(self, values: PerRank) -> list[Any]:
