@@ -18,6 +18,7 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dask
@@ -35,7 +36,7 @@ from daskpart.collectives.communicator import Communicator, Pending, PerRank, Re
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks
 from . import ledger
@@ -312,7 +313,10 @@ class GraphCommunicator(Communicator):
         if self._cluster is None:
             self._fetch_measures(ledger.close)
         elif self._cluster.client.status == "running":
-            self._cluster.close_run(held, lambda: self._fetch_measures(ledger.close))
+            self._cluster.release(held)
+            with suppress(WorkerLostError):  # as far as the cluster answers
+                self._cluster.forget_lost()
+                self._fetch_measures(ledger.close)
 
     # -- names and handles ---
 
