@@ -3,8 +3,7 @@
 A task that is pinned to a worker that died waits for ever by Dask's own rules. So every wait here
 looks at the scheduler's workers twice a second, and when one that holds ranks is gone it raises
 `WorkerLostError`, which names the ranks and the address. The driver then starts again from the
-last state that it kept, on a communicator for the workers that are there
-(`GraphCommunicator.replaced`).
+last state that it kept, on a new communicator for the workers that are there.
 """
 
 from __future__ import annotations

@@ -106,38 +106,6 @@ class GraphCommunicator(Communicator):
         self._check_step((values,), {})
         return RankCollection(self._graph([values.content]), list(values.content.keys))
 
-    def replaced(self, timeout: float = 60.0) -> GraphCommunicator:
-        """A new communicator of as many ranks on the workers that are there now.
-
-        To go on after a `WorkerLostError`: hand the last state that was kept to its `values`. This
-        one is closed; the new one counts on where it ended.
-
-        Parameters
-        ----------
-        timeout : float
-            Seconds to wait for at least one worker.
-
-        Examples
-        --------
-        >>> while epoch < n_epochs:  # doctest: +SKIP
-        ...     try:
-        ...         state = one_epoch(communicator, state)
-        ...         kept = communicator.gather(state)
-        ...         epoch += 1
-        ...     except WorkerLostError:
-        ...         communicator = communicator.replaced()
-        ...         state = communicator.values(kept)
-        """
-        if self._cluster is None:
-            raise InputError("Without a Dask client there are no workers to replace.")
-        client = self._cluster.client
-        self.close()
-        client.wait_for_workers(1, timeout=timeout)  # a TimeoutError says what it waited for
-        successor = GraphCommunicator(self.n_ranks, client)
-        successor._counters = self._counters
-        successor._measures = Measures(self._counters)
-        return successor
-
     # -- steps: only the graph grows ---
 
     def _values(self, values: Any) -> PerRank:

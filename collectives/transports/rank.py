@@ -31,10 +31,11 @@ from .mailbox import Call, Mailbox, RunStopped
 
 
 class Endpoint(Protocol):
-    """How one rank's messages travel."""
+    """How one rank's messages travel; transports inherit what they have nothing to do for."""
 
     def connect(self) -> None:
         """Do what all ranks must do together before the first message, where there is something."""
+        return
 
     def send(self, call: Call, destination: int, payload: Any) -> None:
         """Send an array, a tuple of arrays or a small object without waiting.
@@ -47,12 +48,14 @@ class Endpoint(Protocol):
 
     def all_sent(self) -> bool:
         """Whether nothing that was sent needs this process any more; helps it on."""
+        return True
 
     def close(self, whole: bool) -> None:
         """Let go of what the endpoints of a process share; called once, of the last rank to end.
 
         `whole` says whether the communicator was closed, and not broken off.
         """
+        return
 
 
 @dataclass(frozen=True)
