@@ -24,7 +24,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -433,12 +432,7 @@ class Communicator(ABC):
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- what a transport implements; arguments are checked ---

@@ -37,7 +37,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -311,12 +310,7 @@ class ParameterServer:
     def __enter__(self) -> ParameterServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
