@@ -23,8 +23,6 @@ from .hypercube import (
     concurrent_volume,
     embed,
     hypercube_allreduce_plan,
-    hypercube_expand_plan,
-    hypercube_reduce_plan,
     rows_for_payload,
 )
 from .hypercube_dense import hypercube_allreduce
@@ -131,8 +129,6 @@ __all__ = [
     "expected_allreduces",
     "hypercube_allreduce",
     "hypercube_allreduce_plan",
-    "hypercube_expand_plan",
-    "hypercube_reduce_plan",
     "pack_rows",
     "place_rows",
     "post_sparse_allreduce",

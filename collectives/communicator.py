@@ -23,8 +23,8 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
+Text = TypeVar("Text", bound=Callable[..., Any])
 
 
 class PerRank:
@@ -106,12 +107,15 @@ class Communicator(ABC):
         When each rank computed, sent and waited, once `record_timeline` was called.
     is_rank : bool
         Whether this is the communicator of one rank, on which a text runs.
+    ships_texts : bool
+        Whether `run` hands texts over to ranks, each with a communicator of its own.
     cost_model : CostModel or None
         What messages and kernels cost here, once `cost_model_of` measured it.
     """
 
     n_ranks: int
     is_rank = False
+    ships_texts = False
     timeline: Timeline | None
     cost_model: CostModel | None = None
 
@@ -121,9 +125,10 @@ class Communicator(ABC):
         self.n_ranks = int(n_ranks)
         self.closed = False
         self.timeline = timeline_if_recorded(self.n_ranks)
+        self._counters = Counters(self.n_ranks)
         self._cache: dict[Hashable, Any] = {}
 
-    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+    def run(self, text: Callable[..., Any], /, *values: Any, **static: Any) -> Any:
         """Execute an algorithm text: ``text(communicator, *values, **static)``.
 
         Parameters
@@ -402,9 +407,9 @@ class Communicator(ABC):
     # -- the run ---
 
     @property
-    @abstractmethod
     def counters(self) -> Counters:
-        """What was sent and how long it took, measured."""
+        """What was sent and how long it took, measured; as of the last wait for a result."""
+        return self._counters
 
     def record_timeline(self) -> Timeline:
         """Note from now on when each rank computes, sends and waits.
@@ -427,21 +432,13 @@ class Communicator(ABC):
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- what a transport implements; arguments are checked ---
 
     @abstractmethod
     def _values(self, values: Any) -> PerRank: ...
-
-    @abstractmethod
-    def _replicated(self, value: Any) -> Replicated: ...
 
     @abstractmethod
     def _map(
@@ -469,14 +466,19 @@ class Communicator(ABC):
     @abstractmethod
     def _gather(self, values: PerRank) -> list[Any] | None: ...
 
-    @abstractmethod
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None: ...
+    # -- and what only a lazy one must ---
 
-    @abstractmethod
-    def _result(self, content: Any) -> Any: ...
+    def _replicated(self, value: Any) -> Replicated:
+        return Replicated(self, value)
 
-    @abstractmethod
-    def _close(self) -> None: ...
+    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:  # noqa: B027
+        """Nothing is left to do where every call is done when it returns."""
+
+    def _result(self, content: Any) -> Any:
+        return content
+
+    def _close(self) -> None:  # noqa: B027
+        """Let go of what the transport holds."""
 
     def _slices(self, plans: Sequence[Plan]) -> PerRank:
         """Each rank's slice of some plans."""
@@ -512,6 +514,21 @@ class Communicator(ABC):
         for name, value in static.items():
             if isinstance(value, (PerRank, Replicated)):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")
+
+
+def collective(text: Text) -> Text:
+    """Make a text that is called like a function, inside of another text or outside of any.
+
+    Outside, where ranks are processes, all of it is one run, and not one for each call in it.
+    """
+
+    @wraps(text)
+    def call(communicator: Communicator, *values: Any, **static: Any) -> Any:
+        if communicator.ships_texts:
+            return communicator.run(call, *values, **static)
+        return text(communicator, *values, **static)
+
+    return cast(Text, call)
 
 
 def duplicate(value: Any) -> Any:

@@ -199,6 +199,13 @@ class CostModel:
         ]  # fmt: skip
         return sorted(found, key=lambda choice: choice.seconds)  # stable: the same on every rank
 
+    def best_of_each(self, problem: Problem) -> dict[str, Choice]:
+        """Each algorithm with the options that cost least."""
+        found: dict[str, Choice] = {}
+        for choice in self.choices(problem):
+            found.setdefault(choice.algorithm, choice)
+        return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
+
     def best(self, problem: Problem, among: tuple[str, ...] = ALGORITHMS) -> Choice:
         """The choice to take, see `preferred`; kept for problems asked again.
 
@@ -225,10 +232,8 @@ class CostModel:
             k, entries a rank.
         dtype : numpy dtype
         """
-        seconds: dict[str, float] = {}
-        for choice in self.choices(Problem(n_ranks, size, entries, dtype)):
-            seconds.setdefault(choice.algorithm, choice.seconds)
-        return {algorithm: seconds[algorithm] for algorithm in ALGORITHMS}
+        best = self.best_of_each(Problem(n_ranks, size, entries, dtype))
+        return {algorithm: choice.seconds for algorithm, choice in best.items()}
 
 
 def preferred(seconds: Mapping[str, float]) -> str:

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .dense_plans import (
     Layout,
     allgather_plan,
@@ -52,6 +52,7 @@ ALGORITHMS = ("hypercube", "direct")
 Ready = tuple[PreparedPlan | PreparedEmbedding, PerRank]
 
 
+@collective
 def allgather(
     communicator: Communicator,
     values: PerRank,
@@ -82,29 +83,19 @@ def allgather(
         If blocks disagree with each other or with counts; names the ranks.
     """
     rows = row_counts(communicator.n_ranks, counts)
-    return communicator.run(
-        _allgather, values, rows=rows, stacked=counts is None, algorithm=_checked(algorithm)
-    )
 
-
-def _allgather(
-    communicator: Communicator,
-    values: PerRank,
-    *,
-    rows: NDArray[np.int64],
-    stacked: bool,
-    algorithm: str,
-) -> PerRank:
     def prepare() -> Ready:
         plan = allgather_plan(communicator.n_ranks, rows.tolist())
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
         return _prepare(communicator, plan, numbering, block_layouts(rows), "allgather", algorithm)
 
-    prepared, layouts = communicator.cached(("allgather", algorithm, *rows.tolist()), prepare)
-    held = communicator.map(_spread, values, layouts, stacked=stacked)
+    key = ("allgather", _checked(algorithm), *rows.tolist())
+    prepared, layouts = communicator.cached(key, prepare)
+    held = communicator.map(_spread, values, layouts, stacked=counts is None)
     return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
 
 
+@collective
 def reduce_scatter(
     communicator: Communicator,
     values: PerRank,
@@ -132,25 +123,7 @@ def reduce_scatter(
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     rows = row_counts(communicator.n_ranks, counts)
-    return communicator.run(
-        _reduce_scatter,
-        values,
-        rows=rows,
-        stacked=counts is None,
-        reduction=reduction,
-        algorithm=_checked(algorithm),
-    )
 
-
-def _reduce_scatter(
-    communicator: Communicator,
-    values: PerRank,
-    *,
-    rows: NDArray[np.int64],
-    stacked: bool,
-    reduction: Reduction,
-    algorithm: str,
-) -> PerRank:
     def prepare() -> Ready:
         plan = allgather_plan(communicator.n_ranks, rows.tolist()).reversed()
         numbering = [np.arange(plan.n_items)] * communicator.n_ranks
@@ -158,7 +131,7 @@ def _reduce_scatter(
             communicator, plan, numbering, block_layouts(rows), "reduce-scatter", algorithm
         )
 
-    key = ("reduce-scatter", algorithm, *rows.tolist())
+    key = ("reduce-scatter", _checked(algorithm), *rows.tolist())
     prepared, layouts = communicator.cached(key, prepare)
     held = communicator.map(_whole, values, layouts)
     combine = partial(combine_agreeing, reduction=reduction)
@@ -166,9 +139,10 @@ def _reduce_scatter(
         held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
     else:
         held = reduce(communicator, prepared, held, combine=combine)
-    return communicator.map(_own_block, held, layouts, stacked=stacked)
+    return communicator.map(_own_block, held, layouts, stacked=counts is None)
 
 
+@collective
 def alltoall(
     communicator: Communicator,
     values: PerRank,
@@ -195,24 +169,20 @@ def alltoall(
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
     table = exchange_counts(communicator.n_ranks, counts)
-    return communicator.run(_alltoall, values, table=table, algorithm=_checked(algorithm))
 
-
-def _alltoall(
-    communicator: Communicator, values: PerRank, *, table: NDArray[np.int64], algorithm: str
-) -> PerRank:
     def prepare() -> Ready:
         plan = alltoall_plan(communicator.n_ranks, table)
         numbering, layouts = exchange_numbering(table), exchange_layouts(table)
         return _prepare(communicator, plan, numbering, layouts, "alltoall", algorithm)
 
-    key = ("alltoall", algorithm, *table.ravel().tolist())
+    key = ("alltoall", _checked(algorithm), *table.ravel().tolist())
     prepared, layouts = communicator.cached(key, prepare)
     held = communicator.map(_with_room, values, layouts)
     held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
     return communicator.map(_received, held, layouts)
 
 
+@collective
 def broadcast(
     communicator: Communicator, values: PerRank, root: int = 0, algorithm: str = "hypercube"
 ) -> PerRank:
@@ -232,22 +202,16 @@ def broadcast(
     PerRank
         The array, or the plain number.
     """
-    if isinstance(root, bool) or not 0 <= root < communicator.n_ranks:
-        raise InputError(f"root={root!r} is not one of the ranks 0..{communicator.n_ranks - 1}.")
-    return communicator.run(_broadcast, values, root=int(root), algorithm=_checked(algorithm))
-
-
-def _broadcast(
-    communicator: Communicator, values: PerRank, *, root: int, algorithm: str
-) -> PerRank:
     n_ranks = communicator.n_ranks
+    if isinstance(root, bool) or not 0 <= root < n_ranks:
+        raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
 
     def prepare() -> Ready:
         numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
         plan, ranks = broadcast_plan(n_ranks, root), list(range(n_ranks))
         return _prepare(communicator, plan, numbering, ranks, "broadcast", algorithm)
 
-    prepared, ranks = communicator.cached(("broadcast", algorithm, root), prepare)
+    prepared, ranks = communicator.cached(("broadcast", _checked(algorithm), root), prepare)
     held = communicator.map(_of_root, values, ranks, root=root)
     held = _run_expand(communicator, prepared, held, _pack_value, _place_value)
     return communicator.map(_plain, held)

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .hypercube import EmbeddedPlan
 from .messages import Inbox, PreparedPlan
 from .plan import require_same_ranks
@@ -113,6 +113,7 @@ def prepare_embedded(
     )
 
 
+@collective
 def embedded_expand(
     communicator: Communicator,
     prepared: PreparedEmbedding,
@@ -140,9 +141,10 @@ def embedded_expand(
         ``prepared.plan.total_messages`` messages, `total_rows` rows.
     """
     _require(prepared, "expand", with_payload=False)
-    return communicator.run(_embedded, prepared, values, pack=pack, end=place, static=static)[0]
+    return _embedded(communicator, prepared, values, None, pack, place, static)[0]
 
 
+@collective
 def embedded_expand_allreduce(
     communicator: Communicator,
     prepared: PreparedEmbedding,
@@ -170,18 +172,12 @@ def embedded_expand_allreduce(
         hypercube, so `allreduce` may differ in the last bits.
     """
     _require(prepared, "expand", with_payload=True)
-    return communicator.run(
-        _embedded,
-        prepared,
-        values,
-        payload,
-        pack=pack,
-        end=place,
-        static=static,
-        payload_reduction=payload_reduction,
+    return _embedded(
+        communicator, prepared, values, payload, pack, place, static, payload_reduction
     )
 
 
+@collective
 def embedded_reduce(
     communicator: Communicator,
     prepared: PreparedEmbedding,
@@ -210,11 +206,12 @@ def embedded_reduce(
     """
     _require(prepared, "reduce", with_payload=False)
     end = combine or partial(combine_rows, reduction=reduction)
-    return communicator.run(
-        _embedded, prepared, values, pack=pack, end=end, static=static, reduction=reduction
-    )[0]
+    return _embedded(communicator, prepared, values, None, pack, end, static, reduction=reduction)[
+        0
+    ]
 
 
+@collective
 def embedded_reduce_allreduce(
     communicator: Communicator,
     prepared: PreparedEmbedding,
@@ -233,16 +230,8 @@ def embedded_reduce_allreduce(
     """
     _require(prepared, "reduce", with_payload=True)
     end = combine or partial(combine_rows, reduction=reduction)
-    return communicator.run(
-        _embedded,
-        prepared,
-        values,
-        payload,
-        pack=pack,
-        end=end,
-        static=static,
-        payload_reduction=payload_reduction,
-        reduction=reduction,
+    return _embedded(
+        communicator, prepared, values, payload, pack, end, static, payload_reduction, reduction
     )
 
 
@@ -250,8 +239,7 @@ def _embedded(
     communicator: Communicator,
     prepared: PreparedEmbedding,
     values: PerRank,
-    payload: PerRank | None = None,
-    *,
+    payload: PerRank | None,
     pack: Callable,
     end: Callable,
     static: dict[str, Any],

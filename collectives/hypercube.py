@@ -35,13 +35,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
-from .point_to_point import ItemParts, expand_plan
 
 Ranks = NDArray[np.int32]
 
@@ -201,38 +200,6 @@ def embed(
         every_message=bool(every_message),
     )
     return embedded if plan.kind == "expand" else embedded.reversed()
-
-
-def hypercube_expand_plan(
-    connectivity: ItemParts,
-    owners: ArrayLike | None = None,
-    *,
-    aware: bool = True,
-    payload_rows: int = 0,
-) -> EmbeddedPlan:
-    """Embedded plan that carries every item from its owner to all other ranks that touch it.
-
-    Parameters
-    ----------
-    connectivity, owners
-        As in `expand_plan`.
-    aware, payload_rows
-        As in `embed`.
-    """
-    return embed(expand_plan(connectivity, owners), aware=aware, payload_rows=payload_rows)
-
-
-def hypercube_reduce_plan(
-    connectivity: ItemParts,
-    owners: ArrayLike | None = None,
-    *,
-    aware: bool = True,
-    payload_rows: int = 0,
-) -> EmbeddedPlan:
-    """The dual of `hypercube_expand_plan`, which documents parameters and errors."""
-    return hypercube_expand_plan(
-        connectivity, owners, aware=aware, payload_rows=payload_rows
-    ).reversed()
 
 
 def hypercube_allreduce_plan(n_ranks: int) -> Plan:

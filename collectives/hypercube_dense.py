@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM, Reduction
 
 
+@collective
 def hypercube_allreduce(
     communicator: Communicator,
     values: PerRank,
@@ -66,8 +67,8 @@ def hypercube_allreduce(
     InputError
         If the ranks disagree on shape or dtype; names two that do.
     """
-    text = _halving if halving else _doubling
-    return communicator.run(text, values, reduction=reduction, label=label)
+    algorithm = _halving if halving else _doubling
+    return algorithm(communicator, values, reduction, label)
 
 
 @cache
@@ -84,7 +85,7 @@ def _n_corners(n_ranks: int) -> int:
 
 
 def _doubling(
-    communicator: Communicator, values: PerRank, *, reduction: Reduction, label: str
+    communicator: Communicator, values: PerRank, reduction: Reduction, label: str
 ) -> PerRank:
     n_corners = _n_corners(communicator.n_ranks)
     state = communicator.map(np.array, values)
@@ -144,7 +145,7 @@ class _Piece:
 
 
 def _halving(
-    communicator: Communicator, values: PerRank, *, reduction: Reduction, label: str
+    communicator: Communicator, values: PerRank, reduction: Reduction, label: str
 ) -> PerRank:
     n_ranks = communicator.n_ranks
     rounds = _neighbours(n_ranks)

@@ -15,12 +15,13 @@ from typing import Any
 
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank, Replicated
+from .communicator import Communicator, PerRank, Replicated, collective
 from .hypercube_dense import hypercube_allreduce
 from .messages import PreparedPlan
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 
 
+@collective
 def expand(
     communicator: Communicator,
     prepared: PreparedPlan,
@@ -48,9 +49,13 @@ def expand(
     PerRank
         The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
     """
-    return communicator.run(_run_rounds, prepared, values, pack=pack, combine=place, static=static)
+    for prepared_round in prepared.rounds:
+        pending = communicator.post(prepared_round, values, pack)
+        values = communicator.collect(pending, values, place, **static)
+    return values
 
 
+@collective
 def reduce(
     communicator: Communicator,
     prepared: PreparedPlan,
@@ -65,9 +70,7 @@ def reduce(
     at its own rank's position (see `contributions`). Default: rows of an array, summed; another
     reduction by ``reduction=``.
     """
-    return communicator.run(
-        _run_rounds, prepared, values, pack=pack, combine=combine, static=static
-    )
+    return expand(communicator, prepared, values, pack, combine, **static)
 
 
 def allreduce(
@@ -108,30 +111,12 @@ def allreduce(
     return communicator.fold(values, _fold, reduction=reduction)
 
 
+@collective
 def barrier(communicator: Communicator) -> None:
     """Wait until every rank has come here; moves no rows."""
-    communicator.run(_barrier)
-
-
-def _barrier(communicator: Communicator) -> None:
     zeros = communicator.values([0] * communicator.n_ranks)
     communicator.fold(zeros, _fold, label="barrier", reduction=SUM).result()
 
 
 def _fold(values: list[Any], reduction: Reduction) -> Any:
     return reduction.fold(values)
-
-
-def _run_rounds(
-    communicator: Communicator,
-    prepared: PreparedPlan,
-    values: PerRank,
-    *,
-    pack: Callable,
-    combine: Callable,
-    static: dict[str, Any],
-) -> PerRank:
-    for prepared_round in prepared.rounds:
-        pending = communicator.post(prepared_round, values, pack)
-        values = communicator.collect(pending, values, combine, **static)
-    return values

@@ -45,7 +45,7 @@ from .messages import ValueInbox
 from .plan import Plan
 from .reduction import ANY
 from .sparse_exchange import combine_step, pack_step
-from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
+from .sparse_steps import LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
 from .stream import Stream, index_type, stream_of
 from .traffic import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 
@@ -418,10 +418,7 @@ def expected_allreduces(
 
 def best_choices(problem: Problem, alpha: float, beta: float) -> dict[str, Choice]:
     """Each algorithm with the options that cost least under the α–β model."""
-    found: dict[str, Choice] = {}
-    for choice in _costs(message=alpha, byte=beta).choices(problem):
-        found.setdefault(choice.algorithm, choice)
-    return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
+    return _costs(message=alpha, byte=beta).best_of_each(problem)
 
 
 def _expected(choice: Choice, problem: Problem) -> Expected:

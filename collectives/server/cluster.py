@@ -41,8 +41,7 @@ from daskpart.errors import InputError, WorkerLostError
 from .endpoint import ServerEndpoint
 from .placement import Directory
 from .shard import ServerSpec, Shard
-from .traffic import RankTraffic
-from .transport import RankOutcome
+from .traffic import RankOutcome, RankTraffic
 
 _SERVICE = "daskpart_shards"
 _LOOK_SECONDS = 5e-4
@@ -50,7 +49,7 @@ _NO_SLOTS = np.empty(0, np.int32)
 
 
 class ClusterServer:
-    """Shards on the workers of a cluster; see `transport.ServerTransport`.
+    """Shards on the workers of a cluster; see the package for what it has in common with `local`.
 
     Parameters
     ----------
@@ -282,7 +281,7 @@ class WorkerShards:
 
 
 class ClusterLink:
-    """One rank's way to the shards; see `transport.Link`.
+    """One rank's way to the shards; see `endpoint.Link`.
 
     Parameters
     ----------

@@ -10,9 +10,9 @@ a message gets to a shard is the business of its link, the one thing that transp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,23 @@ from daskpart.errors import InputError
 
 from .shard import FINISHED, ServerSpec
 from .traffic import RankTraffic
-from .transport import Link
+
+
+class Link(Protocol):
+    """How the messages of one rank get to the shards; a rank's messages arrive in order."""
+
+    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> Any:
+        """Send a message to some shards without waiting; a ticket for `collect`.
+
+        Kinds and contents are those of `Shard.take`: each piece is the shard's number, and then of
+        a "pull" the task and slots, of a "push" the slots and rows, of a "clock" nothing.
+        """
+
+    def collect(self, ticket: Any) -> list[NDArray[Any]]:
+        """Wait for the rows of each piece of a pull."""
+
+    def start(self, task: int) -> None:
+        """Wait until the task may start."""
 
 
 @dataclass(eq=False)

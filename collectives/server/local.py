@@ -30,8 +30,7 @@ from daskpart.errors import InputError
 
 from .endpoint import ServerEndpoint
 from .shard import ServerSpec, Shard
-from .traffic import RankTraffic
-from .transport import RankOutcome
+from .traffic import RankOutcome, RankTraffic
 
 Schedule = NDArray[np.int32]
 
@@ -174,7 +173,7 @@ class _Ticket:
 
 
 class LocalLink:
-    """One rank's way to the shards of this process; see `transport.Link`."""
+    """One rank's way to the shards of this process; see `endpoint.Link`."""
 
     def __init__(self, rank: int, run: int, shards: list[Shard], turns: Turns) -> None:
         self._rank, self._run, self._shards, self._turns = rank, run, shards, turns
@@ -204,7 +203,7 @@ class LocalLink:
 
 
 class LocalServer:
-    """All shards in this process; see `transport.ServerTransport`.
+    """All shards in this process; see the package for what it has in common with `cluster`.
 
     Parameters
     ----------
@@ -235,13 +234,14 @@ class LocalServer:
         """Of as many ranks of this process."""
         return LocalCommunicator(self._spec.n_ranks)
 
-    def hold(self, values: list[Any] | PerRank) -> Any:
+    def hold(self, values: list[Any] | PerRank) -> PerRank:
         """They are here already."""
-        return values.content if isinstance(values, PerRank) else values
+        return values if isinstance(values, PerRank) else self.communicator.values(values)
 
     def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
         """A thread a rank."""
         n_ranks = self._spec.n_ranks
+        columns = [each.content if isinstance(each, PerRank) else each for each in columns]
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)

@@ -37,8 +37,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +52,9 @@ from .placement import place_items
 from .rules import UpdateRule, rule_of
 from .shard import ServerSpec
 from .traffic import ServerReport
-from .transport import Held, ServerTransport
+
+if TYPE_CHECKING:
+    from .cluster import ClusterServer
 
 
 class ParameterServer:
@@ -226,7 +227,7 @@ class ParameterServer:
             saved.
         """
         columns = [
-            values.content if isinstance(values, Held) else self._column(values, place)
+            values if isinstance(values, PerRank) else self._column(values, place)
             for place, values in enumerate(per_rank)
         ]
         with self._alone():
@@ -239,7 +240,7 @@ class ParameterServer:
         """A communicator of the server's ranks, to make there what they hold."""
         return self._transport.communicator
 
-    def hold(self, values: Sequence[Any] | PerRank) -> Held:
+    def hold(self, values: Sequence[Any] | PerRank) -> PerRank:
         """Hand out one value a rank that stays there for several runs.
 
         Parameters
@@ -250,12 +251,12 @@ class ParameterServer:
 
         Returns
         -------
-        Held
+        PerRank
             For `run`, instead of a sequence.
         """
         column = values if isinstance(values, PerRank) else self._column(values, 0)
         with self._alone():
-            return Held(self._transport.hold(column))
+            return self._transport.hold(column)
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
@@ -309,12 +310,7 @@ class ParameterServer:
     def __enter__(self) -> ParameterServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -374,7 +370,7 @@ def _transport_of(
     schedule: str | Sequence[int] | None,
     timeout: float,
     start_seconds: float,
-) -> ServerTransport:
+) -> LocalServer | ClusterServer:
     """The transport by name."""
     if transport not in ("auto", "local", "dask", "mpi"):
         raise InputError(f"transport={transport!r}; allowed are auto, local, dask, mpi.")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,14 @@ class RankTraffic:
             yield
         finally:
             self.seconds_blocked += perf_counter() - begin
+
+
+class RankOutcome(NamedTuple):
+    """Of one rank in a run: what it gave back and sent, and how stale its shard's answers were."""
+
+    result: Any
+    traffic: RankTraffic
+    staleness: Counter[int]
 
 
 @dataclass(eq=False, repr=False)

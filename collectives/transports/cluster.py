@@ -3,8 +3,7 @@
 A task that is pinned to a worker that died waits for ever by Dask's own rules. So every wait here
 looks at the scheduler's workers twice a second, and when one that holds ranks is gone it raises
 `WorkerLostError`, which names the ranks and the address. The driver then starts again from the
-last state that it kept, on a communicator for the workers that are there
-(`GraphCommunicator.replaced`).
+last state that it kept, on a new communicator for the workers that are there.
 """
 
 from __future__ import annotations
@@ -114,13 +113,10 @@ class Cluster:
         )
         return list(answers.values())
 
-    def close_run(self, futures: Sequence[Future], end: Callable[[], None]) -> None:
-        """Let go of what a run holds and end it on the workers, as far as the cluster answers."""
-        self.release(futures)
-        with suppress(WorkerLostError):
-            there = self._answered(lambda: self.client.nthreads(asynchronous=True))
-            self.workers = [address for address in self.workers if address in there]
-            end()
+    def forget_lost(self) -> None:
+        """Go on with the workers that are still there."""
+        there = self._there()
+        self.workers = [address for address in self.workers if address in there]
 
     @staticmethod
     def release(futures: Sequence[Future]) -> None:
@@ -134,7 +130,7 @@ class Cluster:
 
     def require_workers(self) -> None:
         """Raise WorkerLostError if a worker that holds ranks is gone."""
-        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
+        there = self._there()
         lost = [address for address in self.workers if address not in there]
         if lost:
             named = "; ".join(
@@ -146,6 +142,10 @@ class Cluster:
                 f"Worker lost: {named}. {len(there)} worker(s) are left; go on from the last state "
                 "that was kept, on a communicator for the workers that are there."
             )
+
+    def _there(self) -> dict[str, int]:
+        """The workers that are there now, and their threads."""
+        return self._answered(lambda: self.client.nthreads(asynchronous=True))
 
     def _watched(
         self, begin: Callable[[], Awaitable[Any]], look: Callable[[], None] | None = None

@@ -15,19 +15,21 @@ from distributed.protocol import Serialize, to_serialize
 
 from . import wire
 from .mailbox import Call
+from .rank import Endpoint
 from .spmd import SpmdCommunicator
 from .worker import Session
 
 
-class DaskEndpoint:
-    """One rank's messages over Dask comms; see `rank.Endpoint`."""
+class DaskEndpoint(Endpoint):
+    """One rank's messages over Dask comms; see `rank.Endpoint`.
+
+    A stream opens with its first message, the event loop sends on by itself, and the session ends
+    its streams.
+    """
 
     def __init__(self, session: Session, rank: int) -> None:
         self._session, self._rank = session, rank
         self._places, self._mailbox = session.spec.placement, session.mailboxes[rank]
-
-    def connect(self) -> None:
-        """A stream opens with its first message."""
 
     def send(self, call: Call, destination: int, payload: Any) -> None:
         """Hand a message to the event loop, or to a rank of this worker."""
@@ -40,13 +42,6 @@ class DaskEndpoint:
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
         return decoded(self._mailbox.take(call, source))
-
-    def all_sent(self) -> bool:
-        """The event loop sends on by itself."""
-        return True
-
-    def close(self, whole: bool) -> None:
-        """The session ends its streams."""
 
 
 class DaskCommunicator(SpmdCommunicator):

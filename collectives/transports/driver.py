@@ -27,8 +27,7 @@ from dask.sizeof import sizeof
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.cost_measurement import known_cost_model, remember_cost_model
-from daskpart.collectives.counters import Counters
-from daskpart.collectives.messages import Exchange, PreparedRound
+from daskpart.collectives.messages import Exchange
 from daskpart.collectives.timeline import Span
 from daskpart.collectives.traffic import RoundRecord
 from daskpart.errors import InputError, WorkerLostError
@@ -44,20 +43,16 @@ _LARGE_BYTES = 100_000  # values beyond this are placed on the workers, not sent
 class RankedCommunicator(Communicator):
     """The driver's side of ranks that run texts; where they live, a subclass says."""
 
+    ships_texts = True
+
     def __init__(self, n_ranks: int) -> None:
         super().__init__(n_ranks)
-        self._counters = Counters(n_ranks)
         self._run = 0
         self._n_values = 0
         self._known: weakref.WeakValueDictionary[Number, Held] = weakref.WeakValueDictionary()
         self._dropped: deque[Number] = deque()
         self._afresh = False
         self._broken: str | None = None
-
-    @property
-    def counters(self) -> Counters:
-        """What was sent and how long it took, measured by the ranks; as of the last run."""
-        return self._counters
 
     # -- what the transports differ in ---
 
@@ -80,7 +75,7 @@ class RankedCommunicator(Communicator):
 
     # -- runs ---
 
-    def run(self, text: Callable[..., Any], *values: Any, **static: Any) -> Any:
+    def run(self, text: Callable[..., Any], /, *values: Any, **static: Any) -> Any:
         """Execute an algorithm text on every rank; see `Communicator.run`."""
         self._require_open()
         return self._results(text, values, static)[0]
@@ -206,87 +201,41 @@ class RankedCommunicator(Communicator):
             held.unsent = [handles.dumps(value, _refused) for value in values]
         return PerRank(self, held)
 
-    def _replicated(self, value: Any) -> Replicated:
-        return Replicated(self, value)
-
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
-        return self.run(_map, state, values, function=function, static=static)
+        if state is None:
+            return self.run(_call, "map", function, *values, static=static)
+        return self.run(_call, "update", function, state, *values, static=static)
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Held:
-        posted = self.run(
-            _post, pending.round, values, pack=pack, label=pending.label, index=pending.index
-        )
-        return posted.content
+        sent = (pending.round, values, pack)
+        if isinstance(pending.round, Exchange):
+            return self.run(_call, "post_values", *sent, pending.label, pending.index).content
+        return self.run(_call, "post", *sent).content
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
-        return self.run(_collect, pending, state, values, combine=combine, static=static)
+        return self.run(_call, "collect", pending, state, combine, *values, static=static)
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
-        return self.run(_fold, values, function=function, label=label, static=static)
+        return self.run(_call, "fold", values, function, label, static=static)
 
     def _assume_replicated(self, values: PerRank) -> Replicated:
-        return self.run(_assume_replicated, values)
+        return self.run(_call, "assume_replicated", values)
 
     def _gather(self, values: PerRank) -> list[Any]:
         return self._results(_own_value, (values,), {}, everyone=True)
-
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        """What a run made is there when it is over."""
-
-    def _result(self, content: Any) -> Any:
-        return content
 
 
 # what a pending round is at the driver: the ranks hold it
 _ON_THE_RANKS = Exchange.from_pairs(1, [])
 
 
-def _map(
-    comm: Communicator, state: PerRank | None, values: Sequence, *, function: Callable, static: dict
-) -> PerRank:
-    if state is None:
-        return comm.map(function, *values, **static)
-    return comm.update(function, state, *values, **static)
-
-
-def _post(
-    comm: Communicator,
-    entry: PreparedRound | Exchange,
-    values: PerRank,
-    *,
-    pack: Callable,
-    label: str,
-    index: int,
-) -> Pending:
-    if isinstance(entry, Exchange):
-        return comm.post_values(entry, values, pack, label, index)
-    return comm.post(entry, values, pack)
-
-
-def _collect(
-    comm: Communicator,
-    pending: Pending,
-    state: PerRank,
-    values: Sequence,
-    *,
-    combine: Callable,
-    static: dict,
-) -> PerRank:
-    return comm.collect(pending, state, combine, *values, **static)
-
-
-def _fold(
-    comm: Communicator, values: PerRank, *, function: Callable, label: str, static: dict
-) -> Replicated:
-    return comm.fold(values, function, label, **static)
-
-
-def _assume_replicated(comm: Communicator, values: PerRank) -> Replicated:
-    return comm.assume_replicated(values)
+def _call(comm: Communicator, method: str, *arguments: Any, static: dict | None = None) -> Any:
+    """The text of one call."""
+    return getattr(comm, method)(*arguments, **(static or {}))
 
 
 def _own_value(comm: Communicator, values: PerRank) -> Any:

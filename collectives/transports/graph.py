@@ -18,18 +18,25 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dask
 from dask.base import is_dask_collection
 
-from daskpart._floor.rank_tasks import RankCollection, RankPlacement
+from daskpart._floor.rank_tasks import (
+    DataNode,
+    List,
+    PinnedTask,
+    RankCollection,
+    RankPlacement,
+    TaskRef,
+)
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
-from daskpart.collectives.counters import Counters
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks
 from . import ledger
@@ -85,7 +92,7 @@ class GraphCommunicator(Communicator):
                 "placement= needs a Dask client; without one ranks share this process."
             )
         self._pins = RankPlacement(self._cluster.placement) if self._cluster else None
-        self._measures = Measures(Counters(n_ranks))
+        self._measures = Measures(self._counters)
         self._step = 0
         self._settled: weakref.WeakSet[Node] = weakref.WeakSet()
 
@@ -94,46 +101,10 @@ class GraphCommunicator(Communicator):
         """Worker address of each rank; None without a client."""
         return self._cluster.placement if self._cluster else None
 
-    @property
-    def counters(self) -> Counters:
-        """What was sent and how long it took, measured where the tasks ran; as of the last wait."""
-        return self._measures.counters
-
     def collection(self, values: PerRank) -> RankCollection:
         """The lazy values as a Dask collection of one key a rank, to look at or to compute."""
         self._check_step((values,), {})
         return RankCollection(self._graph([values.content]), list(values.content.keys))
-
-    def replaced(self, timeout: float = 60.0) -> GraphCommunicator:
-        """A new communicator of as many ranks on the workers that are there now.
-
-        To go on after a `WorkerLostError`: hand the last state that was kept to its `values`. This
-        one is closed; the new one counts on where it ended.
-
-        Parameters
-        ----------
-        timeout : float
-            Seconds to wait for at least one worker.
-
-        Examples
-        --------
-        >>> while epoch < n_epochs:  # doctest: +SKIP
-        ...     try:
-        ...         state = one_epoch(communicator, state)
-        ...         kept = communicator.gather(state)
-        ...         epoch += 1
-        ...     except WorkerLostError:
-        ...         communicator = communicator.replaced()
-        ...         state = communicator.values(kept)
-        """
-        if self._cluster is None:
-            raise InputError("Without a Dask client there are no workers to replace.")
-        client = self._cluster.client
-        self.close()
-        client.wait_for_workers(1, timeout=timeout)  # a TimeoutError says what it waited for
-        successor = GraphCommunicator(self.n_ranks, client)
-        successor._measures = Measures(self._measures.counters)
-        return successor
 
     # -- steps: only the graph grows ---
 
@@ -147,7 +118,7 @@ class GraphCommunicator(Communicator):
 
     def _replicated(self, value: Any) -> Replicated:
         key = (self._name("replicated"), 0)
-        return self._handle(Replicated, Node([key], {key: tasks.data_node(key, value)}, ()))
+        return self._handle(Replicated, Node([key], {key: DataNode(key, value)}, ()))
 
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
@@ -157,7 +128,7 @@ class GraphCommunicator(Communicator):
         keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
         own = {
-            key: tasks.step_task(key, step, mark, function, static, inputs_of(inputs, rank))
+            key: PinnedTask(key, step, mark, rank, function, static, *inputs_of(inputs, rank))
             for rank, key in enumerate(keys)
         }
         return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
@@ -177,8 +148,8 @@ class GraphCommunicator(Communicator):
         ):
             index, last = (index + 1 if source == last else 0), source
             key = keys[source, destination] = (name, source, destination)
-            half = self._half(pending, source)
-            own[key] = tasks.pack_task(key, mark, pack, half, index, held.keys[source])
+            half, value = self._half(pending, source), TaskRef(held.keys[source])
+            own[key] = PinnedTask(key, tasks.run_pack, mark, pack, index, *half, value)
         self._measures.expect(
             self._step, pending.label, pending.index, whole.source, whole.destination
         )
@@ -193,21 +164,16 @@ class GraphCommunicator(Communicator):
         posted: Posted = pending.content
         keys = self._keys(name_of(combine))
         mark = (self.run_id, self._step)
-        arriving: list[list[tuple]] = [[] for _ in keys]
+        arriving: list[list[TaskRef]] = [[] for _ in keys]
         for (_, destination), key in posted.keys.items():  # in rising order of sources
-            arriving[destination].append(key)
+            arriving[destination].append(TaskRef(key))
         own = {
-            key: tasks.combine_task(
-                key,
-                mark,
-                combine,
-                static,
-                self._half(pending, rank),
-                arriving[rank],
-                inputs_of((state, *values), rank),
+            key: PinnedTask(
+                key, tasks.run_combine, mark, combine, static, *self._half(pending, rank),
+                List(*arriving[rank]), *inputs_of((state, *values), rank),
             )
             for rank, key in enumerate(keys)
-        }
+        }  # fmt: skip
         posted.spent = True
         parents = [posted.node, state.content, *(value.content for value in values)]
         if not isinstance(pending.round, Exchange):
@@ -215,16 +181,17 @@ class GraphCommunicator(Communicator):
         return self._handle(PerRank, Node(keys, own, parents))
 
     @staticmethod
-    def _half(pending: Pending, rank: int) -> tasks.Half:
-        """A rank's half of a round: itself, or where tasks find it."""
+    def _half(pending: Pending, rank: int) -> tuple[Any, int]:
+        """A rank's half of a round; of a plan all halves of the rank, and the place among them."""
         if isinstance(pending.round, Exchange):
-            return pending.round.of_ranks[rank]
-        return pending.round.messages.content.keys[rank], pending.round.slot
+            return pending.round.of_ranks[rank], -1
+        return TaskRef(pending.round.messages.content.keys[rank]), pending.round.slot
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         key = (self._name(label), 0)
         mark = (self.run_id, self._step)
-        task = tasks.fold_task(key, mark, function, static, values.content.keys)
+        every = List(*map(TaskRef, values.content.keys))  # a bare list is no dependency
+        task = PinnedTask(key, tasks.run_fold, mark, function, static, every)
         self._measures.expect_star(self._step, label)
         self._step += 1  # the way back is a round of its own
         return self._handle(Replicated, Node([key], {key: task}, [values.content]))
@@ -283,7 +250,7 @@ class GraphCommunicator(Communicator):
             stack.extend(node.parents)
             if node.held is not None and with_known:
                 for key, value in zip(node.keys, node.held, strict=True):
-                    known[key] = value if self._cluster else tasks.data_node(key, value)
+                    known[key] = value if self._cluster else DataNode(key, value)
         return tasks.pinned_graph(own, self._pins, known)
 
     def _gather(self, values: PerRank) -> list[Any]:
@@ -314,7 +281,10 @@ class GraphCommunicator(Communicator):
         if self._cluster is None:
             self._fetch_measures(ledger.close)
         elif self._cluster.client.status == "running":
-            self._cluster.close_run(held, lambda: self._fetch_measures(ledger.close))
+            self._cluster.release(held)
+            with suppress(WorkerLostError):  # as far as the cluster answers
+                self._cluster.forget_lost()
+                self._fetch_measures(ledger.close)
 
     # -- names and handles ---
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from daskpart._floor.rank_tasks import TaskRef
 from daskpart.collectives.communicator import PerRank, Replicated
 
 
@@ -42,7 +43,7 @@ class Posted:
         self.node, self.keys, self.spent = node, keys, False
 
 
-def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list:
-    """Keys of a rank's inputs; of what all ranks agreed on, its own."""
+def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list[TaskRef]:
+    """A rank's inputs; of what all ranks agreed on, its own."""
     keys = [value.content.keys for value in values]
-    return [of_ranks[rank if len(of_ranks) > 1 else 0] for of_ranks in keys]
+    return [TaskRef(of_ranks[rank if len(of_ranks) > 1 else 0]) for of_ranks in keys]

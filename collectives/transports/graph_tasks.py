@@ -1,9 +1,10 @@
-"""Tasks of the graph transport: how they are written down, pinned and collected, and what they do.
+"""Tasks of the graph transport: how they are pinned, and what they do on a worker.
 
     (update-…-4, rank)                  state of a rank
     (pack-…-5, source, destination)     one message, made where the source lives
     (combine-…-6, rank)                 all messages to a rank, combined where it lives
 
+A task of a round gets its rank's half of it, or all halves of the rank and the place among them.
 The second part of a key is the rank whose worker runs the task. The pin is an annotation of the
 layer, and arrays' optimisation would drop it: so ranks live in a collection of their own
 (`RankCollection`) that is only culled.
@@ -11,13 +12,13 @@ layer, and arrays' optimisation would drop it: so ranks live in a collection of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from daskpart._floor.rank_tasks import DataNode, List, PinnedTask, RankPlacement, Task, TaskRef
+from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import RankExchange, RankMessages
@@ -26,8 +27,6 @@ from daskpart.collectives.timeline import now
 from .ledger import Message, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
-# a rank's half of a round; of a plan the key of the rank's list of messages, and the place in it
-Half = RankExchange | tuple[Any, int]
 
 
 def pinned_graph(
@@ -41,59 +40,6 @@ def pinned_graph(
         layers["settled"] = MaterializedLayer(known)
         dependencies = {"ranks": {"settled"}, "settled": set()}
     return HighLevelGraph(layers, dependencies)
-
-
-def data_node(key: Any, value: Any) -> DataNode:
-    """A value that stands in the graph."""
-    return DataNode(key, value)
-
-
-# -- how tasks are written down ---
-
-
-def step_task(
-    key: tuple, step: Callable, mark: Mark, function: Callable, static: dict, inputs: Iterable
-) -> Task:
-    """A task of `run_map` or `run_update`; inputs are keys."""
-    return PinnedTask(key, step, mark, key[1], function, static, *map(TaskRef, inputs))
-
-
-def pack_task(key: tuple, mark: Mark, pack: Callable, half: Half, index: int, value: Any) -> Task:
-    """A task of `run_pack`: the index-th message of a rank."""
-    return PinnedTask(key, run_pack, mark, pack, index, *_half_inputs(half), TaskRef(value))
-
-
-def combine_task(
-    key: tuple,
-    mark: Mark,
-    combine: Callable,
-    static: dict,
-    half: Half,
-    payloads: Iterable,
-    inputs: Iterable,
-) -> Task:
-    """A task of `run_combine`; payloads in rising order of their sources."""
-    arrived = List(*map(TaskRef, payloads))  # a bare list would not be seen as dependencies
-    references = map(TaskRef, inputs)
-    return PinnedTask(
-        key, run_combine, mark, combine, static, *_half_inputs(half), arrived, *references
-    )
-
-
-def _half_inputs(half: Half) -> tuple[Any, int]:
-    """What a task needs to find a rank's half of a round, see `_opened`."""
-    if isinstance(half, RankExchange):
-        return half, -1
-    key, slot = half
-    return TaskRef(key), slot
-
-
-def fold_task(key: tuple, mark: Mark, function: Callable, static: dict, inputs: Iterable) -> Task:
-    """A task of `run_fold` over the values of all ranks."""
-    return PinnedTask(key, run_fold, mark, function, static, List(*map(TaskRef, inputs)))
-
-
-# -- what tasks do, on a worker ---
 
 
 def run_map(mark: Mark, rank: int, function: Callable, static: dict, *values: Any) -> Any:

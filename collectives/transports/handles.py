@@ -34,17 +34,14 @@ class Held:
         A pickled value a rank, which travels with the first run that uses it.
     placed : list of Future or None
         Instead, values that lie on the ranks' workers until the ranks have taken them.
-    value : object
-        Of a replicated value.
     """
 
-    __slots__ = ("__weakref__", "_dropped", "number", "placed", "unsent", "value")
+    __slots__ = ("__weakref__", "_dropped", "number", "placed", "unsent")
 
     def __init__(self, number: Number, dropped: deque[Number]) -> None:
         self.number, self._dropped = number, dropped
         self.unsent: list[bytes] | None = None
         self.placed: list[Any] | None = None
-        self.value: Any = None
 
     def __del__(self) -> None:
         self._dropped.append(self.number)

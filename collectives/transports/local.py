@@ -22,7 +22,7 @@ from dask.base import is_dask_collection
 
 from daskpart._floor.cores import n_cores
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
-from daskpart.collectives.counters import Counters, value_bytes
+from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
@@ -59,7 +59,6 @@ class LocalCommunicator(Communicator):
         cores = n_cores()
         self.sequential = sequential
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
-        self._counters = Counters(n_ranks)
         self._clock = np.zeros(n_ranks)
 
     @property
@@ -67,18 +66,10 @@ class LocalCommunicator(Communicator):
         """Threads that run the ranks, the calling one included."""
         return self._pool.n_threads
 
-    @property
-    def counters(self) -> Counters:
-        """What was sent and how long it took, measured."""
-        return self._counters
-
     def _values(self, values: Any) -> PerRank:
         if is_dask_collection(values):
             values = computed_values(values, self.n_ranks)
         return PerRank(self, values, borrowed=True)
-
-    def _replicated(self, value: Any) -> Replicated:
-        return Replicated(self, value)
 
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
@@ -151,12 +142,6 @@ class LocalCommunicator(Communicator):
 
     def _gather(self, values: PerRank) -> list[Any]:
         return [duplicate(value) for value in values.content]
-
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        """Everything is settled at once here."""
-
-    def _result(self, content: Any) -> Any:
-        return content
 
     def _close(self) -> None:
         self._pool.close()

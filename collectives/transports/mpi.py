@@ -265,7 +265,7 @@ class MpiCommunicator(SpmdCommunicator):
 
     def _after_failure(self) -> None:
         """Messages that the failed run left in MPI's queues are taken out."""
-        self._cluster.on_each(sweep_group, [(self.run_id,)] * len(self._cluster.workers))
+        self._cluster.on_all(sweep_group, self.run_id)
 
 
 async def sweep_group(name: str) -> None:

@@ -31,10 +31,11 @@ from .mailbox import Call, Mailbox, RunStopped
 
 
 class Endpoint(Protocol):
-    """How one rank's messages travel."""
+    """How one rank's messages travel; transports inherit what they have nothing to do for."""
 
     def connect(self) -> None:
         """Do what all ranks must do together before the first message, where there is something."""
+        return
 
     def send(self, call: Call, destination: int, payload: Any) -> None:
         """Send an array, a tuple of arrays or a small object without waiting.
@@ -47,12 +48,14 @@ class Endpoint(Protocol):
 
     def all_sent(self) -> bool:
         """Whether nothing that was sent needs this process any more; helps it on."""
+        return True
 
     def close(self, whole: bool) -> None:
         """Let go of what the endpoints of a process share; called once, of the last rank to end.
 
         `whole` says whether the communicator was closed, and not broken off.
         """
+        return
 
 
 @dataclass(frozen=True)
@@ -265,9 +268,6 @@ class RankCommunicator(Communicator):
     def _slices(self, plans: Sequence[Plan]) -> PerRank:
         return PerRank(self, slices_of_rank(plans, self.rank))
 
-    def _replicated(self, value: Any) -> Replicated:
-        return Replicated(self, value)
-
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
@@ -334,15 +334,6 @@ class RankCommunicator(Communicator):
             return None
         others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
         return [duplicate(values.content), *others]
-
-    def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        """Everything is settled at once here."""
-
-    def _result(self, content: Any) -> Any:
-        return content
-
-    def _close(self) -> None:
-        """The driver's communicator is closed, and ends the ranks."""
 
     # -- what they share ---
 

@@ -31,18 +31,13 @@ class WorkersBusyError(InputError):
 class RankCluster(Cluster):
     """The workers that ranks live on, and calls to all of them at once."""
 
-    def on_each(self, function: Callable, arguments: Sequence[tuple]) -> list[Any]:
-        """``function(*arguments[i])`` on worker i, all at once, watched; the first error."""
-
-        async def one(address: str, own: tuple) -> Any:
-            answers = await self.client.run(function, *own, workers=[address], asynchronous=True)
-            return answers[address]
-
-        async def all_of_them() -> list[Any]:
-            calls = [one(*pair) for pair in zip(self.workers, arguments, strict=True)]
-            return await asyncio.gather(*calls)
-
-        return self._watched(all_of_them)
+    def on_all(self, function: Callable, *arguments: Any) -> list[Any]:
+        """``function(*arguments)`` on all workers at once, watched; the first error."""
+        workers = self.workers
+        answers = self._watched(
+            lambda: self.client.run(function, *arguments, workers=workers, asynchronous=True)
+        )
+        return list(answers.values())
 
     def bring(self, collection: Any, placement: Sequence[str]) -> list[Future]:
         """Values of a Dask collection, one a rank, brought to the workers of the ranks."""
@@ -120,8 +115,7 @@ class RankCluster(Cluster):
 
     def on_those_left(self, function: Callable, *arguments: Any) -> None:
         """The same on all workers that are still there; errors of workers are passed over."""
-        there = self._answered(lambda: self.client.nthreads(asynchronous=True))
-        self.workers = [address for address in self.workers if address in there]
+        self.forget_lost()
         if self.workers:
             self.call(function, *arguments)
 
@@ -172,7 +166,7 @@ class RankCluster(Cluster):
 
     def wait_for_ranks(self, run_id: str, seconds: float) -> None:
         """Until all ranks run; WorkersBusyError names those that don't after so many seconds."""
-        of_workers = self.on_each(host.missing_ranks, [(run_id, seconds)] * len(self.workers))
+        of_workers = self.on_all(host.missing_ranks, run_id, seconds)
         missing = sorted(rank for of_worker in of_workers for rank in of_worker)
         if missing:
             self.require_workers()

@@ -101,7 +101,7 @@ class SpmdCommunicator(RankedCommunicator):
                 self.run_id, self.placement, endpoint, timeout, start_seconds
             )
             self._cluster.take_lease(self.run_id, start_seconds)
-            self._cluster.on_each(on_worker.open_session, [(spec,)] * len(self._cluster.workers))
+            self._cluster.on_all(on_worker.open_session, spec)
             self._tasks = self._cluster.start_ranks(self.run_id)
             self._cluster.wait_for_ranks(self.run_id, start_seconds)
             self.run(_connect)

@@ -19,19 +19,16 @@ from typing import Any
 from .driver import RankedCommunicator, blamed
 from .handles import Number
 from .mailbox import Call, Mailbox, RunStopped, find_deadlock
-from .rank import Answer, RankCommunicator, Request
+from .rank import Answer, Endpoint, RankCommunicator, Request
 
 _LOOK_SECONDS = 0.2
 
 
-class MailboxEndpoint:
+class MailboxEndpoint(Endpoint):
     """One rank's messages to mailboxes of this process; see `rank.Endpoint`."""
 
     def __init__(self, rank: int, mailboxes: Sequence[Mailbox]) -> None:
         self._rank, self._mailboxes = rank, mailboxes
-
-    def connect(self) -> None:
-        """Nothing to do together."""
 
     def send(self, call: Call, destination: int, payload: Any) -> None:
         """Hand a message over."""
@@ -40,13 +37,6 @@ class MailboxEndpoint:
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
         return self._mailboxes[self._rank].take(call, source)
-
-    def all_sent(self) -> bool:
-        """All is handed over."""
-        return True
-
-    def close(self, whole: bool) -> None:
-        """Nothing is shared."""
 
 
 class ThreadsCommunicator(RankedCommunicator):

@@ -93,7 +93,7 @@ def hypercube_volume(
     Returns
     -------
     HypercubeVolume
-        Equal to the statistics of `daskpart.collectives.hypercube_expand_plan`.
+        Equal to the statistics of `daskpart.collectives.embed` of the expand.
 
     Raises
     ------

@@ -172,11 +172,6 @@ def test_what_cannot_be_placed():
         GraphCommunicator(2, scheduler="sideways")
     with pytest.raises(InputError, match="needs a Dask client"):
         GraphCommunicator(2, scheduler="threads", placement=["a", "b"])
-    with (
-        GraphCommunicator(2, scheduler="threads") as communicator,
-        pytest.raises(InputError, match="no workers to replace"),
-    ):
-        communicator.replaced()
 
 
 def test_an_asynchronous_client_is_refused():
@@ -341,8 +336,8 @@ def test_a_lost_worker_is_an_error_and_the_run_goes_on(own_client):
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1\."):
         communicator.settle(asked)
     assert time.monotonic() - begin < 10
-    with communicator.replaced() as successor:
-        assert communicator.closed
+    communicator.close()
+    with GraphCommunicator(3, own_client) as successor:
         assert victim not in successor.placement
         state = successor.map(doubled, successor.values(kept))
         assert allreduce(successor, state).result() == 24

@@ -23,7 +23,6 @@ from daskpart.collectives import (
     embed,
     expand_plan,
     hypercube_allreduce_plan,
-    hypercube_expand_plan,
     reduce_plan,
     rows_for_payload,
 )
@@ -39,6 +38,10 @@ def make_connectivity(parts, owners, n_ranks):
         n_parts=n_ranks,
         sets=parts,
     )
+
+
+def embedded(connectivity, owners=None, **options):
+    return embed(expand_plan(connectivity, owners), **options)
 
 
 @st.composite
@@ -161,12 +164,12 @@ def test_the_same_order_both_ways_is_not_dual():
 def test_the_papers_figure():
     """Fig. 1: owner 1 expands to {2, 6, 7}; five rows move, in three dimensions."""
     connectivity = make_connectivity([{1, 2, 6, 7}], [1], 8)
-    plan = hypercube_expand_plan(connectivity)
+    plan = embedded(connectivity)
     hops = {(0, 1, 0), (1, 1, 3), (1, 0, 2), (2, 3, 7), (2, 2, 6)}
     assert set(planned(plan)) == {(*hop, 0) for hop in hops}
     assert concurrent_volume(plan) == 3
     assert plan.forward_rows.tolist() == [1, 0, 0, 1, 0, 0, 0, 0]
-    naive = hypercube_expand_plan(connectivity, aware=False)
+    naive = embedded(connectivity, aware=False)
     assert planned(naive)[0, 1, 0, 0] == 2  # two copies to 0 in one message
     assert (naive.total_rows, plan.total_rows) == (7, 5)
 
@@ -217,7 +220,7 @@ def test_concurrent_volume_is_the_number_of_differing_bits(connectivity):
 @given(connectivities())
 def test_an_owner_elsewhere_counts_like_a_sharer(connectivity):
     connectivity.n_parts = 32
-    plan = hypercube_expand_plan(connectivity)
+    plan = embedded(connectivity)
     expected = 0
     for touching, owner in zip(connectivity.sets, connectivity.owners.tolist(), strict=True):
         if touching:
@@ -229,8 +232,8 @@ def test_an_owner_elsewhere_counts_like_a_sharer(connectivity):
 
 def test_a_fold_is_one_more_round_in_which_a_row_moves():
     """5 ranks: 4 stands behind 0. From 4 to 3: fold in, bits 0 and 1; from 0 to 4: fold out."""
-    assert concurrent_volume(hypercube_expand_plan(make_connectivity([{3}], [4], 5))) == 3
-    assert concurrent_volume(hypercube_expand_plan(make_connectivity([{4}], [0], 5))) == 1
+    assert concurrent_volume(embedded(make_connectivity([{3}], [4], 5))) == 3
+    assert concurrent_volume(embedded(make_connectivity([{4}], [0], 5))) == 1
 
 
 # -- messages ---
@@ -240,7 +243,7 @@ def test_a_fold_is_one_more_round_in_which_a_row_moves():
 def test_messages_a_mode_on_a_power_of_two(n_ranks):
     """2·⌈log2 K⌉ for an expand and its reduce, however little they carry."""
     connectivity = make_connectivity([{0, n_ranks - 1}], [0], n_ranks)
-    expand = hypercube_expand_plan(connectivity)
+    expand = embedded(connectivity)
     both = sum(p.statistics().per_rank("messages_sent") for p in (expand, expand.reversed()))
     assert both.tolist() == [2 * (n_ranks - 1).bit_length()] * n_ranks
 
@@ -252,7 +255,7 @@ def test_the_papers_message_counts_at_4096_ranks():
     for mode in range(4):
         connectivity = random_pairs(4096, 20_000, 5, seed=mode)
         owners = random.choice(4096, 20_000)
-        plan = hypercube_expand_plan(connectivity, owners, payload_rows=1)
+        plan = embedded(connectivity, owners, payload_rows=1)
         for direction in (plan, plan.reversed()):
             sent += direction.statistics().per_rank("messages_sent")
         if mode == 2:
@@ -272,7 +275,7 @@ def random_pairs(n_ranks, n_items, each, seed):
 
 @pytest.mark.parametrize("n_ranks", [3, 5, 6, 7, 12])
 def test_folded_ranks_send_once_and_receive_once(n_ranks):
-    plan = hypercube_expand_plan(make_connectivity([], [], n_ranks))
+    plan = embedded(make_connectivity([], [], n_ranks))
     size = 1 << (n_ranks.bit_length() - 1)
     counted = plan.statistics()
     assert len(plan.rounds) == size.bit_length() - 1 + 2
@@ -285,7 +288,7 @@ def test_folded_ranks_send_once_and_receive_once(n_ranks):
 @pytest.mark.parametrize("n_ranks", range(1, 18))
 def test_allreduce_plan_is_an_embedding_of_nothing(n_ranks):
     dense = hypercube_allreduce_plan(n_ranks)
-    nothing = hypercube_expand_plan(make_connectivity([], [], n_ranks), payload_rows=1)
+    nothing = embedded(make_connectivity([], [], n_ranks), payload_rows=1)
     assert dense.rounds == nothing.rounds
     assert (dense.kind, dense.reversed().kind) == ("allreduce", "allreduce")
     assert dense.total_rows == dense.total_messages
@@ -293,8 +296,8 @@ def test_allreduce_plan_is_an_embedding_of_nothing(n_ranks):
 
 def test_payload_rows_stand_at_the_end_of_every_message():
     connectivity = make_connectivity([{0, 1, 2, 3}, {0, 3}], [0, 3], 4)
-    bare = hypercube_expand_plan(connectivity)
-    plan = hypercube_expand_plan(connectivity, payload_rows=3)
+    bare = embedded(connectivity)
+    plan = embedded(connectivity, payload_rows=3)
     assert plan.n_items == bare.n_items + 3 == 5
     for entry, without in zip(plan.rounds, bare.rounds, strict=True):
         np.testing.assert_array_equal(entry.lengths, without.lengths + 3)
@@ -331,7 +334,7 @@ def test_save_load_pickle(tmp_path, kind, aware):
 
 def test_what_can_not_be_embedded():
     connectivity = make_connectivity([{0, 1}], [0], 3)
-    plan = hypercube_expand_plan(connectivity)
+    plan = embedded(connectivity)
     with pytest.raises(InputError, match="Only a point-to-point expand or reduce"):
         embed(plan)
     with pytest.raises(InputError, match="Only a point-to-point expand or reduce"):

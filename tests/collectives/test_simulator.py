@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from daskpart.collectives import (
     LocalCommunicator,
     concurrent_volume,
+    embed,
     expand_plan,
     hypercube_allreduce_plan,
-    hypercube_expand_plan,
     pack_rows,
     place_rows,
     reduce_plan,
@@ -27,12 +27,16 @@ from daskpart.errors import InputError
 ALPHA, BETA, ROW_BYTES = 3.0, 0.25, 8
 
 
+def embedded(connectivity, owners=None, **options):
+    return embed(expand_plan(connectivity, owners), **options)
+
+
 @st.composite
 def plans(draw):
     connectivity = random_connectivity(12, draw(st.integers(1, 9)), draw(st.integers(0, 99)))
     expand = expand_plan(connectivity)
-    aware = hypercube_expand_plan(connectivity, payload_rows=draw(st.integers(0, 2)))
-    naive = hypercube_expand_plan(connectivity, aware=False)
+    aware = embedded(connectivity, payload_rows=draw(st.integers(0, 2)))
+    naive = embedded(connectivity, aware=False)
     allreduce = hypercube_allreduce_plan(connectivity.n_parts)
     chosen = st.sampled_from([expand, expand.reversed(), aware, aware.reversed(), naive, allreduce])
     return draw(st.lists(chosen, min_size=1, max_size=4))
@@ -121,7 +125,7 @@ def test_a_cp_iteration_on_4096_ranks():
         shared = SimpleNamespace(
             pointer=pointer, parts=part.astype(np.int32), owners=None, n_parts=4096
         )
-        plan = hypercube_expand_plan(shared, random.integers(0, 4096, 5_000), payload_rows=1)
+        plan = embedded(shared, random.integers(0, 4096, 5_000), payload_rows=1)
         modes += [plan.reversed(), plan]
     found = simulate(modes, row_bytes=64)
     assert found.messages_sent.tolist() == [72] * 4096
@@ -133,7 +137,7 @@ def test_a_cp_iteration_on_4096_ranks():
 
 
 def test_it_prints():
-    plan = hypercube_expand_plan(random_connectivity(20, 8, seed=0))
+    plan = embedded(random_connectivity(20, 8, seed=0))
     found = simulate([plan, plan.reversed()] * 4, row_bytes=128, name="MovieLens")
     text = repr(found)
     assert text.startswith("Simulation of MovieLens: 8 ranks, 24 round(s)")
