@@ -21,7 +21,7 @@ from daskpart.collectives import (
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, KINDS, SENDING, Span, name_of
 from daskpart.collectives.transports.ledger import Message
 from daskpart.collectives.transports.measures import Measures
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 
 
 def slow_on_rank_1(rank):
@@ -149,6 +149,17 @@ def test_it_prints():
     assert timeline.to_dict()["seconds_sending"] == [0.0, 2.0]
     with pytest.raises(InputError, match="allowed are computing, sending, blocked"):
         timeline.seconds("idle")
+
+
+def test_saved_and_loaded(tmp_path):
+    timeline = small()
+    timeline.save(tmp_path / "run.npz")
+    assert Timeline.load(tmp_path / "run.npz").spans == timeline.spans
+    Timeline(3).save(tmp_path / "empty.npz")
+    assert Timeline.load(tmp_path / "empty.npz").n_ranks == 3
+    (tmp_path / "other.npz").write_bytes(b"no")
+    with pytest.raises(ReadError, match=r"other.npz is not a timeline"):
+        Timeline.load(tmp_path / "other.npz")
 
 
 def test_tasks_of_many_processes():
