@@ -30,7 +30,7 @@ from daskpart.errors import InputError
 from .from_dask import computed_values
 from .rank_pool import RankPool
 
-_LARGE = 16_384  # bytes of an array that is exchanged, from which on threads pay
+_SHORT = 4e-4  # seconds of a step, of all ranks together, below which threads don't pay
 
 
 class LocalCommunicator(Communicator):
@@ -61,6 +61,7 @@ class LocalCommunicator(Communicator):
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._counters = Counters(n_ranks)
         self._clock = np.zeros(n_ranks)
+        self._expected: dict[tuple[int, str], float] = {}  # seconds of steps, by kind and name
 
     @property
     def n_threads(self) -> int:
@@ -100,22 +101,20 @@ class LocalCommunicator(Communicator):
         def step(rank: int) -> list[Message]:
             return list(self._half(pending, rank).outgoing(held[rank], pack))
 
-        alone = isinstance(pending.round, Exchange) and all(map(_is_small, held))
-        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms), alone)
+        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms))
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
         for rank, messages in enumerate(sent):
             for message in messages:
                 arriving[message.destination][rank] = message.payload
         flat = [(r, m.destination, m.rows, m.nbytes) for r, ms in enumerate(sent) for m in ms]
         columns = np.array(flat, np.int64).reshape(-1, 4).T
-        self._counters.record_round(pending.label, pending.index, *columns)
-        return arriving, columns[:2], self._clock.copy()
+        self.counters.record_round(pending.label, pending.index, *columns)
+        return arriving, columns[:2], self._clock
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
         arriving, (source, destination), posted = pending.content
-        alone = isinstance(pending.round, Exchange) and all(map(_is_small, state.content))
         states, columns = _overwritable(state), self._columns(values)
         state.spent = pending.collected = True
         self._wait_for(source, destination, posted, pending.label)
@@ -125,7 +124,7 @@ class LocalCommunicator(Communicator):
             inbox = half.incoming([arriving[rank][source] for source in half.sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step, COMPUTING, name_of(combine), alone=alone))
+        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
     @staticmethod
     def _half(pending: Pending, rank: int) -> RankMessages | RankExchange:
@@ -142,7 +141,7 @@ class LocalCommunicator(Communicator):
         for index, (source, destination, nbytes) in enumerate(
             ((others, root, sizes), (root, others, back))
         ):
-            self._counters.record_round(label, index, source, destination, 0 * others, nbytes)
+            self.counters.record_round(label, index, source, destination, 0 * others, nbytes)
         self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 
@@ -167,10 +166,15 @@ class LocalCommunicator(Communicator):
         kind: int,
         name: str,
         bytes_of: Callable[[Any], int] | None = None,
-        alone: bool = False,
     ) -> list[Any]:
-        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
-        results = self._pool.run(step, alone)
+        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent.
+
+        One that was short when it ran last does without threads: to wake them costs more.
+        """
+        expected = self._expected.get((kind, name), _SHORT)
+        results = self._pool.run(step, alone=expected < _SHORT)
+        # halved at most: where long and short ones take turns, threads are for the long ones
+        self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
         ends = self._clock + self._pool.seconds
         self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
         self._counters.seconds_computing += self._pool.seconds
@@ -205,11 +209,6 @@ class LocalCommunicator(Communicator):
         for rank in np.flatnonzero(ends > self._clock).tolist():
             times = (float(self._clock[rank]), float(ends[rank]))
             self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
-
-
-def _is_small(value: Any) -> bool:
-    """Whether it is a number or a short array."""
-    return isinstance(value, int | float | complex) or getattr(value, "nbytes", _LARGE) < _LARGE
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:
