@@ -29,7 +29,7 @@ def empty_array(length: int, dtype: DTypeLike) -> NDArray[Any]:
     """Like ``np.empty(length, dtype)``."""
     kind = np.dtype(dtype)
     nbytes = length * kind.itemsize
-    if not _LEAST <= nbytes <= _MOST:
+    if kind.hasobject or not _LEAST <= nbytes <= _MOST:
         return np.empty(length, kind)
     kept = _kept[1 << (nbytes - 1).bit_length()]
     try:  # threads ask at the same time; a deque hands out what it holds once
@@ -39,6 +39,22 @@ def empty_array(length: int, dtype: DTypeLike) -> NDArray[Any]:
     # all views refer to this array, as it is the first one over a buffer that is no array
     array = np.frombuffer(memory.data, kind, length)
     weakref.finalize(array, kept.append, memory).atexit = False
+    return array
+
+
+def copied(array: NDArray[Any]) -> NDArray[Any]:
+    """Like ``array.copy()``, in C order."""
+    out = empty_array(array.size, array.dtype).reshape(array.shape)
+    out[...] = array
+    return out
+
+
+def filled_array(length: int, dtype: DTypeLike, value: Any) -> NDArray[Any]:
+    """Like ``np.full(length, value, dtype)``."""
+    if not value and length * np.dtype(dtype).itemsize > _MOST:
+        return np.zeros(length, dtype)  # from the system as they are, and not written
+    array = empty_array(length, dtype)
+    array.fill(value)
     return array
 
 

@@ -35,7 +35,7 @@ from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .kernels_sparse import compress, mark, place, sparse_kernels, spread, window_bits
-from .large_arrays import empty_array, joined
+from .large_arrays import empty_array, filled_array, joined
 from .reduction import SUM, Reduction
 
 _ACCEPTED = "sparse.COO, scipy.sparse, numpy array, masked array, or (indices, values, size)"
@@ -275,7 +275,8 @@ def _dense_of(streams: Sequence[Stream], length: int) -> NDArray[Any]:
     """Values of adjacent ranges of that length together, dense."""
     if all(stream.is_dense for stream in streams):
         return joined([stream.values for stream in streams])
-    values, lower = _neutral_values(streams[0], length), streams[0].lower
+    first, lower = streams[0], streams[0].lower
+    values = filled_array(length, first.values.dtype, first.neutral)
     for stream in streams:
         if stream.indices is None:
             values[stream.lower - lower : stream.upper - lower] = stream.values
@@ -300,15 +301,10 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
 
 
 def _dense_values(stream: Stream) -> NDArray[Any]:
-    dense = _neutral_values(stream, stream.upper - stream.lower)
+    length = stream.upper - stream.lower
+    dense = filled_array(length, stream.values.dtype, stream.neutral)
     place(dense, stream.lower, _wide(stream.indices), stream.values)
     return dense
-
-
-def _neutral_values(like: Stream, length: int) -> NDArray[Any]:
-    """So many neutral elements; zeros come from the system as they are, and are not written."""
-    dtype = like.values.dtype
-    return np.full(length, like.neutral, dtype) if like.neutral else np.zeros(length, dtype)
 
 
 def _place(indices: NDArray[Any], bound: int) -> int:
@@ -348,8 +344,7 @@ def _summed(
     indices = empty_array(n, _wide(first.indices).dtype)
     before = np.empty(len(touched), indices.dtype)
     spread(touched, first.lower, before, indices)
-    values = empty_array(n, first.values.dtype)
-    values.fill(first.neutral)
+    values = filled_array(n, first.values.dtype, first.neutral)
     for stream in streams:
         add(values, touched, before, first.lower, _wide(stream.indices), stream.values)
     narrow = indices.astype(index_type(first.size), copy=False)
