@@ -9,9 +9,8 @@
               |‥*‥‥b‥|‥‥*‥f‥|    out         and a bit map says which were touched
 
     scatter   entries combined with a dense vector; `place` writes them over it
-    marked    k vectors of a crowded range: `mark` sets a bit for each index and counts them, `spread`
-              says how many bits are set before each word, `add_marked` finds by that the place of an
-              entry in the sum
+    marked    k vectors of a crowded range: `mark` sets a bit for each index and counts, `spread`
+              says how many bits come before each word, so `add_marked` knows an entry's place
     compress  a dense vector back into entries
     largest   indices of the largest magnitudes of each bucket
 

@@ -21,6 +21,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.cores import n_cores
+from daskpart.collectives import large_arrays
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
@@ -159,6 +160,7 @@ class LocalCommunicator(Communicator):
 
     def _close(self) -> None:
         self._pool.close()
+        large_arrays.forget()
 
     def _run(
         self,
