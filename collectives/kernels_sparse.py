@@ -232,7 +232,7 @@ def spread(
 
 
 @kernel(internal=True, _nrt=False)
-def _n_bits(word: int) -> Any:
+def _n_bits(word: Any) -> Any:
     """How many bits of a word are set; compilers know this form."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)

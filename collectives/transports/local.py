@@ -4,6 +4,8 @@
     rank 1 ─┼─▶ min(cores, ranks) threads
     rank 2 ─┘                         └─ inbox: the very arrays that were packed
 
+A step that was short when it ran last is run rank by rank: to wake a thread costs more.
+
 The default without a Dask client. With ``sequential=True`` ranks run one after another, which
 makes it the simulator: hundreds of ranks on one core, every message counted.
 
@@ -169,10 +171,7 @@ class LocalCommunicator(Communicator):
         name: str,
         bytes_of: Callable[[Any], int] | None = None,
     ) -> list[Any]:
-        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent.
-
-        One that was short when it ran last does without threads: to wake them costs more.
-        """
+        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
         expected = self._expected.get((kind, name), _SHORT)
         results = self._pool.run(step, alone=expected < _SHORT)
         # halved at most: where long and short ones take turns, threads are for the long ones
