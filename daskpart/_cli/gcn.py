@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,24 @@ import pandas as pd
 
 from daskpart.errors import InputError
 from daskpart.readers import read
+from daskpart.readers.streams import location, opened
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN
+from .inputs import BUILT_IN, is_table, load_graph, read_table
 from .options import SHARE, number
+
+_LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
+_VERTEX_NAMES = {"vertex", "node", "id", "name", "nodeid", "node_id", "vertex_id"}
 
 
 class _GCN(Model):
     """Classify the vertices of GRAPH by graph convolution, from the labels of some.
 
-    GRAPH is a file of edges (source target [weight]), a square matrix (Matrix Market, .npz), or
-    python-source, the built-in data: which module of Python's standard library imports which, with
-    the names that they use as features and their packages as labels.
+    GRAPH is a file of edges (source target [weight], by number or by name, with or without a
+    header), a square matrix (Matrix Market, .npz), or python-source, the built-in data: which
+    module of Python's standard library imports which, with the names that they use as features and
+    their packages as labels.
 
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
@@ -35,10 +41,11 @@ class _GCN(Model):
     options = (
         click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
         click.Option(["--features"], metavar="FILE",
-                     help="Of the vertices: .npy, .npz, .mtx.  [default: identity]"),
+                     help="Of the vertices: .npy, .npz, .mtx, or a table (.csv, .parquet), whose "
+                     "first column may name them.  [default: identity]"),
         click.Option(["--labels"], metavar="FILE",
-                     help="A label a line, in the order of the vertices, or name and label; -1: "
-                     "unlabelled."),
+                     help="A label a line, in the order of the vertices, -1: unlabelled; or the "
+                     "name and the label of those that have one."),
         number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
     )  # fmt: skip
     template = "gcn.html"
@@ -148,15 +155,86 @@ def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
         return modules["imports"], modules["counts"], y
     if given["labels"] is None:
         raise InputError("--labels is missing: a file with the labels of the vertices")
-    lines = pd.read_csv(given["labels"], sep=r"[,\s]+", header=None, engine="python")
-    y = lines[0] if lines.shape[1] == 1 else pd.Series(lines[1].to_numpy(), index=lines[0])
-    graph = read(source, given["format"])
-    if not hasattr(graph, "shape") or len(graph.shape) != 2:
-        raise InputError(f"{source} holds no graph: give edges or a square matrix")
+    graph = load_graph(source, given["format"])
+    names = pd.Index(graph.coords[graph.dims[0]].values if hasattr(graph, "dims")
+                     else np.arange(graph.shape[0]))  # fmt: skip
     X = given["features"]
     if X is not None:
-        X = np.load(X) if X.endswith(".npy") else read(X)
-    return graph, X, y
+        X = _features(X, names)
+    return graph, X, _labels(given["labels"], names)
+
+
+def _labels(path: str, vertices: pd.Index) -> pd.Series:
+    """A label a vertex, in their order; None where the file has none."""
+    with opened(location(path)) as stream:
+        text = stream.read().decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise InputError(f"{path}: there are no labels in it")
+    mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
+    head = [cell.strip().strip('"').lower() for cell in lines[0].split(mark)]
+    if len(head) > 2:
+        raise InputError(
+            f"{path}: {len(head)} columns; give a label a line, or the name of a vertex and its "
+            "label"
+        )
+    table = pd.read_csv(
+        io.StringIO("\n".join(lines)),
+        sep=mark or r"\s+",
+        header=0 if head[-1] in _LABEL_NAMES else None,
+        dtype={0: str} if len(head) == 2 else None,
+        skipinitialspace=True,
+    )
+    labels = table.iloc[:, -1]
+    if table.shape[1] == 1:
+        if len(labels) != len(vertices):
+            raise InputError(
+                f"{path}: {len(labels):,} labels for {len(vertices):,} vertices; give one a line, "
+                "−1 where it is unknown, or the name of a vertex and its label"
+            )
+        return pd.Series(labels.to_numpy(), index=vertices)
+    labels.index = _names_like(table.iloc[:, 0], vertices, path)
+    if labels.index.has_duplicates:
+        twice = labels.index[labels.index.duplicated()][0]
+        raise InputError(f"{path}: vertex {twice!r} has more than one label")
+    return labels.astype(object).reindex(vertices)
+
+
+def _features(path: str, vertices: pd.Index) -> Any:
+    """A row a vertex, in their order."""
+    if path.endswith(".npy"):
+        return np.load(path)
+    if not is_table(path):
+        return read(path)
+    table = read_table(path)
+    first = table.columns[0]
+    is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
+    if not is_name:
+        return table
+    table = table.set_index(first)
+    table.index = _names_like(pd.Series(table.index), vertices, path)
+    lacking = vertices.difference(table.index)
+    if len(lacking):
+        raise InputError(
+            f"{path}: vertex {lacking[0]!r} has no features, {len(lacking):,} in all; give a row "
+            "for each vertex"
+        )
+    if table.index.has_duplicates:
+        twice = table.index[table.index.duplicated()][0]
+        raise InputError(f"{path}: vertex {twice!r} has more than one row of features")
+    return table.loc[vertices]
+
+
+def _names_like(found: pd.Series, vertices: pd.Index, path: str) -> pd.Index:
+    """Names in a file as the graph has them; InputError for one that it lacks."""
+    index = pd.Index(found.astype(str).str.strip())
+    of_text = dict(zip(vertices.astype(str), vertices, strict=True))
+    unknown = [name for name in index if name not in of_text]
+    if unknown:
+        raise InputError(
+            f"{path}: {unknown[0]!r} is no vertex of the graph, {len(unknown):,} names in all"
+        )
+    return pd.Index([of_text[name] for name in index])
 
 
 MODEL = _GCN()

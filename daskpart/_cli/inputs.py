@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BUILT_IN = "python-source"
 MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
 _MAY_REPEAT = ("ratings", "parquet", "adjacency")
+GRAPHS = ("edges", "mtx", "npz")
 TENSORS = ("tns", "npz", "mtx")
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
@@ -93,6 +94,14 @@ def _of_table(columns: Columns, repeats: str) -> tuple[dict[str, Any], dict[str,
         raise InputError("--user and --item name the columns of a table together")
     named = (user, item) if rating is None else (user, item, rating)
     return {"columns": named}, {"repeats": repeats}
+
+
+def load_graph(source: str, format: str | None = None) -> Any:
+    """Read a graph: lines of edges, or a square matrix; errors as of `load_matrix`."""
+    data = _read(source, format, GRAPHS, table="edges")
+    if isinstance(data, Hypergraph) or len(getattr(data, "shape", ())) != 2:
+        raise InputError(f"{source} holds no graph: give edges or a square matrix")
+    return data
 
 
 def load_any(source: str, format: str | None = None) -> Cuttable:
@@ -218,6 +227,7 @@ def _read(
     among: Sequence[str] = (*FORMATS,),
     of_table: Mapping[str, Any] = {},
     of_events: Mapping[str, Any] = {},
+    table: str | None = None,
 ) -> Any:
     """What the reader gives; its errors name the option of the command, and formats `among`."""
     if not Path(source).expanduser().exists():
@@ -226,7 +236,7 @@ def _read(
         )
     try:
         chosen = format or (suffix_format(source) or "ratings" if of_table else None)
-        chosen = chosen or detect(location(source), among)
+        chosen = chosen or detect(location(source), among, table)
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:

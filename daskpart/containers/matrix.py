@@ -404,6 +404,11 @@ COLUMN_NAMES = (
      "bookid", "isbn", "artist", "artistid", "track", "trackid"},
     {"rating", "ratings", "stars", "score", "overall"},
 )  # fmt: skip
+EDGE_COLUMN_NAMES = (
+    {"source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid", "u"},
+    {"target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid", "v"},
+    {"weight", "w", "value"},
+)
 TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 
 

@@ -51,10 +51,11 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
         One of the table below. By default told from the name, then from the first lines.
     **options
         Of the format: ratings takes columns, header, text_ids, dtype, repeats; parquet columns,
-        dtype, repeats; adjacency dtype, repeats; edges dtype; tns shape, dtype; libsvm n_features,
-        zero_based, dtype. ``dtype`` is the type of the values, ``columns`` the names or positions
-        of user, item and rating, ``repeats="sum"`` adds up what a cell has more than once (events),
-        ``shape`` and ``n_features`` are extents beyond what occurs.
+        dtype, repeats; adjacency dtype, repeats; edges columns, header, text_ids, dtype; tns shape,
+        dtype; libsvm n_features, zero_based, dtype. ``dtype`` is the type of the values,
+        ``columns`` the names or positions of user, item and rating, or of source, target, weight,
+        ``repeats="sum"`` adds up what a cell has more than once (events), ``shape`` and
+        ``n_features`` are extents beyond what occurs.
 
     Returns
     -------
@@ -69,8 +70,8 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
                     timestamps are left out                 ids as coordinates
         parquet     frame with user, item, rating           as ratings
         adjacency   ``user item item ...``                  as ratings, all 1
-        edges       ``source target [weight]``              DataArray ``weight``, dims source,
-                                                            target, square, float32
+        edges       ``source target [weight]``, by number   DataArray ``weight``, dims source,
+                    or name, also under a header            target, square, float32
         mtx         Matrix Market, coordinate               scipy.sparse.csr_array
         npz         ``scipy.sparse.save_npz``               scipy.sparse.csr_array
         npz         ``sparse.save_npz``                     sparse.COO

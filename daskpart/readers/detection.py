@@ -9,11 +9,14 @@ weighted edges or a tensor, so without a telling name the error asks.
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
+from daskpart.containers.matrix import EDGE_COLUMN_NAMES
 from daskpart.errors import ReadError
 
 from .messages import listed
@@ -55,13 +58,37 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
+def plain_word(name: str) -> str:
+    """The name of a column in its plainest form."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def names_edges(cells: Sequence[str]) -> bool:
+    """Whether a header says that a table holds edges: it names a source and a target."""
+    plain = [plain_word(cell) for cell in cells]
+    return all(sum(name in known for name in plain) == 1 for known in EDGE_COLUMN_NAMES[:2])
+
+
+def cells_of(line: str, delimiter: str | None) -> list[str]:
+    """The cells of a line; a delimiter inside quotes parts nothing."""
+    cells = line.split(delimiter)
+    if delimiter is not None and len(delimiter) == 1 and '"' in line:
+        with suppress(csv.Error):  # of a line end inside the line
+            cells = next(csv.reader([line], delimiter=delimiter))
+    return [cell.strip().strip('"') for cell in cells]
+
+
 def suffix_format(path: str | PathLike[str]) -> str | None:
     """The format that a name alone tells, without a doubt; None where it does not."""
     return _CERTAIN_SUFFIXES.get(PurePath(plain_name(path)).suffix)
 
 
-def detect(path: str | PathLike[str], among: Iterable[str] = FORMATS) -> str:
+def detect(
+    path: str | PathLike[str], among: Iterable[str] = FORMATS, table: str | None = None
+) -> str:
     """The format of a file, a key of `FORMATS`; where it is not clear, those `among` are offered.
+
+    Lines of a few cells may be ratings or edges: where the reader knows which, `table` says so.
 
     Raises
     ------
@@ -78,7 +105,9 @@ def detect(path: str | PathLike[str], among: Iterable[str] = FORMATS) -> str:
     for magic, found in _MAGIC.items():
         if start.startswith(magic):
             return found
-    found_in_lines = None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name)
+    found_in_lines = (
+        None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name, table)
+    )
     if found_in_lines is None:
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format; give format= one of "
@@ -87,7 +116,7 @@ def detect(path: str | PathLike[str], among: Iterable[str] = FORMATS) -> str:
     return found_in_lines
 
 
-def _look_at(lines: list[str], name: str) -> str | None:
+def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
     """The format that the first lines show, or None."""
     if not lines:
         return None
@@ -99,13 +128,16 @@ def _look_at(lines: list[str], name: str) -> str | None:
     parts = [re.split(r"[\s,;]+", line.strip('"')) for line in numeric]
     mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
     if mark and PurePath(name).suffix in _TABLE_SUFFIXES:  # labels may hold spaces
-        parts = [line.split(mark) for line in numeric]
+        parts = [cells_of(line, mark) for line in numeric]
     widths = {len(part) for part in parts}
+    if len(widths) == 1 and names_edges(parts[0]):
+        return "edges"
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):
         return "ratings"
-    if may_be_ratings and len(widths) == 1 and PurePath(name).suffix in _TABLE_SUFFIXES:
-        return "ratings"
+    is_table = PurePath(name).suffix in _TABLE_SUFFIXES
+    if may_be_ratings and len(widths) == 1 and (is_table or table):
+        return table or "ratings"
     if not all(is_number(token) for part in parts for token in part) or len(widths) != 1:
         return None
     if widths == {2}:

@@ -1,4 +1,4 @@
-"""How a table of ratings is written: separator, header, and which columns are user, item, rating.
+"""How a table of ratings or edges is written: separator, header, and which columns matter.
 
 userId,movieId,rating,timestamp     -->  comma, one line before the data, columns 0 1 2
 """
@@ -8,33 +8,77 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daskpart.containers.matrix import COLUMN_NAMES, TIMES
+from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES, TIMES
 from daskpart.errors import InputError, ReadError
 
-from .detection import is_number
+from .detection import cells_of, is_number, names_edges, plain_word
 from .messages import listed
 from .streams import numbered_lines
 
-DIMS = ("user", "item")
-_KNOWN_NAMES = tuple(
-    known | more
-    for known, more in zip(
-        COLUMN_NAMES,
-        (
-            {"userindex", "member"},
-            {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
-            {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
-        ),
-        strict=True,
-    )
+
+@dataclass(frozen=True)
+class Relation:
+    """What the lines of a table say: that two things belong together, and how much.
+
+    Attributes
+    ----------
+    dims : (str, str)
+        What the two sides are called.
+    value : str
+        What a third column says, if there is one.
+    names : tuple of set of str
+        Of the three columns as people call them, lower case and without other signs than letters
+        and digits.
+    one_side : bool
+        Whether both sides are of one kind, so that an id means the same on both.
+    """
+
+    dims: tuple[str, str]
+    value: str
+    names: tuple[set[str], ...]
+    one_side: bool = False
+
+    @property
+    def columns(self) -> str:
+        """All three, as one says them."""
+        return f"{self.dims[0]}, {self.dims[1]} and, if any, {self.value}"
+
+    @property
+    def lines(self) -> str:
+        """What the lines are."""
+        return "edges" if self.one_side else f"{self.value}s"
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """What is read on each side."""
+        first, second = ("node", "node") if self.one_side else self.dims
+        return f"{first} id", f"{second} id"
+
+
+RATINGS = Relation(
+    ("user", "item"),
+    "rating",
+    tuple(
+        known | more
+        for known, more in zip(
+            COLUMN_NAMES,
+            (
+                {"userindex", "member"},
+                {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
+                {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
+            ),
+            strict=True,
+        )
+    ),
 )
+EDGES = Relation(("source", "target"), "weight", EDGE_COLUMN_NAMES, one_side=True)
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a ratings file is written; `columns`: positions of user, item and, if any, rating.
+    """How a table is written; `columns`: positions of both sides and, if any, of the value.
 
-    `lines_before`: how many lines stand before the first rating, with the header and comments.
+    `lines_before`: how many lines stand before the first of data, with the header and comments.
     """
 
     delimiter: str | None
@@ -45,12 +89,16 @@ class Dialect:
 
 
 def choose_columns(
-    names: Sequence[str] | None, n_columns: int, columns: Sequence[str | int] | None, path: str
+    names: Sequence[str] | None,
+    n_columns: int,
+    columns: Sequence[str | int] | None,
+    path: str,
+    relation: Relation = RATINGS,
 ) -> tuple[int, ...]:
-    """Positions of user, item and rating among the columns of a table.
+    """Positions of both sides and of the value among the columns of a table.
 
     By `columns` if given, else by well-known names of the header, else the first two or three; a
-    column that says when is no rating.
+    column that says when is no value.
 
     Raises
     ------
@@ -59,24 +107,30 @@ def choose_columns(
     """
     if columns is not None:
         if len(columns) not in (2, 3):
-            raise InputError(f"columns names user, item and, if any, rating; got {columns!r}")
+            raise InputError(f"columns names {relation.columns}; got {columns!r}")
         return tuple(position_of(column, names, n_columns, path) for column in columns)
     found: list[int] = []
     if names is not None:
-        plain = ["".join(filter(str.isalnum, name.lower())) for name in names]
-        found = [i for known in _KNOWN_NAMES for i, name in enumerate(plain) if name in known][:3]
-        named = [sum(plain[i] in known for i in found) for known in _KNOWN_NAMES]
+        plain = [plain_word(name) for name in names]
+        found = [i for known in relation.names for i, name in enumerate(plain) if name in known][:3]
+        named = [sum(plain[i] in known for i in found) for known in relation.names]
         others = [name for i, name in enumerate(plain) if i not in found]
-        if named in ([1, 1, 1], [1, 1, 0]) and (named[2] or TIMES.issuperset(others)):
+        rest_is_known = relation.one_side or TIMES.issuperset(others)
+        if named in ([1, 1, 1], [1, 1, 0]) and (named[2] or rest_is_known):
             return tuple(found)
         if n_columns > 3 + (plain[-1] in TIMES):
             raise ReadError(
-                f"{path}: which of {listed(list(names))} are user, item and, if any, rating? Say "
-                "columns=(user, item, rating)"
+                f"{path}: which of {listed(list(names))} are {relation.columns}? Say "
+                f"columns=({', '.join((*relation.dims, relation.value))})"
             )
         n_columns -= n_columns == 3 and plain[2] in TIMES
     if n_columns < 2:
-        raise ReadError(f"{path}: expected at least the columns user and item, found {n_columns}")
+        raise ReadError(
+            f"{path}: expected at least the columns {' and '.join(relation.dims)}, found "
+            f"{n_columns}"
+        )
+    if n_columns > 3 and relation.one_side:
+        raise ReadError(f"{path}: expected {relation.columns}; found {n_columns} columns")
     return tuple(range(min(n_columns, 3)))
 
 
@@ -91,20 +145,31 @@ def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, 
 
 
 def dialect_of(
-    path: str, columns: Sequence[str | int] | None = None, header: bool | None = None
+    path: str,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    relation: Relation = RATINGS,
 ) -> Dialect:
-    """Find out how a ratings file is written from its first lines."""
+    """Find out how a table is written from its first lines."""
+    nothing = f"{path}: there are no {relation.lines} in it, only"
     numbered = numbered_lines(path)
     if not numbered:
-        raise ReadError(f"{path}: there are no ratings in it, only blank lines or comments")
+        raise ReadError(f"{nothing} blank lines or comments")
     lines = [line for _, line in numbered]
     delimiter = next((mark for mark in ("::", "\t", ",", ";") if mark in lines[0]), None)
-    cells = [[cell.strip().strip('"') for cell in line.split(delimiter)] for line in lines[:2]]
+    cells = [cells_of(line, delimiter) for line in lines[:2]]
     if header is None:
         header = not any(is_number(cell) for cell in cells[0])
+        if header and relation.one_side and not names_edges(cells[0]):
+            if len(cells) > 1 and any(is_number(cell) for cell in cells[1][:2]):
+                raise ReadError(
+                    f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or "
+                    "False, or name its columns source and target"
+                )
+            header = False  # an edge between names
     if header and len(lines) < 2:
-        raise ReadError(f"{path}: there are no ratings in it, only a header")
-    positions = choose_columns(cells[0] if header else None, len(cells[0]), columns, path)
+        raise ReadError(f"{nothing} a header")
+    positions = choose_columns(cells[0] if header else None, len(cells[0]), columns, path, relation)
     data = cells[1] if header else cells[0]
     ids = [data[position] for position in positions[:2] if position < len(data)]
     ids_are_text = any(cell != "" and not is_number(cell) for cell in ids)

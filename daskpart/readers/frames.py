@@ -1,4 +1,4 @@
-"""Ratings through pandas: parquet files, and text files whose ids are not numbers.
+"""Tables through pandas: parquet files, and text files whose ids are not numbers.
 
     A2SUAM1J3GNN3B,0000013714,5.0     -->  user x item, labelled by the text ids in sorted order
 
@@ -19,7 +19,7 @@ from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, labelled, value_type
 from .detection import is_number
-from .dialect import DIMS, Dialect, choose_columns
+from .dialect import RATINGS, Dialect, Relation, choose_columns
 from .streams import opened
 
 
@@ -45,13 +45,17 @@ def read_parquet(
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
     chosen = choose_columns(names, len(names), columns, path)
-    return _from_frame(frame, chosen, value_type(dtype), path, None, repeats)
+    return _from_frame(frame, RATINGS, chosen, value_type(dtype), path, None, repeats)
 
 
-def read_text_ratings(
-    path: str, dialect: Dialect, dtype: np.dtype, repeats: Literal["last", "sum"] = "last"
+def read_text_relation(
+    path: str,
+    relation: Relation,
+    dialect: Dialect,
+    dtype: np.dtype,
+    repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
-    """Read a ratings file whose ids are text."""
+    """Read a table whose ids are text."""
     n_before = dialect.lines_before
     with opened(path) as stream:
         content: Any = stream
@@ -69,13 +73,13 @@ def read_text_ratings(
         except UnicodeDecodeError:
             _fail_at_encoding(path)
         except ValueError as error:  # also what pandas raises by its own names
-            raise ReadError(f"{path}: {error}") from error
+            raise ReadError(f"{path}: {str(error).strip()}") from error
     if frame.shape[1] != dialect.n_columns:
         raise ReadError(
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
             f"line, found {frame.shape[1]}"
         )
-    return _from_frame(frame, dialect.columns, dtype, path, n_before + 1, repeats)
+    return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
 
 
 def _as_numbers(given: pandas.Series) -> np.ndarray:
@@ -120,13 +124,14 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _from_frame(
     frame: pandas.DataFrame,
+    relation: Relation,
     columns: tuple[int, ...],
     dtype: np.dtype,
     path: str,
     first_line: int | None,
     repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
-    """Factorise the id columns and check the ratings; `first_line` turns rows into line numbers."""
+    """Factorise the id columns and check the values; `first_line` turns rows into line numbers."""
 
     def place(row: int) -> str:
         return (
@@ -136,18 +141,23 @@ def _from_frame(
         )
 
     if not len(frame):
-        raise ReadError(f"{path}: there are no ratings in it")
+        raise ReadError(f"{path}: there are no {relation.lines} in it")
     codes, labels = [], []
-    for what, position in zip(DIMS, columns[:2], strict=True):
-        code, found = pandas.factorize(frame.iloc[:, position], sort=True)
+    sides = [frame.iloc[:, position] for position in columns[:2]]
+    if relation.one_side:
+        sides = [pandas.concat(sides, ignore_index=True)]
+    for what, side in zip(relation.ids, sides, strict=False):
+        code, found = pandas.factorize(side, sort=True)
         label, usable = _as_labels(np.asarray(found))
         good = np.append(usable, False)[code]  # the code of an absent id is -1, the last place
         if not good.all():
             first = int(np.argmin(good))
-            id_given = frame.iloc[first, position]
-            raise ReadError(f"{place(first)}: no usable {what} id, found {id_given!r}")
+            row = first % len(frame)
+            raise ReadError(f"{place(row)}: no usable {what}, found {side.iloc[first]!r}")
         codes.append(code)
         labels.append(label)
+    if relation.one_side:
+        codes, labels = [*codes[0].reshape(2, -1)], 2 * labels
     if len(columns) == 2:
         values = np.ones(len(frame), dtype)
     else:
@@ -156,9 +166,10 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             raise ReadError(
-                f"{place(first)}: expected a finite rating that {dtype} can hold, "
+                f"{place(first)}: expected a finite {relation.value} that {dtype} can hold, "
                 f"found {given.iloc[first]!r}"
             )
+    both = (labels[0], labels[1])
     return labelled(
-        codes[0], codes[1], values, (labels[0], labels[1]), DIMS, "rating", str(path), repeats
+        codes[0], codes[1], values, both, relation.dims, relation.value, str(path), repeats
     )

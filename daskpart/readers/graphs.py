@@ -8,6 +8,7 @@ Ids are names, not positions, so both give labelled matrices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -15,19 +16,35 @@ import xarray
 
 from daskpart.errors import ReadError
 
-from .assembly import factorize, labelled, value_type
-from .ratings import labelled_ratings
+from .assembly import value_type
+from .dialect import EDGES, RATINGS
+from .relations import labelled_relation, read_relation
 from .scanning import read_rows
-from .streams import first_lines
 
 
-def read_edges(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.DataArray:
+def read_edges(
+    path: str,
+    *,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    text_ids: bool | None = None,
+    dtype: np.typing.DTypeLike = np.float32,
+) -> xarray.DataArray:
     """Read a list of directed edges, two columns or, with weights, three.
 
     Parameters
     ----------
     path : str
-        Separated by blanks, tabs, commas or semicolons; comments from # or %.
+        Separated by blanks, tabs, commas or semicolons; comments from # or % where ids are numbers,
+        else before the first edge alone.
+    columns : sequence of 2 or 3 str or int, optional
+        Names (in the header) or positions of source, target and weight. By default well-known
+        names, such as those that Gephi writes, else all columns in this order.
+    header : bool, optional
+        Whether the first line names the columns. By default it does when it names a source and a
+        target; where it may be one, and does not, the error asks.
+    text_ids : bool, optional
+        Keep ids as text. By default where the first edge shows such ids.
     dtype : dtype, default float32
 
     Returns
@@ -37,34 +54,8 @@ def read_edges(path: str, *, dtype: np.typing.DTypeLike = np.float32) -> xarray.
         node ids in sorted order, so the matrix is square; over a sparse.COO. An undirected graph
         is as one-sided as its file.
     """
-    weight_type = value_type(dtype)
-    lines = first_lines(path)
-    if not lines:
-        raise ReadError(f"{path}: there are no edges in it, only blank lines or comments")
-    n_columns = len(lines[0].replace(",", " ").replace(";", " ").split())
-    if n_columns not in (2, 3):
-        raise ReadError(
-            f"{path}: expected source, target and, if any, weight; found {n_columns} columns"
-        )
-    nodes, weights = [], []
-    for rows in read_rows(path, ",;", n_columns=n_columns):
-        nodes.append(np.stack([rows.ids(np.s_[side::n_columns], "node id") for side in (0, 1)]))
-        weights.append(
-            rows.values(np.s_[2::3], "weight", weight_type)
-            if n_columns == 3
-            else np.ones(nodes[-1].shape[1], weight_type)
-        )
-    ends = np.concatenate(nodes, axis=1)
-    codes, ids = factorize(ends.ravel())
-    source, target = codes.reshape(2, -1)
-    return labelled(
-        source,
-        target,
-        np.concatenate(weights),
-        (ids, ids),
-        ("source", "target"),
-        "weight",
-        str(path),
+    return read_relation(
+        path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype
     )
 
 
@@ -93,4 +84,4 @@ def read_adjacency(
         ratings.append(np.ones(len(items[-1]), rating_type))
     if not sum(map(len, users)):
         raise ReadError(f"{path}: there are no items in it")
-    return labelled_ratings(users, items, ratings, path, repeats)
+    return labelled_relation(RATINGS, (users, items), ratings, path, repeats)

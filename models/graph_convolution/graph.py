@@ -17,13 +17,17 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
-from daskpart.containers.matrix import dask_triples, sparse_triples, xarray_triples
+from daskpart.containers.matrix import (
+    EDGE_COLUMN_NAMES,
+    dask_triples,
+    sparse_triples,
+    xarray_triples,
+)
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .operators import narrow
 
-_ENDS = ({"source", "from", "src", "u"}, {"target", "to", "dst", "v"}, {"weight", "w", "value"})
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
     "xarray.DataArray over one of these, a networkx graph, or an edge list: a DataFrame "
@@ -114,7 +118,10 @@ def _edges(graph: Any, n: int | None, names: NDArray[Any] | None) -> tuple[Any, 
     if is_a(graph, "xarray", "DataArray"):
         rows, columns, values, shape, sources, targets, *_ = xarray_triples(graph)
         if sources is not None and targets is not None and not np.array_equal(sources, targets):
-            raise InputError("both sides of the graph must name the same vertices in one order")
+            raise InputError(
+                "both sides of the graph must name the same vertices in one order; of a file of "
+                "edges daskpart.read(path, 'edges') makes such a graph"
+            )
         return rows, columns, values, _side(shape), targets if sources is None else sources
     if isinstance(graph, np.ndarray):
         return _edge_list(*_array_columns(graph), n, names)
@@ -147,7 +154,7 @@ def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
 
 def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
     plain = [str(name).lower() for name in frame.columns]
-    found = [[at for at, name in enumerate(plain) if name in known] for known in _ENDS]
+    found = [[at for at, name in enumerate(plain) if name in known] for known in EDGE_COLUMN_NAMES]
     if not all(len(places) == 1 for places in found[:2]):
         if len(plain) not in (2, 3):
             raise InputError(

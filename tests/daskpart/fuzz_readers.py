@@ -74,6 +74,7 @@ FILES: dict[str, bytes] = {
         "a.tns": "# c\n1 1 1 1 2.5\n2 3 1 4 -1\n2 1 5 2 1e2\n",
         "a.edges": "# c\n30 10\n10 20\n20 31\n",
         "weighted.edges": "30,10,2.5\n10,20,-1\n20,31,4\n",
+        "named.edges": "source;target;weight\nann;bob;2.5\nbob;cid;-1\n",
         "a.adjacency": "0 4 8 15\n3\n1 4\n",
         "a.hgr": "% c\n3 4\n1 3\n1 2 4\n2 3\n",
         "weighted.hgr": "3 4 11\n9 1 3\n1 1 2 4\n2 2 3\n1\n2\n3\n4\n",
@@ -254,7 +255,7 @@ def parse_tns(content: bytes) -> Any:
 def parse_edges(content: bytes) -> Any:
     return {
         (whole(row[0]), whole(row[1])): np.float32(row[2]) if len(row) > 2 else 1
-        for row in rows_of(content, b",;")
+        for row in rows_of(content, b'",;')
         if row
     }
 

@@ -68,3 +68,47 @@ def test_the_built_in_data_have_names(tmp_path, run_cli):
 def test_labels_must_be_given(files, capsys, run_cli):
     assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
     assert "--labels is missing" in capsys.readouterr().err
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Edges between names under a header, labels of some vertices, features in another order."""
+    names = [f"v{vertex}" for vertex in range(30)]
+    edges = [f"{names[i]},{names[(i + step) % 30]}" for i in range(30) for step in (1, 2)]
+    (tmp_path / "edges.csv").write_text("from,to\n" + "\n".join(edges) + "\n")
+    labels = [f"{name},{'low' if at < 15 else 'high end'}" for at, name in enumerate(names[:25])]
+    (tmp_path / "labels.csv").write_text("node,label\n" + "\n".join(labels) + "\n")
+    rows = [f"{name},{at // 15},1" for at, name in reversed([*enumerate(names)])]
+    (tmp_path / "features.csv").write_text("node,half,one\n" + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
+    given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
+    more = ("--test-fraction", 0.0, "--max-iter", 60, "--ranks", 2, "--no-plots")
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", named / "edges.csv", *given, *more, "--out", out) == 0
+    told = capsys.readouterr().out
+    assert "a graph of 30 vertices, 2 features, 25 labelled vertices" in told
+    found = (out / "labels.csv").read_text().split()
+    assert {"v3,low", "v20,high"} <= set(found)  # those without a label have one now, too
+    assert len((out / "labels.csv").read_text().splitlines()) == 31
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("labels.csv", "", "there are no labels in it"),
+        ("labels.csv", "v1,low\nw1,high\n", "'w1' is no vertex of the graph, 1 names in all"),
+        ("labels.csv", "v1,low\nv1,high\n", "vertex 'v1' has more than one label"),
+        ("labels.csv", "v1,low,3\n", "3 columns; give a label a line"),
+        ("labels.csv", "low\nhigh\n", "2 labels for 30 vertices"),
+        ("features.csv", "node,one\nv1,3\n", "vertex 'v0' has no features, 29 in all"),
+        ("edges.csv", "a,b,c,d\n1,2,3,4\n", "is its first line, 'a,b,c,d', a header"),
+    ],
+)
+def test_tables_that_do_not_fit(named, capsys, run_cli, file, text, message):
+    (named / file).write_text(text)
+    given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
+    assert run_cli("fit", "gcn", named / "edges.csv", *given, "--ranks", 2) == 2
+    assert message in capsys.readouterr().err

@@ -133,6 +133,43 @@ def test_edges_are_square_and_labelled(tmp_path: Path) -> None:
     assert weighted.data.todense().tolist() == [[0, -1, 0], [0, 0, 0], [2.5, 0, 0]]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("web.edges", "# c\nbob ann 2.5\nann cid -1\n"),
+        ("web.csv", "source,target,weight\nbob,ann,2.5\nann,cid,-1\n"),
+        ("web.csv", "Weight;From;To\n2.5;bob;ann\n-1;ann;cid\n"),
+        ("web.txt", "src\tdst\tw\nbob\tann\t2.5\nann\tcid\t-1\n"),
+        (
+            "gephi.csv",
+            "Source,Target,Type,Id,Label,timeset,Weight\n"
+            'bob,ann,Directed,0,"a, b",,2.5\nann,cid,Directed,1,,,-1\n',
+        ),
+    ],
+)
+def test_edges_between_names(tmp_path: Path, name: str, text: str) -> None:
+    graph = daskpart.read(write(tmp_path / name, text))
+    assert graph.dims == ("source", "target") and graph.name == "weight"
+    for side in graph.dims:
+        assert graph[side].values.tolist() == ["ann", "bob", "cid"]
+    assert graph.data.todense().tolist() == [[0, 0, -1], [2.5, 0, 0], [0, 0, 0]]
+
+
+def test_edges_under_a_header(tmp_path: Path) -> None:
+    for header in ("source,target,weight", "FromNodeId,ToNodeId,time"):
+        path = write(tmp_path / "web.edges", f"{header}\n30,10,2\n10,20,3\n")
+        weight = 0 if "time" in header else 1
+        expected = [[0, 3**weight, 0], [0, 0, 0], [2**weight, 0, 0]]
+        assert daskpart.read(path).data.todense().tolist() == expected
+    path = write(tmp_path / "calls.csv", "caller,callee,day,n\n30,10,1,2\n10,20,1,3\n")
+    with pytest.raises(ReadError, match="is its first line, 'caller,callee,day,n', a header"):
+        daskpart.read(path, "edges")
+    with pytest.raises(ReadError, match="are source, target and, if any, weight"):
+        daskpart.read(path, "edges", header=True)
+    graph = daskpart.read(path, "edges", columns=("callee", "caller", "n"), header=True)
+    assert graph.data.todense().tolist() == [[0, 0, 2], [3, 0, 0], [0, 0, 0]]
+
+
 def test_adjacency_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "train.txt", "0 4 8 15\n3\n1 4\n")
     ratings = daskpart.read(path, format="adjacency")

@@ -1,0 +1,83 @@
+"""Tables that say what belongs together, a line each: ratings, and edges of a graph.
+
+    user,item,rating                 -->  user x item, labelled by the ids of each
+    source,target,weight             -->  square, labelled by the ids of both
+
+The first lines tell the dialect: separator, header, which columns matter, and whether ids are
+numbers. Numbers are scanned chunk by chunk; ids that are text go through a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import xarray
+
+from .assembly import factorize, labelled, value_type
+from .dialect import Relation, dialect_of
+from .frames import read_text_relation
+from .scanning import read_rows
+
+
+def read_relation(
+    path: str,
+    relation: Relation,
+    *,
+    columns: Sequence[str | int] | None,
+    header: bool | None,
+    text_ids: bool | None,
+    dtype: np.typing.DTypeLike,
+    repeats: Literal["last", "sum"] = "last",
+) -> xarray.DataArray:
+    """Read a table; parameters as of `read_ratings` and `read_edges`."""
+    dialect = dialect_of(path, columns, header, relation)
+    of_values = value_type(dtype)
+    if dialect.ids_are_text if text_ids is None else text_ids:
+        return read_text_relation(path, relation, dialect, of_values, repeats)
+    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    values = []
+    separators = '",;:' if dialect.delimiter == "::" else '",;'
+    for rows in read_rows(
+        path, separators, n_columns=dialect.n_columns, skip_lines=dialect.lines_before
+    ):
+        first, second, *third = (np.s_[column :: dialect.n_columns] for column in dialect.columns)
+        for side, which, what in zip(sides, (first, second), relation.ids, strict=True):
+            side.append(rows.ids(which, what))
+        values.append(
+            rows.values(third[0], relation.value, of_values)
+            if third
+            else np.ones(len(sides[0][-1]), of_values)
+        )
+    return labelled_relation(relation, sides, values, path, repeats)
+
+
+def labelled_relation(
+    relation: Relation,
+    sides: tuple[list[np.ndarray], list[np.ndarray]],
+    values: list[np.ndarray],
+    path: str,
+    repeats: Literal["last", "sum"] = "last",
+) -> xarray.DataArray:
+    """What all chunks gave as one labelled matrix; `sides` is emptied."""
+    if relation.one_side:
+        codes, ids = factorize(np.concatenate(sides[0] + sides[1]))
+        (first, second), labels = codes.reshape(2, -1), (ids, ids)
+    else:
+        first, ids = factorize(np.concatenate(sides[0]))
+        sides[0].clear()
+        second, others = factorize(np.concatenate(sides[1]))
+        labels = (ids, others)
+    for side in sides:
+        side.clear()
+    return labelled(
+        first,
+        second,
+        np.concatenate(values),
+        labels,
+        relation.dims,
+        relation.value,
+        str(path),
+        repeats,
+    )
