@@ -8,7 +8,6 @@ messages and bytes with no rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
-from .traffic import COUNTS, QUANTITIES, RoundRecord
+from .traffic import COUNTS, QUANTITIES, RoundRecord, totals_of
 
 _SECONDS = ("seconds_computing", "seconds_blocked")
 _SHOWN_RANKS = 16
@@ -60,6 +59,7 @@ class Counters:
         self.seconds_blocked = np.zeros(self.n_ranks)
         self._n_counted = 0  # of the rounds: a run does not wait until they are added up
         self._totals: dict[str, dict[str, NDArray[np.int64]]] = {}  # of each label
+        self._known: dict[tuple[str, int, bytes], RoundRecord] = {}
 
     def record(self, record: RoundRecord) -> None:
         """Note a round; an object that was given before is counted faster."""
@@ -74,8 +74,12 @@ class Counters:
         rows: ArrayLike,
         nbytes: ArrayLike,
     ) -> None:
-        """Note a round by what a `RoundRecord` is made of."""
-        self.record(RoundRecord(label, index, source, destination, rows, nbytes))
+        """Note a round by what a `RoundRecord` is made of; equal ones share one."""
+        columns = np.array([source, destination, rows, nbytes], np.int64)
+        key = label, index, columns.tobytes()
+        if key not in self._known:
+            self._known[key] = RoundRecord(label, index, *columns)
+        self.record(self._known[key])
 
     def __getattr__(self, name: str) -> NDArray[np.int64]:
         if name in QUANTITIES:
@@ -104,13 +108,11 @@ class Counters:
         """
         if quantity not in COUNTS:
             raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")
+        source, destination, amounts = _messages_of(
+            [record for record in self.rounds if label in (None, record.label)]
+        )
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-        for record, times in _with_times(self.rounds):
-            if label in (None, record.label):
-                source, destination = (
-                    np.asarray(ranks, np.int64) for ranks in (record.source, record.destination)
-                )
-                total[source, destination] += times * record.amounts()[quantity].astype(np.int64)
+        np.add.at(total, (source, destination), amounts[quantity])
         return total
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,11 +125,14 @@ class Counters:
     def _counted(self) -> dict[str, dict[str, NDArray[np.int64]]]:
         """The totals of each label, those of the last rounds added."""
         new, self._n_counted = self.rounds[self._n_counted :], len(self.rounds)
-        for record, times in _with_times(new):
+        of_label: dict[str, list[RoundRecord]] = {}
+        for record in new:
+            of_label.setdefault(record.label, []).append(record)
+        for label, records in of_label.items():
             empty = {name: self._zeros() for name in QUANTITIES}
-            totals = self._totals.setdefault(record.label, empty)
-            for name, counted in record.totals(self.n_ranks).items():
-                totals[name] += times * counted.astype(np.int64)
+            totals = self._totals.setdefault(label, empty)
+            for name, counted in totals_of(*_messages_of(records), self.n_ranks).items():
+                totals[name] += counted
         return self._totals
 
     def _zeros(self) -> NDArray[np.int64]:
@@ -162,7 +167,29 @@ def value_bytes(value: Any) -> int:
     return int(np.asarray(value).nbytes)
 
 
-def _with_times(records: list[RoundRecord]) -> Iterable[tuple[RoundRecord, int]]:
-    """Each record once, and how many times it is there; in order of appearance."""
+def _messages_of(
+    records: list[RoundRecord],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+    """Sources, destinations and amounts of all messages of some rounds, each round once."""
     times = Counter(map(id, records))
-    return [(record, times.pop(id(record))) for record in records if id(record) in times]
+    once = list({id(record): record for record in records}.values())
+    lengths = [np.size(record.source) for record in once]
+    source, destination = (
+        _joined([getattr(record, side) for record in once], lengths)
+        for side in ("source", "destination")
+    )
+    messages = _joined([times[id(record)] for record in once], lengths)
+    rows, nbytes = (
+        messages * _joined([getattr(record, amount) for record in once], lengths)
+        for amount in ("rows", "nbytes")
+    )
+    return source, destination, dict(zip(COUNTS, (messages, rows, nbytes), strict=True))
+
+
+def _joined(columns: list[ArrayLike], lengths: list[int]) -> NDArray[np.int64]:
+    """Columns together; a number stands for as many as its round has messages."""
+    each = [
+        np.full(length, column) if np.ndim(column) == 0 else np.asarray(column)
+        for column, length in zip(columns, lengths, strict=True)
+    ]
+    return np.concatenate([*each, np.zeros(0, np.int64)]).astype(np.int64)

@@ -28,6 +28,7 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
+from .large_arrays import empty_array
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM, Reduction
 
@@ -209,7 +210,7 @@ def _join_pieces(piece: _Piece, inbox: ValueInbox, *, reduction: Reduction) -> _
         return piece
     (begin, end), whole = piece.bounds[-1], piece.whole
     if whole is None:
-        whole = np.empty(piece.bounds[0][1], piece.flat.dtype)
+        whole = empty_array(piece.bounds[0][1], piece.flat.dtype)
         whole[begin:end] = piece.flat
     given_away = _halves(piece.bounds[-2])[inbox.sources[0] > inbox.rank]
     whole[slice(*given_away)] = inbox.payloads[0][0]

@@ -9,7 +9,8 @@
               |‥*‥‥b‥|‥‥*‥f‥|    out         and a bit map says which were touched
 
     scatter   entries combined with a dense vector; `place` writes them over it
-    mark      a bit for each index, so that those of several vectors can be counted
+    marked    k vectors of a crowded range: `mark` sets a bit for each index and counts, `spread`
+              says how many bits come before each word, so `add_marked` knows an entry's place
     compress  a dense vector back into entries
     largest   indices of the largest magnitudes of each bucket
 
@@ -44,16 +45,17 @@ class SparseKernels(NamedTuple):
 
     merge: Callable[..., int]
     merge_many: Callable[..., int]
+    add_marked: Callable[..., None]
     scatter: Callable[..., None]
 
 
 @cache
 def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
     """The kernels for ``combine(a, b)``: a numpy ufunc, or a function that numba can compile."""
+    makers = (_merge, _merge_many, _add_marked, _scatter)
     if isinstance(combine, np.ufunc):
-        return SparseKernels(_merge(combine), _merge_many(combine), _scatter(combine))
+        return SparseKernels(*(make(combine) for make in makers))
     function = combine if hasattr(combine, "py_func") else numba.njit(combine)
-    makers = (_merge, _merge_many, _scatter)
     # a jitted function is another one in every process: what is cached would not be found again
     return SparseKernels(*(make(function, cache=False) for make in makers))
 
@@ -163,6 +165,23 @@ def _least_index(
     return least
 
 
+def _add_marked(combine: Any, **options: Any) -> Any:
+    @kernel(**options)
+    def add_marked(
+        total: Values, touched: NDArray[np.uint64], before: NDArray[Any], lower: int,
+        indices: Indices, values: Values,
+    ) -> None:  # fmt: skip
+        """Combine entries into those of the sum; each place is the number of bits before it."""
+        first, one, low = np.uint64(lower), np.uint64(1), np.uint64(63)
+        for p in range(len(indices)):
+            place = np.uint64(indices[p]) - first
+            word = place >> np.uint64(6)
+            n = np.uint64(before[word]) + _n_bits(touched[word] & ((one << (place & low)) - one))
+            total[n] = combine(total[n], values[p])
+
+    return add_marked
+
+
 def _scatter(combine: Any, **options: Any) -> Any:
     @kernel(**options)
     def scatter(
@@ -195,6 +214,31 @@ def mark(touched: NDArray[np.uint64], lower: int, indices: NDArray[Any]) -> int:
         n += (word & bit) == 0
         touched[place >> np.uint64(6)] = word | bit
     return n
+
+
+@kernel
+def spread(
+    touched: NDArray[np.uint64], lower: int, before: NDArray[Any], indices: NDArray[Any]
+) -> None:
+    """Indices of all bits, rising, and how many come before each word."""
+    first, n = np.uint64(lower), np.uint64(0)
+    for word in range(len(touched)):
+        before[word] = n
+        left, begin = touched[word], (np.uint64(word) << np.uint64(6)) + first
+        while left:
+            indices[n] = begin + np.uint64(trailing_zeros(left))
+            left &= left - np.uint64(1)
+            n += np.uint64(1)
+
+
+@kernel(internal=True, _nrt=False)
+def _n_bits(word: Any) -> Any:
+    """How many bits of a word are set; compilers know this form."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    pairs = np.uint64(0x3333333333333333)
+    word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
 @kernel

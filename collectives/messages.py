@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import require_same_arrays
 from daskpart.errors import InputError
 
+from .large_arrays import copied
 from .plan import Plan, RankRound, Round
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class RankMessages:
                 f"rows to rank {destination}; pack must give one row a position."
             )
         if not payload.flags.owndata or payload is value:
-            payload = payload.copy()  # a view could change under the receiver
+            payload = copied(payload)  # a view could change under the receiver
         return Message(destination, payload, len(payload), payload.nbytes)
 
     def outgoing(self, value: Any, pack: Callable) -> Iterator[Message]:
@@ -327,7 +328,7 @@ def _frozen(array: Any, source: int, destination: int) -> NDArray[Any]:
         )
     flags = array.flags
     if flags.writeable or not flags.c_contiguous:
-        array = array.copy(order="C")
+        array = copied(array)
         array.flags.writeable = False
     return array
 

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
-from .kernels_sparse import compress, mark, place, sparse_kernels, window_bits
+from .kernels_sparse import compress, mark, place, sparse_kernels, spread, window_bits
+from .large_arrays import empty_array, filled_array, joined
 from .reduction import SUM, Reduction
 
 _ACCEPTED = "sparse.COO, scipy.sparse, numpy array, masked array, or (indices, values, size)"
@@ -233,10 +234,15 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
         return (held or streams)[0].switched(density)
     entries = [stream.n_entries for stream in held]
     limit = density * (held[0].upper - held[0].lower)
-    # counted before: merged first and switched then, they would be gone through twice
-    if max(entries) >= limit or (sum(entries) >= limit and _union(held) >= limit):
+    if max(entries) >= limit:
         return _onto_dense(held, reduction)
-    return _merged(held, reduction)
+    if sum(entries) < limit:
+        return _merged(held, reduction)
+    # counted before: merged first and switched then, they would be gone through twice
+    touched, n = _marks(held)
+    if n >= limit:
+        return _onto_dense(held, reduction)
+    return _merged(held, reduction) if len(held) == 2 else _summed(held, reduction, touched, n)
 
 
 def concatenated(streams: Sequence[Stream], density: float) -> Stream:
@@ -248,28 +254,29 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     length = last.upper - first.lower
     entries = sum(stream.n_entries for stream in streams)
     if length and entries >= density * length:
-        return first.replaced(_joined(streams, length), None, first.lower, last.upper)
+        return first.replaced(_dense_of(streams, length), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(
-        np.concatenate([stream.values for stream in sparse]),
-        np.concatenate([stream.indices for stream in sparse if stream.indices is not None]),
+        joined([stream.values for stream in sparse]),
+        joined([stream.indices for stream in sparse if stream.indices is not None]),
         first.lower,
         last.upper,
     )
 
 
-def _union(streams: Sequence[Stream]) -> int:
-    """How many indices of the range have entries."""
+def _marks(streams: Sequence[Stream]) -> tuple[NDArray[np.uint64], int]:
+    """A bit for each index of the range, set where there are entries; and how many are."""
     lower, upper = streams[0].lower, streams[0].upper
     touched = np.zeros((upper - lower) // 64 + 1, np.uint64)
-    return sum(mark(touched, lower, _wide(stream.indices)) for stream in streams)
+    return touched, sum(mark(touched, lower, _wide(stream.indices)) for stream in streams)
 
 
-def _joined(streams: Sequence[Stream], length: int) -> NDArray[Any]:
+def _dense_of(streams: Sequence[Stream], length: int) -> NDArray[Any]:
     """Values of adjacent ranges of that length together, dense."""
     if all(stream.is_dense for stream in streams):
-        return np.concatenate([stream.values for stream in streams])
-    values, lower = _neutral_values(streams[0], length), streams[0].lower
+        return joined([stream.values for stream in streams])
+    first, lower = streams[0], streams[0].lower
+    values = filled_array(length, first.values.dtype, first.neutral)
     for stream in streams:
         if stream.indices is None:
             values[stream.lower - lower : stream.upper - lower] = stream.values
@@ -294,15 +301,10 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
 
 
 def _dense_values(stream: Stream) -> NDArray[Any]:
-    dense = _neutral_values(stream, stream.upper - stream.lower)
+    length = stream.upper - stream.lower
+    dense = filled_array(length, stream.values.dtype, stream.neutral)
     place(dense, stream.lower, _wide(stream.indices), stream.values)
     return dense
-
-
-def _neutral_values(like: Stream, length: int) -> NDArray[Any]:
-    """So many neutral elements; zeros come from the system as they are, and are not written."""
-    dtype = like.values.dtype
-    return np.full(length, like.neutral, dtype) if like.neutral else np.zeros(length, dtype)
 
 
 def _place(indices: NDArray[Any], bound: int) -> int:
@@ -316,8 +318,8 @@ def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:
     kernels, first = sparse_kernels(reduction.combine), streams[0]
     all_indices = [_wide(s.indices) for s in streams if s.indices is not None]
     length = sum(stream.n_entries for stream in streams)
-    indices = np.empty(length, all_indices[0].dtype)
-    values = np.empty(length, first.values.dtype)
+    indices = empty_array(length, all_indices[0].dtype)
+    values = empty_array(length, first.values.dtype)
     if len(streams) == 2:
         second = streams[1]
         n = kernels.merge(all_indices[0], first.values, all_indices[1], second.values, indices,
@@ -325,13 +327,28 @@ def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:
     else:
         pointer = np.cumsum([0, *(stream.n_entries for stream in streams)], dtype=np.int64)
         n = kernels.merge_many(
-            np.concatenate(all_indices),
-            np.concatenate([stream.values for stream in streams]),
+            joined(all_indices),
+            joined([stream.values for stream in streams]),
             pointer, first.neutral, window_bits(first.upper - first.lower, length),
             indices, values,
         )  # fmt: skip
     narrow = indices[:n].astype(index_type(first.size), copy=False)
     return first.replaced(values[:n], narrow, first.lower, first.upper)
+
+
+def _summed(
+    streams: Sequence[Stream], reduction: Reduction, touched: NDArray[np.uint64], n: int
+) -> Stream:
+    """As `_merged`, from marks of all indices: quicker where a range is crowded."""
+    first, add = streams[0], sparse_kernels(reduction.combine).add_marked
+    indices = empty_array(n, _wide(first.indices).dtype)
+    before = np.empty(len(touched), indices.dtype)
+    spread(touched, first.lower, before, indices)
+    values = filled_array(n, first.values.dtype, first.neutral)
+    for stream in streams:
+        add(values, touched, before, first.lower, _wide(stream.indices), stream.values)
+    narrow = indices.astype(index_type(first.size), copy=False)
+    return first.replaced(values, narrow, first.lower, first.upper)
 
 
 def _wide(indices: NDArray[Any] | None) -> NDArray[Any]:

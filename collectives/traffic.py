@@ -65,14 +65,21 @@ class RoundRecord:
 
     def totals(self, n_ranks: int) -> dict[str, NDArray[Any]]:
         """The six `QUANTITIES`, each of shape (n_ranks,); int64, or float64 where amounts are."""
-        found = {}
-        for count, amounts in self.amounts().items():
-            dtype = np.float64 if amounts.dtype.kind == "f" else np.int64
-            for side, ranks in zip(SIDES, (self.source, self.destination), strict=True):
-                # float64 holds whole numbers exactly up to 2**53
-                sums = np.bincount(np.asarray(ranks, np.int64), amounts, n_ranks)
-                found[f"{count}_{side}"] = sums.astype(dtype, copy=False)
-        return found
+        return totals_of(self.source, self.destination, self.amounts(), n_ranks)
+
+
+def totals_of(
+    source: ArrayLike, destination: ArrayLike, amounts: Mapping[str, NDArray[Any]], n_ranks: int
+) -> dict[str, NDArray[Any]]:
+    """The six `QUANTITIES` of messages, each of shape (n_ranks,)."""
+    found = {}
+    for count, of_each in amounts.items():
+        dtype = np.float64 if of_each.dtype.kind == "f" else np.int64
+        for side, ranks in zip(SIDES, (source, destination), strict=True):
+            # float64 holds whole numbers exactly up to 2**53
+            sums = np.bincount(np.asarray(ranks, np.int64), of_each, n_ranks)
+            found[f"{count}_{side}"] = sums.astype(dtype, copy=False)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,8 @@
     rank 1 ─┼─▶ min(cores, ranks) threads
     rank 2 ─┘                         └─ inbox: the very arrays that were packed
 
+A step that was short when it ran last is run rank by rank: to wake a thread costs more.
+
 The default without a Dask client. With ``sequential=True`` ranks run one after another, which
 makes it the simulator: hundreds of ranks on one core, every message counted.
 
@@ -21,6 +23,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.cores import n_cores
+from daskpart.collectives import large_arrays
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
@@ -30,7 +33,7 @@ from daskpart.errors import InputError
 from .from_dask import computed_values
 from .rank_pool import RankPool
 
-_LARGE = 16_384  # bytes of an array that is exchanged, from which on threads pay
+_SHORT = 4e-4  # seconds of a step, of all ranks together, below which threads don't pay
 
 
 class LocalCommunicator(Communicator):
@@ -60,6 +63,7 @@ class LocalCommunicator(Communicator):
         self.sequential = sequential
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._clock = np.zeros(n_ranks)
+        self._expected: dict[tuple[int, str], float] = {}  # seconds of steps, by kind and name
 
     @property
     def n_threads(self) -> int:
@@ -91,22 +95,20 @@ class LocalCommunicator(Communicator):
         def step(rank: int) -> list[Message]:
             return list(self._half(pending, rank).outgoing(held[rank], pack))
 
-        alone = isinstance(pending.round, Exchange) and all(map(_is_small, held))
-        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms), alone)
+        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms))
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
         for rank, messages in enumerate(sent):
             for message in messages:
                 arriving[message.destination][rank] = message.payload
         flat = [(r, m.destination, m.rows, m.nbytes) for r, ms in enumerate(sent) for m in ms]
         columns = np.array(flat, np.int64).reshape(-1, 4).T
-        self._counters.record_round(pending.label, pending.index, *columns)
-        return arriving, columns[:2], self._clock.copy()
+        self.counters.record_round(pending.label, pending.index, *columns)
+        return arriving, columns[:2], self._clock
 
     def _collect(
         self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
     ) -> PerRank:
         arriving, (source, destination), posted = pending.content
-        alone = isinstance(pending.round, Exchange) and all(map(_is_small, state.content))
         states, columns = _overwritable(state), self._columns(values)
         state.spent = pending.collected = True
         self._wait_for(source, destination, posted, pending.label)
@@ -116,7 +118,7 @@ class LocalCommunicator(Communicator):
             inbox = half.incoming([arriving[rank][source] for source in half.sources])
             return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
 
-        return PerRank(self, self._run(step, COMPUTING, name_of(combine), alone=alone))
+        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
     @staticmethod
     def _half(pending: Pending, rank: int) -> RankMessages | RankExchange:
@@ -133,7 +135,7 @@ class LocalCommunicator(Communicator):
         for index, (source, destination, nbytes) in enumerate(
             ((others, root, sizes), (root, others, back))
         ):
-            self._counters.record_round(label, index, source, destination, 0 * others, nbytes)
+            self.counters.record_round(label, index, source, destination, 0 * others, nbytes)
         self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 
@@ -145,6 +147,7 @@ class LocalCommunicator(Communicator):
 
     def _close(self) -> None:
         self._pool.close()
+        large_arrays.forget()
 
     def _run(
         self,
@@ -152,10 +155,12 @@ class LocalCommunicator(Communicator):
         kind: int,
         name: str,
         bytes_of: Callable[[Any], int] | None = None,
-        alone: bool = False,
     ) -> list[Any]:
         """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
-        results = self._pool.run(step, alone)
+        expected = self._expected.get((kind, name), _SHORT)
+        results = self._pool.run(step, alone=expected < _SHORT)
+        # halved at most: where long and short ones take turns, threads are for the long ones
+        self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
         ends = self._clock + self._pool.seconds
         self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
         self._counters.seconds_computing += self._pool.seconds
@@ -190,11 +195,6 @@ class LocalCommunicator(Communicator):
         for rank in np.flatnonzero(ends > self._clock).tolist():
             times = (float(self._clock[rank]), float(ends[rank]))
             self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
-
-
-def _is_small(value: Any) -> bool:
-    """Whether it is a number or a short array."""
-    return isinstance(value, int | float | complex) or getattr(value, "nbytes", _LARGE) < _LARGE
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:

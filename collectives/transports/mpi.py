@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
+from daskpart.collectives.large_arrays import empty_array
 from daskpart.errors import InputError
 
 from . import wire
@@ -191,7 +192,7 @@ class MpiEndpoint:
         self._finish(message.Irecv([first, mpi.BYTE]), source)
         (n_buffers,) = struct.unpack_from("<q", first)
         sizes = struct.unpack_from(f"<{n_buffers}q", first, 8)
-        buffers = [np.empty(size, np.uint8) for size in sizes]
+        buffers = [empty_array(size, np.uint8) for size in sizes]
         for buffer in buffers:
             self._finish(comm.Irecv([buffer, mpi.BYTE], process, tag), source)
         call, payload = wire.unpack(memoryview(first)[8 * (n_buffers + 1) :], buffers)

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,13 @@ class RankPool:
         self.n_ranks = n_ranks
         self.n_threads = max(1, min(n_threads, n_ranks))
         self.seconds: NDArray[np.float64] = np.zeros(n_ranks)  # of the last step, per rank
+        self.busy_seconds = 0.0  # of the processors in the last step, all ranks together
         self._executor: ThreadPoolExecutor | None = None
         self._process = os.getpid()
         self._one_step_at_a_time = threading.Lock()
 
     def run(self, step: Callable[[int], Any], alone: bool = False) -> list[Any]:
-        """``[step(0), …, step(n_ranks - 1)]``; fills `seconds` with each rank's time.
+        """``[step(0), …, step(n_ranks - 1)]``; fills `seconds` and `busy_seconds`.
 
         `alone` does without the helpers: to wake one costs more than a step of microseconds.
         """
@@ -59,7 +60,7 @@ class RankPool:
                 self._run_shared(task)
         finally:
             self._one_step_at_a_time.release()
-        self.seconds = np.array(task.seconds)
+        self.seconds, self.busy_seconds = np.array(task.seconds), sum(task.busy or task.seconds)
         if task.errors:
             rank = min(task.errors)
             raise _named(task.errors[rank], rank, sorted(task.errors))
@@ -76,8 +77,8 @@ class RankPool:
         try:
             executor = self._helpers()
             for _ in range(self.n_threads - 1):
-                helpers.append(executor.submit(task.work))
-            task.work()
+                helpers.append(executor.submit(task.work_beside))
+            task.work_beside()
         except BaseException:
             task.stopped = True
             raise
@@ -100,6 +101,7 @@ class _Step:
         self.n_ranks = n_ranks
         self.results: list[Any] = [None] * n_ranks
         self.seconds = [0.0] * n_ranks
+        self.busy: list[float] = []  # seconds of the processor, of each thread of several
         self.errors: dict[int, Exception] = {}
         self.stopped = False
 
@@ -116,6 +118,12 @@ class _Step:
                 self.errors[rank] = error
                 self.stopped = True
             self.seconds[rank] = perf_counter() - begin
+
+    def work_beside(self) -> None:
+        """The same as one of several threads, which wait for each other's Python."""
+        begin = thread_time()
+        self.work()
+        self.busy.append(thread_time() - begin)
 
 
 def _wait_through_interrupts(helpers: list[Future[None]]) -> None:

@@ -142,12 +142,13 @@ def test_a_sum_that_fills_up_is_dense_at_once(n_streams, monkeypatch):
     drawn = [np.sort(random.choice(size, k, replace=False)) for _ in range(n_streams)]
     union = len(np.unique(np.concatenate(drawn)))
     streams = [stream_of((indices, np.ones(k, np.float32), size)) for indices in drawn]
-    assert stream_module._union(streams) == union
+    assert stream_module._marks(streams)[1] == union
     merged = combined(streams, SUM, 1.0)
     coinciding = combined([streams[0]] * n_streams, SUM, 0.15)
     assert coinciding.n_entries == k and not coinciding.is_dense
     assert not merged.is_dense and merged.n_entries == union
-    monkeypatch.setattr(stream_module, "_merged", None)  # not asked
+    for merging in ("_merged", "_summed"):
+        monkeypatch.setattr(stream_module, merging, None)  # not asked
     dense = combined(streams, SUM, 0.15)
     assert dense.is_dense
     np.testing.assert_array_equal(dense.values, merged.to_numpy())
