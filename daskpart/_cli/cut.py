@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.words import plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
@@ -50,7 +51,6 @@ _NAMES = {
     "medium-grain": ("group", "index"),
     "hypergraph": ("vertex", "net"),
 }
-_PLURALS = {"vertex": "vertices", "index": "indices"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Cut:
     @property
     def plurals(self) -> tuple[str, str]:
         """`names` for many."""
-        vertex, net = (_PLURALS.get(name, f"{name}s") for name in self.names)
+        vertex, net = map(plural, self.names)
         return vertex, net
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
@@ -293,6 +294,6 @@ def in_words(data: Cuttable, source: str) -> str:
     rows, columns = data.shape
     density = data.nnz / (rows * columns)
     return (
-        f"{source}: {data.nnz:,} values in {rows:,} {data.row_name}s × "
-        f"{columns:,} {data.column_name}s ({density:.2%} known)"
+        f"{source}: {data.nnz:,} values in {rows:,} {plural(data.row_name)} × "
+        f"{columns:,} {plural(data.column_name)} ({density:.2%} known)"
     )

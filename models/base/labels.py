@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskpart._floor.words import plural
 from daskpart.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,11 +100,12 @@ class LabelIndex:
         return self._index.get_indexer(pd.Index(wanted)).astype(np.int32)
 
     def _refusal(self, unknown: np.ndarray) -> str:
+        names = plural(self.name)
         if self.labels is None:
-            known = f"the model's {self.name}s are 0 … {self.n - 1}"
+            known = f"the model's {names} are 0 … {self.n - 1}"
         else:
-            known = f"the model knows {self.n} {self.name}s, such as {_some(self.labels[:3])}"
-        what = f"1 {self.name} is" if len(unknown) == 1 else f"{len(unknown)} {self.name}s are"
+            known = f"the model knows {self.n} {names}, such as {_some(self.labels[:3])}"
+        what = f"1 {self.name} is" if len(unknown) == 1 else f"{len(unknown)} {names} are"
         return (
             f"{what} unknown to the model: {_some(unknown)}; "
             f"{known}. Leave them out, or fit with data of them."

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import working_clock
+from daskpart._floor.words import plural
 from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -180,8 +181,8 @@ def plan_fit(
     empty = np.flatnonzero(np.bincount(parts.assignment, minlength=n_ranks) == 0)
     if empty.size:
         raise InputError(
-            f"{empty.size} of {n_ranks} ranks have no {matrix.row_name}s (rank {empty[0]}); take "
-            "fewer ranks or another partition"
+            f"{empty.size} of {n_ranks} ranks have no {plural(matrix.row_name)} (rank {empty[0]}); "
+            "take fewer ranks or another partition"
         )
     assignment = parts.assignment.astype(np.int32)
     items = Connectivity.from_pairs(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, is_dask_frame, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
@@ -81,15 +82,15 @@ def entry_positions(
     names = factors.user_name, factors.item_name
     if names[0] != names[1] and (matrix.column_name, matrix.row_name) == names:
         raise InputError(
-            f"rows are {matrix.row_name}s and columns are {matrix.column_name}s, which is "
-            "the other way round in the model: give the transpose"
+            f"rows are {plural(matrix.row_name)} and columns are {plural(matrix.column_name)}, which "
+            "is the other way round in the model: give the transpose"
         )
     items = item_positions(matrix, factors, unknown)
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
         warnings.warn(
             f"{matrix.shape[0]} unlabelled rows for a model of {factors.n_users} "
-            f"{factors.user_name}s: row i is taken for {factors.user_name} i. Label the rows where "
-            "they are others, as in cross-validation.",
+            f"{plural(factors.user_name)}: row i is taken for {factors.user_name} i. Label the rows "
+            "where they are others, as in cross-validation.",
             DaskpartWarning,
             stacklevel=3,
         )
@@ -107,7 +108,7 @@ def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "rai
     if matrix.column_labels is None and matrix.shape[1] != factors.n_items:
         raise InputError(
             f"the ratings have {matrix.shape[1]} columns without labels, the model knows "
-            f"{factors.n_items} {factors.item_name}s: give as many columns, or label them"
+            f"{factors.n_items} {plural(factors.item_name)}: give as many columns, or label them"
         )
     return side_positions(matrix.columns, matrix.column_labels, factors.items(), unknown)
 
