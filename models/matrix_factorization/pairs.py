@@ -82,15 +82,15 @@ def entry_positions(
     names = factors.user_name, factors.item_name
     if names[0] != names[1] and (matrix.column_name, matrix.row_name) == names:
         raise InputError(
-            f"rows are {plural(matrix.row_name)} and columns are {plural(matrix.column_name)}, which "
-            "is the other way round in the model: give the transpose"
+            f"rows are {plural(matrix.row_name)} and columns are {plural(matrix.column_name)}, "
+            "which is the other way round in the model: give the transpose"
         )
     items = item_positions(matrix, factors, unknown)
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
         warnings.warn(
             f"{matrix.shape[0]} unlabelled rows for a model of {factors.n_users} "
-            f"{plural(factors.user_name)}: row i is taken for {factors.user_name} i. Label the rows "
-            "where they are others, as in cross-validation.",
+            f"{plural(factors.user_name)}: row i is taken for {factors.user_name} i. Label the "
+            "rows where they are others, as in cross-validation.",
             DaskpartWarning,
             stacklevel=3,
         )
