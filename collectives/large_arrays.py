@@ -7,7 +7,7 @@
 Vectors of a step are made, sent and dropped, step after step, and the system would take their
 pages back each time, and clear each of them when it is touched again. Memory is kept by size,
 rounded up to a power of two: what lies behind an array's end is touched by nobody, and so costs
-nothing. `forget` lets go of it; a communicator does so when it is closed.
+nothing. `free_kept_memory` lets go of it; a communicator does so when it is closed.
 """
 
 from __future__ import annotations
@@ -64,6 +64,6 @@ def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(arrays, out=out)
 
 
-def forget() -> None:
+def free_kept_memory() -> None:
     """Let go of memory that no array uses now."""
     _kept.clear()

@@ -23,9 +23,9 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.cores import n_cores
-from daskpart.collectives import large_arrays
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
@@ -147,7 +147,7 @@ class LocalCommunicator(Communicator):
 
     def _close(self) -> None:
         self._pool.close()
-        large_arrays.forget()
+        free_kept_memory()
 
     def _run(
         self,

@@ -33,7 +33,7 @@ from distributed.core import Status
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
-from daskpart.collectives import large_arrays
+from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.errors import InputError
 
 from .mailbox import Call, Mailbox, RunStopped, Standing
@@ -349,7 +349,7 @@ class Session:
                 self._left += 1
                 if self._left == len(self.mailboxes):
                     endpoint.close(self.ended == _CLOSED)
-                    large_arrays.forget()
+                    free_kept_memory()
             with suppress(RuntimeError):  # the loop is closed
                 self._note(self._done, rank)
 

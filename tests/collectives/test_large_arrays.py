@@ -13,16 +13,16 @@ from daskpart.collectives.large_arrays import (
     copied,
     empty_array,
     filled_array,
-    forget,
+    free_kept_memory,
     joined,
 )
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    forget()
+    free_kept_memory()
     yield
-    forget()
+    free_kept_memory()
 
 
 def address(array):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.collectives.hypercube import concurrent_volume, hypercube_expand_plan
+from daskpart.collectives import expand_plan
+from daskpart.collectives.hypercube import concurrent_volume, embed
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
 from daskpart.owners import embedded_packed_owners, hypercube_volume, packed_owners, random_owners
@@ -52,7 +53,7 @@ def test_volume_equals_the_plan_of_the_collectives(seed, n_parts):
     mode = random_items(seed, n_parts)
     elsewhere = np.random.default_rng(seed).integers(0, n_parts, mode.n_items)
     for owned in (mode.with_random_owners(seed), mode.with_owners(elsewhere)):
-        plan = hypercube_expand_plan(owned, owned.owners)
+        plan = embed(expand_plan(owned, owned.owners))
         expand, reduce = hypercube_volume(owned), hypercube_volume(owned, "reduce")
         for volume, kind in ((expand, plan), (reduce, plan.reversed())):
             assert len(volume.send) == len(kind.rounds)
