@@ -9,8 +9,10 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from daskpart.errors import InputError
+from daskpart.models.graph_convolution.graph import in_order, rows_by_name
 from daskpart.readers import read
 from daskpart.readers.streams import location, opened
 
@@ -193,11 +195,10 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
                 "−1 where it is unknown, or the name of a vertex and its label"
             )
         return pd.Series(labels.to_numpy(), index=vertices)
-    labels.index = _names_like(table.iloc[:, 0], vertices, path)
-    if labels.index.has_duplicates:
-        twice = labels.index[labels.index.duplicated()][0]
-        raise InputError(f"{path}: vertex {twice!r} has more than one label")
-    return labels.astype(object).reindex(vertices)
+    rows = rows_by_name(vertices.to_numpy(), _names(table.iloc[:, 0], vertices), f"{path}: labels")
+    if rows is None:
+        return pd.Series(labels.to_numpy(), index=vertices)
+    return pd.Series(labels.astype(object).reindex(rows).to_numpy(), index=vertices)
 
 
 def _features(path: str, vertices: pd.Index) -> Any:
@@ -211,30 +212,16 @@ def _features(path: str, vertices: pd.Index) -> Any:
     is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
     if not is_name:
         return table
-    table = table.set_index(first)
-    table.index = _names_like(pd.Series(table.index), vertices, path)
-    lacking = vertices.difference(table.index)
-    if len(lacking):
-        raise InputError(
-            f"{path}: vertex {lacking[0]!r} has no features, {len(lacking):,} in all; give a row "
-            "for each vertex"
-        )
-    if table.index.has_duplicates:
-        twice = table.index[table.index.duplicated()][0]
-        raise InputError(f"{path}: vertex {twice!r} has more than one row of features")
-    return table.loc[vertices]
+    order = in_order(vertices.to_numpy(), _names(table.pop(first), vertices), f"{path}: features")
+    return (table if order is None else table.iloc[order]).set_axis(vertices)
 
 
-def _names_like(found: pd.Series, vertices: pd.Index, path: str) -> pd.Index:
-    """Names in a file as the graph has them; InputError for one that it lacks."""
-    index = pd.Index(found.astype(str).str.strip())
-    of_text = dict(zip(vertices.astype(str), vertices, strict=True))
-    unknown = [name for name in index if name not in of_text]
-    if unknown:
-        raise InputError(
-            f"{path}: {unknown[0]!r} is no vertex of the graph, {len(unknown):,} names in all"
-        )
-    return pd.Index([of_text[name] for name in index])
+def _names(found: pd.Series, vertices: pd.Index) -> NDArray[Any]:
+    """Names in a file as numbers where those of the graph are, and all of them can be."""
+    words = found.astype(str).str.strip()
+    if vertices.dtype.kind in "iu" and words.str.fullmatch(r"\d{1,18}").all():
+        return words.astype(np.int64).to_numpy()
+    return words.to_numpy(dtype=object)
 
 
 MODEL = _GCN()

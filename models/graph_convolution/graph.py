@@ -280,7 +280,7 @@ def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: s
     if (places < 0).any():
         raise InputError(
             f"{what} name {given[places < 0].tolist()[0]!r}, which is no vertex of the graph; "
-            f"{int((places < 0).sum())} such names in all"
+            f"names that are none: {int((places < 0).sum()):,}"
         )
     order = np.full(len(names), -1, np.int64)
     order[places] = np.arange(len(places))

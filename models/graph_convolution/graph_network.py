@@ -363,13 +363,9 @@ class GraphNetwork(DistributedEstimator):
         n = None if X is None else int(_num_samples(X))
         if X is None and graph is None:
             raise InputError("X=None needs a graph: give graph=…, or features")
-        if label_names is None and n is None:
+        if n is None and label_names is None:
             n = n_labels
-        elif (
-            n_labels is not None
-            and n not in (None, n_labels)
-            and (label_names is None or names is None)
-        ):
+        if label_names is None and n_labels not in (None, n):
             raise InputError(
                 f"X and y differ in length: {n} rows of features, {n_labels} labels; give one of "
                 "each for every vertex"

@@ -99,11 +99,19 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
     ("file", "text", "message"),
     [
         ("labels.csv", "", "there are no labels in it"),
-        ("labels.csv", "v1,low\nw1,high\n", "'w1' is no vertex of the graph, 1 names in all"),
-        ("labels.csv", "v1,low\nv1,high\n", "vertex 'v1' has more than one label"),
+        (
+            "labels.csv",
+            "v1,low\nw1,high\n",
+            "labels name 'w1', which is no vertex of the graph; names that are none: 1",
+        ),
+        ("labels.csv", "v1,low\nv1,high\n", "labels name 'v1' more than once"),
         ("labels.csv", "v1,low,3\n", "3 columns; give a label a line"),
         ("labels.csv", "low\nhigh\n", "2 labels for 30 vertices"),
-        ("features.csv", "node,one\nv1,3\n", "vertex 'v0' has no features, 29 in all"),
+        (
+            "features.csv",
+            "node,one\nv1,3\n",
+            "features name 1 of the 30 vertices: give a row for each",
+        ),
         ("edges.csv", "a,b,c,d\n1,2,3,4\n", "is its first line, 'a,b,c,d', a header"),
     ],
 )
