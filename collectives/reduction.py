@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import require_same_arrays
 
+from .large_arrays import empty_array
 from .messages import Inbox
 
 
@@ -41,6 +42,16 @@ class Reduction:
     def identity_of(self, dtype: np.dtype[Any]) -> Any:
         """The neutral element for a dtype."""
         return self.identity(dtype) if callable(self.identity) else self.identity
+
+    def combined(
+        self, low: NDArray[Any], high: NDArray[Any], out: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """Arrays of one shape and dtype combined, in that dtype; `out` may be one of them."""
+        if not isinstance(self.combine, np.ufunc):
+            return np.asarray(self.combine(low, high), low.dtype)
+        if out is None:
+            out = empty_array(low.size, low.dtype).reshape(low.shape)
+        return self.combine(low, high, out=out, casting="unsafe")
 
     def fold(self, values: list[Any]) -> Any:
         """Combine the values of all ranks in rank order.

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import ranks_disagree
 from daskpart.errors import InputError
 
-from .communicator import Communicator, Pending, PerRank
+from .communicator import Communicator, Pending, PerRank, Replicated, collective
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel, Problem
 from .reduction import SUM, Reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, require_free_choice, steps_of
-from .stream import Stream, stream_of
+from .stream import Stream, dense_stream_of, stream_of
 
 
 def sparse_allreduce(
@@ -93,22 +93,26 @@ def sparse_allreduce(
     ...     print(communicator.gather(total)[0].to_numpy())
     [0. 3. 0. 5.]
     """
+    options = {
+        "algorithm": algorithm, "group": group, "degrees": degrees, "model": model,
+        "switch_density": switch_density,
+    }  # fmt: skip
     if not isinstance(communicator, Communicator):
         _require_array_alone(communicator, values)
         from .sparse_arrays import allreduce_array
 
-        return allreduce_array(
-            communicator, sparse_allreduce, reduction, algorithm, group, degrees, model,
-            switch_density, expected_density,
-        )  # fmt: skip
+        return allreduce_array(communicator, reduction, expected_density, **options)
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
-    return communicator.run(
-        _whole, values, reduction=reduction, algorithm=algorithm, group=group, degrees=degrees,
-        model=model, switch_density=switch_density,
-    )  # fmt: skip
+    return _whole(communicator, values, reduction, **options)
 
 
+@collective
+def _whole(communicator: Communicator, *values: Any, **options: Any) -> PerRank:
+    return post_sparse_allreduce(communicator, *values, **options).collect()
+
+
+@collective
 def post_sparse_allreduce(
     communicator: Communicator,
     values: PerRank,
@@ -126,45 +130,24 @@ def post_sparse_allreduce(
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
     what this returns.
     """
-    return communicator.run(
-        _begin, values, reduction=reduction, algorithm=algorithm, group=group, degrees=degrees,
-        model=model, switch_density=switch_density, among=among,
-    )  # fmt: skip
-
-
-def _whole(communicator: Communicator, values: PerRank, **options: Any) -> PerRank:
-    return _begin(communicator, values, **options).collect()
-
-
-def _begin(
-    communicator: Communicator,
-    values: PerRank,
-    *,
-    reduction: Reduction,
-    algorithm: str,
-    group: int | None,
-    degrees: Sequence[int] | None,
-    model: CostModel | None,
-    switch_density: float | None,
-    among: tuple[str, ...] = ALGORITHMS,
-) -> PendingAllreduce:
+    n_ranks, steps = communicator.n_ranks, []
     if algorithm == "auto":
         require_free_choice(group, degrees)
-    streams = communicator.map(stream_of, values, reduction=reduction)
-    descriptions = communicator.map(describe, streams)
-    agreed = communicator.fold(descriptions, agree, label="sparse allreduce: sizes")
+    else:
+        steps = steps_of(algorithm, n_ranks, group, degrees)
+    # where all begin dense, the ranks' arrays need not be searched for entries
+    make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
+    streams = communicator.map(make, values, reduction=reduction)
+    state, agreed = agreed_streams(communicator, streams, "sparse allreduce")
     if model is None and (algorithm == "auto" or switch_density is None):
         model = cost_model_of(communicator)
     if algorithm == "auto":
         assert model is not None
-        best = model.best(_problem(communicator.n_ranks, agreed.result()), among)
-        algorithm, group, degrees = best.algorithm, best.group, best.degrees
-    steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
-    state = communicator.map(after_agreement, streams, agreed)
+        best = model.best(_problem(n_ranks, agreed.result()), among)
+        algorithm = best.algorithm
+        steps = steps_of(algorithm, n_ranks, best.group, best.degrees)
     switch = _checked_switch(model if switch_density is None else switch_density)
-    pending = PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
-    pending.post_next()
-    return pending
+    return PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
 
 
 class PendingAllreduce:
@@ -194,13 +177,14 @@ class PendingAllreduce:
         self._posted: Pending | None = None
         self._index = 0
         self._collected = False
+        self._post_next()
 
     def collect(self) -> PerRank:
         """The result, a `Stream` on each rank; once."""
         if self._collected:
             raise InputError("This sparse allreduce was collected before.")
         self._collected = True
-        return self._communicator.run(_finish, self)
+        return _finish(self._communicator, self)
 
     def collect_next(self) -> None:
         """Receive the messages of a step, and send those of the next."""
@@ -215,9 +199,9 @@ class PendingAllreduce:
                 switch=self._switch,
             )
             self._posted = None
-            self.post_next()
+            self._post_next()
 
-    def post_next(self) -> None:
+    def _post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
         while self._steps and self._steps[0].kind in LOCAL_KINDS:
             self._state = self._communicator.map(run_local, self._state, step=self._steps.pop(0))
@@ -232,21 +216,12 @@ class PendingAllreduce:
             )
             self._index += 1
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no message is on its way."""
-        return self._posted is None
 
-    @property
-    def result(self) -> PerRank:
-        """The state after the last step so far."""
-        return self._state
-
-
+@collective
 def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
-    while not pending.is_over:
+    while pending._posted is not None:
         pending.collect_next()
-    return pending.result
+    return pending._state
 
 
 def _require_array_alone(x: Any, values: Any) -> None:
@@ -257,24 +232,34 @@ def _require_array_alone(x: Any, values: Any) -> None:
         )
 
 
-def describe(stream: Stream) -> NDArray[np.int64]:
+def agreed_streams(
+    communicator: Communicator, streams: PerRank, what: str
+) -> tuple[PerRank, Replicated]:
+    """The streams, which no rank has before all agree; their size, dtype number, sum of entries.
+
+    InputError if ranks disagree in shape or dtype; `what` says in what.
+    """
+    descriptions = communicator.map(_describe, streams)
+    agreed = communicator.fold(descriptions, _agree, label=f"{what}: sizes", what=what)
+    return communicator.map(_first_of, streams, agreed), agreed
+
+
+def _describe(stream: Stream) -> NDArray[np.int64]:
     """What the ranks must agree on, and the number of entries: 8 bytes each."""
     return np.array([stream.n_entries, stream.values.dtype.num, *stream.shape], dtype=np.int64)
 
 
-def agree(descriptions: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Size, number of the dtype, sum of entries; InputError if ranks disagree."""
+def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64]:
     first = descriptions[0]
     for rank, other in enumerate(descriptions):
         if not np.array_equal(first[1:], other[1:]):
             told = (0, _described(first)), (rank, _described(other))
-            raise ranks_disagree("a sparse allreduce", *told)
+            raise ranks_disagree(f"a {what}", *told)
     entries = sum(int(description[0]) for description in descriptions)
     return np.array([math.prod(first[2:].tolist()), first[1], entries], dtype=np.int64)
 
 
-def after_agreement(stream: Stream, agreed: Any) -> Stream:
-    """The stream; here so that no rank sends before all agree."""
+def _first_of(stream: Stream, agreed: Any) -> Stream:
     return stream
 
 

@@ -10,7 +10,6 @@ Nothing is computed, so the algorithm is chosen for a density that the caller ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask.array as da
@@ -23,8 +22,10 @@ from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem
 from .reduction import Reduction
+from .sparse_allreduce import sparse_allreduce
 from .sparse_steps import require_free_choice
 from .stream import Stream
+from .transports.graph_writer import GraphWriter
 
 # of tasks on a Dask scheduler, where a message costs a thousand times what its first bytes do
 TASK_GRAPH = CostModel(
@@ -35,38 +36,30 @@ TASK_GRAPH = CostModel(
 
 def allreduce_array(
     x: da.Array,
-    allreduce: Callable[..., Any],
     reduction: Reduction,
-    algorithm: str,
-    group: int | None,
-    degrees: Sequence[int] | None,
-    model: CostModel | None,
-    switch_density: float | None,
     expected_density: float,
+    *,
+    model: CostModel | None,
+    **options: Any,
 ) -> da.Array:
-    """What the text `allreduce`, `sparse_allreduce` itself, does on ranks, as tasks of an array."""
-    from .transports.graph_writer import GraphWriter
-
+    """What `sparse_allreduce` does on ranks, as tasks of an array; the options are its."""
     n_ranks = _checked_blocks(x)
     if not 0 <= expected_density <= 1:
         raise InputError(f"expected_density is a share from 0 to 1, got {expected_density!r}.")
     model = model or TASK_GRAPH
-    if algorithm == "auto":
-        require_free_choice(group, degrees)
+    if options["algorithm"] == "auto":
+        require_free_choice(options["group"], options["degrees"])
         size = int(np.prod(x.shape)) // n_ranks
         best = model.best(Problem(n_ranks, size, expected_density * size, x.dtype))
-        algorithm, group, degrees = best.algorithm, best.group, best.degrees
-    token = tokenize(x.name, reduction.name, algorithm, group, degrees, model, switch_density)
+        options |= {"algorithm": best.algorithm, "group": best.group, "degrees": best.degrees}
+    token = tokenize(x.name, reduction.name, model, options)
     writer = GraphWriter(n_ranks, token)
     last = (0,) * (x.ndim - 1)
-    streams = allreduce(
-        writer, writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)]), reduction,
-        algorithm=algorithm, group=group, degrees=degrees, model=model,
-        switch_density=switch_density,
-    )  # fmt: skip
+    blocks = writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)])
+    streams = sparse_allreduce(writer, blocks, reduction, model=model, **options)
     tasks, keys = writer.written(streams)
     name = f"sparse-allreduce-{token}"
-    as_block = _dense_block if isinstance(x._meta, np.ndarray) else _sparse_block
+    as_block = Stream.to_numpy if isinstance(x._meta, np.ndarray) else Stream.to_coo
     for rank, key in enumerate(keys):
         block = (name, rank, *last)
         tasks[block] = Task(block, as_block, TaskRef(key))
@@ -86,11 +79,3 @@ def _checked_blocks(x: da.Array) -> int:
             "be known and equal."
         )
     return x.numblocks[0]
-
-
-def _sparse_block(stream: Stream) -> Any:
-    return stream.to_coo()
-
-
-def _dense_block(stream: Stream) -> Any:
-    return stream.to_numpy()

@@ -65,12 +65,17 @@ class Step:
         Size of a team; of a ring step, its number.
     span : int
         Ranges that a rank holds: after a split, before a join; of a swap, the distance.
+    nearest_first : bool
+        Of splits and joins by 2: the first split is between neighbours, and not between ranks that
+        are P/2 apart, so that values combine in the order of swaps; ranges are then in order of the
+        ranks' bits, read backwards.
     """
 
     kind: str
     n_parts: int
     degree: int = 1
     span: int = 1
+    nearest_first: bool = False
 
 
 def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> None:
@@ -137,6 +142,8 @@ def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.in
         return ranks, ranks ^ step.span
     if step.kind.startswith("ring"):
         return ranks, (ranks + 1) % step.n_parts
+    if step.nearest_first:
+        return ranks, ranks ^ (step.n_parts // step.span // 2)
     reach = step.span * step.degree  # a team: ranks that cut, or join, the same range
     first = ranks // reach * reach + ranks % step.span
     members = first[:, None] + step.span * np.arange(step.degree)
@@ -154,8 +161,18 @@ def range_sent(step: Step, size: int, source: Any, destination: Any) -> tuple[An
 
 def range_of(step: Step, size: int, rank: Any) -> tuple[Any, Any]:
     """The range that a rank, or each of an array, holds when it holds `step.span` of the parts."""
-    first = (rank % step.n_parts) // step.span * step.span
+    place = rank % step.n_parts
+    if step.nearest_first:
+        place = _bits_backwards(place, step.n_parts)
+    first = place // step.span * step.span
     return size * first // step.n_parts, size * (first + step.span) // step.n_parts
+
+
+def _bits_backwards(rank: Any, n_ranks: int) -> Any:
+    place = 0 * rank
+    for bit in range(n_ranks.bit_length() - 1):
+        place = 2 * place + (rank >> bit) % 2
+    return place
 
 
 def factorizations(number: int) -> list[tuple[int, ...]]:

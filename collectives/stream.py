@@ -35,7 +35,7 @@ from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .kernels_sparse import compress, mark, place, sparse_kernels, spread, window_bits
-from .large_arrays import empty_array, filled_array, joined
+from .large_arrays import copied, empty_array, filled_array, joined
 from .reduction import SUM, Reduction
 
 _ACCEPTED = "sparse.COO, scipy.sparse, numpy array, masked array, or (indices, values, size)"
@@ -136,10 +136,10 @@ class Stream:
         """The same as entries; those equal to the neutral element are dropped."""
         if self.indices is not None:
             return self
-        indices = np.empty(self.n_entries + 1, index_type(self.size))
-        values = np.empty(self.n_entries + 1, self.values.dtype)
+        indices = empty_array(self.n_entries + 1, index_type(self.size))
+        values = empty_array(self.n_entries + 1, self.values.dtype)
         n = compress(self.values, self.lower, self.neutral, indices, values)
-        return self.replaced(values[:n].copy(), indices[:n].copy(), self.lower, self.upper)
+        return self.replaced(copied(values[:n]), copied(indices[:n]), self.lower, self.upper)
 
     def switched(self, density: float) -> Stream:
         """Dense, if at least this share of the range has entries (and there are any)."""
@@ -150,7 +150,7 @@ class Stream:
 
     def to_numpy(self) -> NDArray[Any]:
         """A writeable dense array; of `shape` if this is the whole vector."""
-        values = self.to_dense().values.copy()
+        values = copied(self.to_dense().values)
         return values.reshape(self.shape) if len(values) == self.size else values
 
     def to_coo(self) -> Any:
@@ -198,13 +198,34 @@ def stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
         present = ~np.ma.getmaskarray(data).ravel()
         return _entries(data.shape, np.flatnonzero(present), data.data.ravel()[present], reduction)
     if isinstance(data, np.ndarray):
-        flat = data.ravel()
-        neutral = _neutral(flat.dtype, reduction)
-        indices = np.flatnonzero(flat != neutral)
-        return _entries(data.shape, indices, flat[indices], reduction)
+        neutral = _neutral(data.dtype, reduction)
+        return stream_of_all(data, neutral).to_sparse()
     if hasattr(data, "tocoo") or hasattr(data, "linear_loc"):
         return _from_sparse(data, reduction)
     raise InputError(f"A stream is made of {_ACCEPTED}; got {type(data).__name__}.")
+
+
+def dense_stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
+    """`stream_of`, and spread out: an array is copied once, entries are written into one."""
+    if not isinstance(data, np.ndarray) or isinstance(data, np.ma.MaskedArray):
+        return stream_of(data, reduction=reduction).to_dense()
+    view = stream_of_all(data, _neutral(data.dtype, reduction))
+    values = empty_array(view.size, view.values.dtype)
+    if view.neutral == 0:  # -0.0 becomes 0.0, as where entries are spread: the same bits then
+        np.add(view.values, view.neutral, out=values)
+    else:
+        values[:] = view.values
+    return view.replaced(values, None, 0, view.size)
+
+
+def stream_of_all(data: Any, neutral: Any = None) -> Stream:
+    """All values of an array or number, of any dtype, as they are; a view where that is possible.
+
+    It needs a neutral element where it is to meet sparse streams.
+    """
+    array = np.asarray(data)
+    flat = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1)
+    return Stream(array.size, flat, None, neutral, 0, array.size, array.shape)
 
 
 @cache
@@ -253,7 +274,7 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     first, last = streams[0], streams[-1]
     length = last.upper - first.lower
     entries = sum(stream.n_entries for stream in streams)
-    if length and entries >= density * length:
+    if all(stream.is_dense for stream in streams) or (length and entries >= density * length):
         return first.replaced(_dense_of(streams, length), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(
@@ -286,16 +307,16 @@ def _dense_of(streams: Sequence[Stream], length: int) -> NDArray[Any]:
 
 
 def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
-    first, combine = streams[0], reduction.combine
+    first = streams[0]
     total = first.values if first.is_dense else _dense_values(first)
     for stream in streams[1:]:
         if stream.indices is None:
             # into the array at hand where that is one of ours: long new ones cost more than adding
-            own = {"out": total} if isinstance(combine, np.ufunc) and total.flags.writeable else {}
-            total = combine(total, stream.values, **own)
+            out = total if total.flags.writeable else None
+            total = reduction.combined(total, stream.values, out)
         else:
-            total = total if total.flags.writeable else total.copy()
-            scatter = sparse_kernels(combine).scatter
+            total = total if total.flags.writeable else copied(total)
+            scatter = sparse_kernels(reduction.combine).scatter
             scatter(total, stream.lower, _wide(stream.indices), stream.values)
     return first.replaced(total, None, first.lower, first.upper)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator
 from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from daskpart.collectives.sparse_steps import ALGORITHMS, factorizations
+from daskpart.collectives.stream import stream_of
 from daskpart.collectives.transports import ledger
 from daskpart.errors import InputError
 
@@ -87,6 +88,31 @@ def test_any_number_of_ranks_any_size(n_ranks, algorithm, size, switch, seed):
     for stream in streams:
         assert stream.values.dtype == vectors.dtype
         np.testing.assert_array_equal(stream.to_numpy(), vectors.sum(axis=0))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 9), st.sampled_from([name for name in ALGORITHMS if name.startswith("dense")]),
+    st.sampled_from([SUM, MIN, MAX]), st.integers(0, 60), st.integers(0, 10**6),
+)  # fmt: skip
+def test_arrays_taken_as_they_are_give_the_bits_of_entries(
+    n_ranks, algorithm, reduction, size, seed
+):
+    """Dense algorithms form no entries; what they give is that of entries, also of -0.0."""
+    random = np.random.default_rng(seed)
+    arrays = list(random.standard_normal((n_ranks, size)) * 10.0 ** random.integers(-9, 9, size))
+    for array in arrays:
+        array[random.random(size) < random.choice([0.0, 0.5, 1.0])] = -0.0
+    given, options = [array.copy() for array in arrays], {"algorithm": algorithm}
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        streams = [stream_of(array, reduction=reduction) for array in arrays]
+        expected, counts = run(communicator, streams, reduction=reduction, **options)
+        found, same_counts = run(communicator, arrays, reduction=reduction, **options)
+    for one, other in zip(expected, found, strict=True):
+        assert bits(one) == bits(other)
+    assert counts == same_counts
+    assert [array.tobytes() for array in arrays] == [array.tobytes() for array in given]
+    assert not any(np.shares_memory(array, found[0].values) for array in arrays)
 
 
 @pytest.mark.parametrize(

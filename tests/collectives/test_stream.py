@@ -15,7 +15,13 @@ from scipy.sparse import csr_array
 from daskpart.collectives import stream as stream_module
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.reduction import ANY, MAX, MIN, SUM, Reduction
-from daskpart.collectives.stream import combined, concatenated, index_type, stream_of
+from daskpart.collectives.stream import (
+    combined,
+    concatenated,
+    dense_stream_of,
+    index_type,
+    stream_of,
+)
 from daskpart.errors import InputError
 
 PRODUCT = Reduction("product", np.multiply, 1)
@@ -62,6 +68,29 @@ def test_inputs_agree():
     pairs = stream_of((places, dense.ravel()[places], 15))
     assert pairs.shape == (15,)
     np.testing.assert_array_equal(pairs.to_numpy(), dense.ravel())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), st.integers(0, 300), st.integers(0, 10**6))
+def test_an_array_as_it_is_has_the_bits_of_its_entries(kind, size, seed):
+    """Also -0.0, which is no entry: absent ones are 0.0."""
+    reduction, dtype = kind
+    random = np.random.default_rng(seed)
+    vector = random_vector(random, 2 * size, reduction, dtype)
+    if dtype.startswith("f"):
+        vector[random.random(2 * size) < 0.2] = random.choice([-0.0, np.nan, np.inf])
+    neutral = np.asarray(reduction.identity_of(vector.dtype)).astype(dtype)
+    for array in (vector.reshape(2, size), vector[::2], vector.astype(f">{dtype}")):
+        entries, whole = (of(array, reduction=reduction) for of in (stream_of, dense_stream_of))
+        flat = array.ravel().astype(dtype)
+        np.testing.assert_array_equal(entries.indices, np.flatnonzero(flat != neutral))
+        assert entries.values.tobytes() == flat[flat != neutral].tobytes()
+        assert whole.is_dense and whole.shape == entries.shape == array.shape
+        assert whole.values.tobytes() == entries.to_dense().values.tobytes()
+        assert array.flags.writeable and not np.shares_memory(array, whole.values)
+        assert dense_stream_of(entries, reduction=reduction).values.tobytes() == (
+            whole.values.tobytes()
+        )
 
 
 def test_masked_neutral_entries_are_dropped_and_a_stream_passes():
