@@ -41,6 +41,7 @@ from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
+from .sparse_steps import pairs_of, steps_of
 
 Ranks = NDArray[np.int32]
 
@@ -220,14 +221,11 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
 
 def hypercube_edges(n_ranks: int) -> list[tuple[Ranks, Ranks]]:
     """Sources and destinations of the messages of an expand, round by round, sources rising."""
-    n_dimensions = n_ranks.bit_length() - 1
-    corners = np.arange(1 << n_dimensions, dtype=np.int32)
-    folded = np.arange(1 << n_dimensions, n_ranks, dtype=np.int32)
-    partners = folded - np.int32(len(corners))
-    rounds = [(corners, corners ^ np.int32(1 << bit)) for bit in range(n_dimensions)]
-    if len(folded):
-        return [(folded, partners), *rounds, (partners, folded)]
-    return rounds or [(partners, folded)]  # a single rank: one round without messages
+    rounds = [pairs_of(step, n_ranks) for step in steps_of("ssar-recursive-doubling", n_ranks)]
+    nobody = np.zeros(0, np.int32)
+    return [(source.astype(np.int32), other.astype(np.int32)) for source, other in rounds] or [
+        (nobody, nobody)  # a single rank: one round without messages
+    ]
 
 
 def concurrent_volume(plan: Plan) -> int:

@@ -93,7 +93,7 @@ def sparse_allreduce(
     ...     print(communicator.gather(total)[0].to_numpy())
     [0. 3. 0. 5.]
     """
-    options = {
+    options: dict[str, Any] = {
         "algorithm": algorithm, "group": group, "degrees": degrees, "model": model,
         "switch_density": switch_density,
     }  # fmt: skip

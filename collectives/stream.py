@@ -330,7 +330,7 @@ def _dense_values(stream: Stream) -> NDArray[Any]:
 
 def _place(indices: NDArray[Any], bound: int) -> int:
     """Where an index belongs; the end of a range may be too large for the indices' type."""
-    if bound > np.iinfo(indices.dtype).max:
+    if bound >> 8 * indices.itemsize:
         return len(indices)
     return int(np.searchsorted(indices, indices.dtype.type(bound)))
 

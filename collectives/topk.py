@@ -15,6 +15,7 @@ feedback)``; on a communicator `topk_allreduce` does that and the sum.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -66,8 +67,32 @@ class Compressor(Protocol):
     def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]: ...
 
 
+class _Selection(ABC):
+    """What `TopK` and `ApproximateTopK` share: they say which entries are `selected`."""
+
+    k: int
+    bucket: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole_number(self.k, "k", 1))
+        if self.bucket is not None:
+            object.__setattr__(self, "bucket", whole_number(self.bucket, "bucket", 1))
+
+    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
+        """Gradient and residual added; what is selected as a stream, the rest as residual."""
+        values = _added(gradient, feedback)
+        chosen = self.selected(values, feedback)
+        sent = stream_of((chosen, values[chosen], len(values)))
+        values[chosen] = 0
+        return sent, Feedback(values, feedback.rank, feedback.step + 1)
+
+    @abstractmethod
+    def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
+        """Indices of what is sent, rising."""
+
+
 @dataclass(frozen=True)
-class TopK:
+class TopK(_Selection):
     """The k largest magnitudes, exactly.
 
     Parameters
@@ -88,15 +113,6 @@ class TopK:
     k: int
     bucket: int | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, "k", 1))
-        if self.bucket is not None:
-            object.__setattr__(self, "bucket", whole_number(self.bucket, "bucket", 1))
-
-    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
-        """Gradient and residual added; the largest entries as a stream, the rest as residual."""
-        return _compressed(gradient, feedback, self.selected)
-
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
         """Indices of what is sent, rising; never a zero."""
         length = self.bucket or max(len(values), 1)
@@ -112,7 +128,7 @@ class TopK:
 
 
 @dataclass(frozen=True)
-class ApproximateTopK:
+class ApproximateTopK(_Selection):
     """Each entry by chance, the larger the likelier; k in expectation.
 
     Parameters
@@ -136,14 +152,8 @@ class ApproximateTopK:
     bucket: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, "k", 1))
+        super().__post_init__()
         whole_number(self.random_state, "random_state", 0, 2**63)
-        if self.bucket is not None:
-            object.__setattr__(self, "bucket", whole_number(self.bucket, "bucket", 1))
-
-    def compress(self, gradient: Any, feedback: Feedback) -> tuple[Stream, Feedback]:
-        """Gradient and residual added; what is drawn as a stream, the rest as residual."""
-        return _compressed(gradient, feedback, self.selected)
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Of each entry (§2.4.1); their sum is k, or all nonzeros are certain if they are fewer."""
@@ -217,14 +227,6 @@ def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.
     """A `Feedback` a rank for gradients of a size, before the first step."""
     ranks = communicator.values(list(range(communicator.n_ranks)))
     return communicator.map(_zero_feedback, ranks, size=size, dtype=np.dtype(dtype))
-
-
-def _compressed(gradient: Any, feedback: Feedback, select: Any) -> tuple[Stream, Feedback]:
-    values = _added(gradient, feedback)
-    chosen = select(values, feedback)
-    sent = stream_of((chosen, values[chosen], len(values)))
-    values[chosen] = 0
-    return sent, Feedback(values, feedback.rank, feedback.step + 1)
 
 
 def _added(gradient: Any, feedback: Feedback) -> NDArray[Any]:
