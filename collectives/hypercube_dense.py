@@ -12,7 +12,8 @@ first, and are told the result last. Against the star of `allreduce` (2·(K - 1)
 them at rank 0) no rank is hot.
 
 Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (2017), §3.3.1, calls the two
-recursive doubling and Rabenseifner's algorithm.
+recursive doubling and Rabenseifner's algorithm; halving runs the steps of the latter
+(`sparse_steps`), nearest ranks first.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (ETH Zürich, 2017), ch. 3–4.
 First the ranks agree on what they hold (one small allreduce: size, type, number of entries), which
 also finds ranks that disagree before anything moves; then the steps of one algorithm run, chosen by
-the cost model unless named.
+the cost model unless named. Where a named one begins dense, arrays are not searched for entries.
 """
 
 from __future__ import annotations
@@ -135,7 +135,6 @@ def post_sparse_allreduce(
         require_free_choice(group, degrees)
     else:
         steps = steps_of(algorithm, n_ranks, group, degrees)
-    # where all begin dense, the ranks' arrays need not be searched for entries
     make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
     streams = communicator.map(make, values, reduction=reduction)
     state, agreed = agreed_streams(communicator, streams, "sparse allreduce")
@@ -254,7 +253,7 @@ def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64
     for rank, other in enumerate(descriptions):
         if not np.array_equal(first[1:], other[1:]):
             told = (0, _described(first)), (rank, _described(other))
-            raise ranks_disagree(f"a {what}", *told)
+            raise ranks_disagree(f"the {what}", *told)
     entries = sum(int(description[0]) for description in descriptions)
     return np.array([math.prod(first[2:].tolist()), first[1], entries], dtype=np.int64)
 
