@@ -101,7 +101,9 @@ def sparse_allreduce(
         _require_array_alone(communicator, values)
         from .sparse_arrays import allreduce_array
 
-        return allreduce_array(communicator, reduction, expected_density, **options)
+        return allreduce_array(
+            communicator, sparse_allreduce, reduction, expected_density, **options
+        )
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
     return _whole(communicator, values, reduction, **options)

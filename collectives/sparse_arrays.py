@@ -10,6 +10,7 @@ Nothing is computed, so the algorithm is chosen for a density that the caller ex
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
@@ -22,7 +23,6 @@ from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem
 from .reduction import Reduction
-from .sparse_allreduce import sparse_allreduce
 from .sparse_steps import require_free_choice
 from .stream import Stream
 from .transports.graph_writer import GraphWriter
@@ -36,13 +36,14 @@ TASK_GRAPH = CostModel(
 
 def allreduce_array(
     x: da.Array,
+    allreduce: Callable[..., Any],
     reduction: Reduction,
     expected_density: float,
     *,
     model: CostModel | None,
     **options: Any,
 ) -> da.Array:
-    """What `sparse_allreduce` does on ranks, as tasks of an array; the options are its."""
+    """What `allreduce`, `sparse_allreduce` itself, does on ranks, as tasks; the options are its."""
     n_ranks = _checked_blocks(x)
     if not 0 <= expected_density <= 1:
         raise InputError(f"expected_density is a share from 0 to 1, got {expected_density!r}.")
@@ -56,7 +57,7 @@ def allreduce_array(
     writer = GraphWriter(n_ranks, token)
     last = (0,) * (x.ndim - 1)
     blocks = writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)])
-    streams = sparse_allreduce(writer, blocks, reduction, model=model, **options)
+    streams = allreduce(writer, blocks, reduction, model=model, **options)
     tasks, keys = writer.written(streams)
     name = f"sparse-allreduce-{token}"
     as_block = Stream.to_numpy if isinstance(x._meta, np.ndarray) else Stream.to_coo
