@@ -139,13 +139,17 @@ def _configure_dask() -> None:
 
 
 @contextlib.contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C, which a terminal sends to the whole group."""
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _stops_blocked() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back; threads and processes started here never see them.
+
+    Terminals and batch systems send them to the whole group, and workers are needed to keep what
+    was learnt.
+    """
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 @contextlib.contextmanager
@@ -153,16 +157,18 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
-    with _ctrl_c_ignored():
-        cluster = LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=kind == "processes",
-            dashboard_address=ANY_PORT,
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.ERROR,
-        )
-    with cluster, Client(cluster) as client:
+    with contextlib.ExitStack() as opened:
+        with _stops_blocked():
+            cluster = LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                processes=kind == "processes",
+                dashboard_address=ANY_PORT,
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.ERROR,
+            )
+            opened.enter_context(cluster)
+        client = opened.enter_context(Client(cluster))
         try:
             yield client
         finally:

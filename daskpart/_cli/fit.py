@@ -1,7 +1,7 @@
 """`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
 
     data ── plan ── fit ── told, model, history, metrics, pictures, report
-                     │ Ctrl-C
+                     │ Ctrl-C, SIGTERM
                      └─ a whole step is written all the same
 
 One driver for every model: the options are those of its estimator, and what else the command has
@@ -398,7 +398,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say("\nCtrl-C: keeping the last whole step …")
+        say("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
     except (DivergenceError, WorkerLostError) as error:
         say(f"\n{error}")

@@ -1,6 +1,7 @@
 """What a person at a terminal sees: plain lines, one clean line for an error.
 
-exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C
+exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C ·
+143 SIGTERM
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import click
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
+TERMINATED = 128 + signal.SIGTERM
 
 
 @contextlib.contextmanager
@@ -45,6 +47,27 @@ def one_ctrl_c_at_a_time(pause: float = 2.0) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[list[int]]:
+    """Answer SIGTERM, which batch systems send before they kill, as Ctrl-C; gives those that came.
+
+    Python's own answer is to end at once, and with it goes what was learnt since the last
+    checkpoint.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        answer = signal.getsignal(signal.SIGINT)  # ignored where a shell began us in the background
+        (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    usual = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, usual)
 
 
 @dataclass(frozen=True)
@@ -127,6 +150,8 @@ def errors_as_one_line() -> Iterator[None]:
         # whoever read our output has gone (`| head`); what is still buffered must go nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(1) from None
+    except MemoryError as error:
+        raise OneLineError(f"there is not enough memory: {error}", 1) from error
     except OSError as error:
         if error.errno is None or isinstance(error, ConnectionError):
             raise

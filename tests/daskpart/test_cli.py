@@ -104,6 +104,13 @@ def test_a_full_disk_is_one_line():
     assert told.value.exit_code == 1
 
 
+def test_memory_that_does_not_suffice_is_one_line():
+    with pytest.raises(terminal.OneLineError, match=r"not enough memory: Unable .* PiB") as told:
+        with terminal.errors_as_one_line():
+            np.empty(2**57, np.int8)
+    assert told.value.exit_code == 1
+
+
 def test_a_reader_that_leaves_is_no_traceback():
     process = subprocess.Popen(
         [sys.executable, "-m", "daskpart.cli", "fit", "mf", "--help"],
