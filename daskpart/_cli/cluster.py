@@ -139,17 +139,18 @@ def _configure_dask() -> None:
 
 
 @contextlib.contextmanager
-def _stops_blocked() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back; threads and processes started here never see them.
+def _stops_ignored() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C and SIGTERM, which the whole group is sent.
 
-    Terminals and batch systems send them to the whole group, and workers are needed to keep what
-    was learnt.
+    Terminals and batch systems do so, and workers are needed to keep what was learnt.
     """
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    stops = (signal.SIGINT, signal.SIGTERM)
+    usual = [signal.signal(stop, signal.SIG_IGN) for stop in stops]
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        for stop, handler in zip(stops, usual, strict=True):
+            signal.signal(stop, handler)
 
 
 @contextlib.contextmanager
@@ -157,18 +158,16 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
-    with contextlib.ExitStack() as opened:
-        with _stops_blocked():
-            cluster = LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=1,
-                processes=kind == "processes",
-                dashboard_address=ANY_PORT,
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.ERROR,
-            )
-            opened.enter_context(cluster)
-        client = opened.enter_context(Client(cluster))
+    with _stops_ignored():
+        cluster = LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=kind == "processes",
+            dashboard_address=ANY_PORT,
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.ERROR,
+        )
+    with cluster, Client(cluster) as client:
         try:
             yield client
         finally:

@@ -54,7 +54,7 @@ _ENDINGS = {
     "done": "All {step}s were done.",
     "stopped early": "It stopped early, as its options ask.",
     "interrupted": "It was interrupted: this is a whole {step} that was kept before.",
-    "failed": "Workers were lost: this is a whole {step} that was kept before.",
+    "failed": "An error broke it off: this is a whole {step} that was kept before.",
     "diverged": "It diverged: this is the last finite state.",
 }
 _STARTS = """\b
@@ -393,14 +393,16 @@ def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, An
 
 def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     """Fit; returns how it ended and the exit code."""
-    from daskpart.errors import DivergenceError, WorkerLostError
+    from daskpart.errors import DaskpartError, DivergenceError
 
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
         say("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
-    except (DivergenceError, WorkerLostError) as error:
+    except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
+        if estimator.__dict__.get("state_") is None:
+            raise
         say(f"\n{error}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
