@@ -79,10 +79,14 @@ class MpiPlace:
 
     @classmethod
     def from_environment(cls) -> MpiPlace:
-        """Read what `mpiexec` (MPICH, Intel, Open MPI) tells its children, without loading MPI."""
+        """Read what `mpiexec` (MPICH, Intel, Open MPI) or `srun` tells its children; loads no MPI.
+
+        The second name of `srun --mpi=pmix` is that of a step: a batch script has none.
+        """
         for rank, size in (
             ("PMI_RANK", "PMI_SIZE"),
             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
         ):
             if rank in os.environ and size in os.environ:
                 return cls(int(os.environ[rank]), int(os.environ[size]))

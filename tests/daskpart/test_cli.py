@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -146,11 +147,14 @@ def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
         ({"PMI_RANK": "1", "PMI_SIZE": "6"}, (1, 6), True),
         ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}, (5, 6), False),
         ({"PMI_RANK": "0", "PMI_SIZE": "1"}, (0, 1), True),
+        ({"PMIX_RANK": "2", "SLURM_STEP_NUM_TASKS": "6"}, (2, 6), False),
+        ({"SLURM_STEP_NUM_TASKS": "6"}, (0, 1), True),
     ],
 )
 def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypatch):
-    for name in ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith(("PMI_", "PMIX_", "OMPI_", "SLURM_")):
+            monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = terminal.MpiPlace.from_environment()

@@ -183,7 +183,14 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_epoch(
         return usual(self, state)
 
     monkeypatch.setattr(CheckpointWriter, "write", full)
-    arguments = (*SMALL_FIT, "--no-plots", "--checkpoint-path", tmp_path / "state.npz", "--max-iter", 9)
+    arguments = (
+        *SMALL_FIT,
+        "--no-plots",
+        "--checkpoint-path",
+        tmp_path / "state.npz",
+        "--max-iter",
+        9,
+    )
     assert run_cli("fit", "mf", rating_file, *arguments, "--out", tmp_path / "out") == 1
     assert "No space left on device" in capsys.readouterr().out
     metrics = metrics_of(tmp_path / "out")
