@@ -313,8 +313,11 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
 
 
 def _check_output(job: _Job) -> None:
+    from daskpart._floor.archive import checked_suffix
     from daskpart.errors import InputError
 
+    if job.plan is not None:
+        checked_suffix(Path(job.plan))
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
     model = job.out / "model"

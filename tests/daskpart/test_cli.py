@@ -66,6 +66,7 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "x", "--checkpoint-path", "run.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
+        (("fit", "mf", "x", "--plan", "plan.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
         (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
         (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use graph"),
