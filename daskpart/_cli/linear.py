@@ -174,7 +174,7 @@ def _read(source: str, test: str | None) -> tuple[Any, np.ndarray, tuple[Any, An
     if not test:
         return *read_libsvm(str(paths[0])), None
     samples, to_judge_by = read_numbered_alike(*map(str, paths))
-    return *samples, tuple(to_judge_by)
+    return *samples, (to_judge_by.data, to_judge_by.target)
 
 
 def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
