@@ -348,7 +348,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self._check_parameters()
         if plan is not None and not isinstance(plan, FitPlan):
             raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
-        kept = self._newest_checkpoint() if self.resume and not one_step else None
+        kept = self._checkpoints().latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
         problem = self._problem(X, y, data, seed)
         if plan is None:
@@ -448,6 +448,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             raise InputError(str(error)) from None
         if self.resume and self.checkpoint_path is None:
             raise InputError("resume=True needs checkpoint_path, to know where to begin")
+        if self.checkpoint_path is not None:
+            self._checkpoints()  # it refuses a path of another suffix
         self._check()
 
     def _planned(
@@ -499,10 +501,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             **problem.identity(),
         }
 
-    def _newest_checkpoint(self) -> Any:
+    def _checkpoints(self) -> CheckpointWriter:
         assert self.checkpoint_path is not None  # checked
-        writer = CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
-        return writer.latest()
+        return CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
 
     def _own_callbacks(self, start: State) -> list[EpochCallback]:
         own: list[EpochCallback] = []
