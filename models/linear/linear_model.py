@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import InputError
 from daskpart.models.base.docstrings import with_shared_words
+from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
@@ -30,6 +31,7 @@ from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.plan import SamplesPlan
 from daskpart.models.samples.problem import Samples
+from daskpart.models.samples.rows import in_columns
 
 from .lbfgs import Lbfgs
 from .losses import Loss
@@ -350,9 +352,18 @@ class LinearModel(SampleModel):
         def evaluate(state: LinearState) -> dict[str, float]:
             how = {"coefficients": state.coefficients, "intercepts": state.intercepts}
             scores = held.outputs(partial(scores_of_rows, **how))
-            return {"validation_loss": loss.mean(scores, held.target, held.weight, epsilon)}
+            target = in_columns(held.target)
+            return {"validation_loss": loss.mean(scores, target, held.weight, epsilon)}
 
         return evaluate
+
+    def _scores_or_lazily(self, name: str, X: Any) -> NDArray[np.float64]:
+        """Answer of a method that gives the scores: a vector where there is one output."""
+        if is_lazy(X):
+            n_outputs = self._fitted().n_outputs
+            return self._lazily(name, X, 0 if n_outputs == 1 else n_outputs, np.float64)
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_samples, n_outputs)."""

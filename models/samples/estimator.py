@@ -75,6 +75,14 @@ class SampleModel(DistributedEstimator):
         for name in self._get_param_names():
             setattr(self, name, given[name])
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = self._several_targets
+        else:
+            tags.target_tags.multi_output = self._several_targets
+        return tags
+
     # -- what a model says ---
 
     def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
@@ -352,6 +360,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         return self.classes_
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
+        super()._keep_more(problem, plan)
         self.classes_ = problem.classes
 
 

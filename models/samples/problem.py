@@ -58,6 +58,11 @@ class Samples(Problem):
         self.validation: Samples | None = None
 
     @property
+    def several(self) -> bool:
+        """Whether a sample has several targets."""
+        return self.target.ndim == 2
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values: float32 or float64."""
         return np.dtype(np.float32 if self._values.dtype == np.float32 else np.float64)
@@ -105,7 +110,8 @@ class Samples(Problem):
         """Bytes of each rank's rows."""
         lengths = np.diff(self.X.indptr)
         entry = self.X.data.itemsize + self.X.indices.itemsize
-        return np.array([lengths[own].sum() * entry + 24 * len(own) + 8 for own in members])
+        row = 16 + self.target.nbytes // self.n_samples  # pointer, weight, targets
+        return np.array([lengths[own].sum() * entry + row * len(own) + 8 for own in members])
 
 
 class LazySamples(Samples):

@@ -103,6 +103,25 @@ def test_least_squares_ridge_and_huber():
     np.testing.assert_allclose(X.T @ slope / 80, 0, atol=1e-8)
 
 
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_several_targets_have_the_coefficients_of_scikit_learn(n_ranks, tmp_path):
+    X, y = samples(n=80)
+    Y = np.random.default_rng(2).normal(size=(80, 3)) + y[:, None]
+    weights = np.random.default_rng(1).random(80)
+    ridge = sklearn.linear_model.Ridge(0.1 * weights.sum()).fit(X, Y, weights)
+    model = LinearRegression(alpha=0.1, **{**EXACT, "n_ranks": n_ranks}).fit(X, Y, weights)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.intercept_, ridge.intercept_, atol=1e-6)
+    assert model.score(X, Y, weights) == pytest.approx(ridge.score(X, Y, weights))
+    model.save(tmp_path / "model")
+    again = LinearRegression.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(InputError, match="3 outputs"):
+        model.set_params(warm_start=True).fit(X, Y[:, :2])
+    with pytest.raises(ValueError, match="1d"):
+        LogisticRegression(**EXACT).fit(X, (Y > 0).astype(int))
+
+
 def mean_loss(model: Any, X: Any, y: Any, weights: Any = None) -> float:
     """C Σ s log loss + ½ ‖w‖², a sample."""
     weights = np.ones(len(y)) if weights is None else weights

@@ -174,10 +174,10 @@ def test_every_row_once_an_epoch_and_steps_as_counted(sizes, block):
                 number = int(fit.blocks(epoch)[place])
                 own = fit.rows_of_block(rows, number)
                 batch = fit.of_step(fit.order(own, epoch, number), step)
-                taken.extend(own.target[batch].tolist())
+                taken.extend(own.target[batch, 0].tolist())
                 counted[step] += len(batch)
             assert sorted(taken) == list(range(size))
-            held = np.concatenate([each.target for each in in_blocks(rows, fit.block_rows)])
+            held = np.concatenate([each.target[:, 0] for each in in_blocks(rows, fit.block_rows)])
             assert held.tolist() == list(range(size))
         assert counted.tolist() == [fit.count(step) for step in range(fit.n_steps)]
 
