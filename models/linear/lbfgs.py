@@ -167,13 +167,15 @@ def _known(comm: Communicator, numbers: PerRank) -> list[float]:
 def next_step(low: float, high: float, n_tries: int) -> float:
     """The step to try between the bounds found so far.
 
-    Where features are counted in millions, the first step is too long by that and more: so the
-    bounds close in by ever larger factors, and where they lie far apart, in the mean of the powers.
+    Where features are counted in millions, the first step is too long by that and more, where they
+    are millionths, too short. So steps change by ever larger factors, and where the bounds lie far
+    apart, the next is in the middle of their powers.
     """
+    factor = 2.0 ** max(1, n_tries - FEW_TRIES)
     if high == float("inf"):
-        return 2 * low
+        return factor * low
     if not low:
-        return high / 2.0 ** max(1, n_tries - FEW_TRIES)
+        return high / factor
     return (low + high) / 2 if high <= 4 * low else float(np.sqrt(low * high))
 
 

@@ -311,7 +311,8 @@ class LinearModel(SampleModel):
         ways = ("solver", "optimizer", "top_k")
         if self.solver == "lbfgs" or any(state.settings.get(w) != settings[w] for w in ways):
             weights = state.averaged.copy()
-            kept = {name: slot for name, slot in state.slots.items() if name == "scale"}
+            kept = {"scale": state.slots["scale"]} if {"scale"} <= state.slots.keys() else {}
+            kept = kept if self.solver == "lbfgs" else {}
             state = replace(state, weights=weights, mean=np.zeros(0), slots=kept)
         size, n_ranks = len(state.weights), settings["n_ranks"]
         if state.residual.shape != self._no_residual(n_ranks, size).shape:
@@ -326,8 +327,8 @@ class LinearModel(SampleModel):
         state = super()._train(trainer, problem, plan, start, last)
         if self.solver == "lbfgs" and self.tol and state.epoch > start.epoch:
             first, row = state.history[start.epoch], state.history[-1]
-            large = max(self.tol, UNMOVED * first["gradient"])  # for rounding to be the reason
-            stuck = row["evaluations"] == MAX_TRIES and row["gradient"] >= large
+            large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason
+            stuck = row["evaluations"] == MAX_TRIES and not row["change"] and large
             if stuck or (state.epoch == last and row["change"] >= self.tol):
                 warnings.warn(
                     f"L-BFGS has not converged in {state.epoch} iterations: an entry of the "
