@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
@@ -139,6 +139,10 @@ def shared_words(eta0: float) -> Callable[[Any], Any]:
         Its default.
     """
     return with_shared_words(_SHARED % eta0, _SHARED_ATTRIBUTES)
+
+
+class NotConvergedWarning(DaskpartWarning, ConvergenceWarning):
+    """L-BFGS ended before the optimum; scikit-learn's own warning, too."""
 
 
 class LinearModel(SampleModel):
@@ -334,7 +338,7 @@ class LinearModel(SampleModel):
                     f"L-BFGS has not converged in {state.epoch} iterations: an entry of the "
                     f"gradient is still {row['gradient']:.2g}. Scale the features (StandardScaler, "
                     "MaxAbsScaler), or raise max_iter or tol.",
-                    ConvergenceWarning,
+                    NotConvergedWarning,
                     stacklevel=2,
                 )
         return state
