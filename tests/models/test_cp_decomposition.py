@@ -162,6 +162,15 @@ def test_early_stop(tensor):
     assert changes.iloc[-1] < 1e-4 <= changes.iloc[1:-1].min()
 
 
+def test_a_bag_is_no_tensor_and_no_matrix():
+    import dask.bag
+
+    bag = dask.bag.from_sequence([(0, 1, 2.0), (1, 0, 3.0)])
+    for made in (model(), daskpart.MatrixFactorization(), daskpart.ImplicitFactorization()):
+        with pytest.raises(InputError, match="cannot read a Bag"):
+            made.fit(bag)
+
+
 def test_a_warm_start_trains_on_another_tensor(tensor):
     """That the fit before had converged says nothing of it."""
     other = tensor.copy()
