@@ -5,6 +5,7 @@ X, y ─► Samples ─► Network, SamplesPlan ─► Training ─► MLPText �
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
@@ -218,12 +219,12 @@ class Perceptron(SampleModel):
         )
 
     def _first_state(self, problem: Any, plan: Any) -> MLPState:
-        network = self._network_of(problem)
-        kept = 0 if self.top_k is None else sum(network.sizes())
-        return MLPState(
-            weights=network.first_weights(plan.random_state),
-            residual=np.zeros((plan.n_ranks, kept), network.dtype),
-        )
+        weights = self._network_of(problem).first_weights(plan.random_state)
+        return MLPState(weights=weights, residual=self._no_residual(plan.n_ranks, weights))
+
+    def _no_residual(self, n_ranks: int, weights: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        kept = 0 if self.top_k is None else sum(each.size for each in weights.values())
+        return np.zeros((n_ranks, kept), weights["0.weight"].dtype)
 
     def _going_on(self, state: Any, problem: Any) -> Any:
         network = self._network_of(problem)
@@ -235,6 +236,12 @@ class Perceptron(SampleModel):
                 f"has {known}; give data of as many features and classes, or warm_start=False"
             )
         return state
+
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        if state.settings.get("optimizer") != settings["optimizer"]:
+            state = replace(state, slots={})
+        residual = self._no_residual(settings["n_ranks"], state.weights)
+        return state if state.residual.shape == residual.shape else replace(state, residual=residual)
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
         super()._keep_more(problem, plan)

@@ -174,6 +174,21 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]
     return numbers
 
 
+def refuse_missing(y: Any) -> None:
+    """Refuse labels of which one is None, NaN or NA (InputError); says which."""
+    import pandas as pd
+
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype != object:
+        return  # numbers are checked as such
+    missing = np.flatnonzero(pd.isna(labels))
+    if len(missing):
+        raise InputError(
+            f"y[{missing[0]}] is missing, as are {len(missing)} of {len(y)} labels: a classifier "
+            "needs all. Leave out the samples without one"
+        )
+
+
 def weights_of(
     sample_weight: NDArray[Any], class_weight: Any, y: Any, classes: Any
 ) -> NDArray[Any]:

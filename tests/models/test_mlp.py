@@ -430,3 +430,25 @@ def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
 def test_more_ranks_than_samples():
     X, y = samples(5)
     assert classifier(n_ranks=7, batch_size=1).fit(X, y).n_iter_ == 3
+
+
+@pytest.mark.parametrize("tol", [0, 10.0])
+def test_each_partial_fit_is_an_epoch_and_other_data_are_trained_on(tol):
+    """However little the last epoch, perhaps of other samples, changed."""
+    X, y = samples()
+    model = classifier(tol=tol)
+    for call in range(1, 4):
+        assert model.partial_fit(X, y, classes=[0, 1, 2]).n_iter_ == call
+    before = weights_of(model)
+    model.set_params(warm_start=True).fit(X, 2 - y)
+    assert model.n_iter_ > 3 and not np.array_equal(weights_of(model), before)
+
+
+def test_a_warm_start_may_change_optimiser_ranks_and_topk():
+    X, y = samples()
+    model = classifier(warm_start=True, top_k=2).fit(X, y)
+    for other in ({"optimizer": "adam", "top_k": None}, {"n_ranks": 3}, {"top_k": 1, "eta0": 0.1},
+                  {"optimizer": "adagrad", "n_ranks": 2}):  # fmt: skip
+        done, kept = model.n_iter_, len(model.history_)
+        assert model.set_params(**other).fit(X, y).n_iter_ == done + 3 == kept + 3
+        assert len(model.state_.residual) == model.n_ranks
