@@ -11,8 +11,10 @@ endif
 
 BIN := .venv/bin
 OUT ?= demo-output
-# two test files at a time: many tests start processes of their own
-PYTEST_OPTIONS ?= -n 2 --dist loadfile
+# two test files at a time: many tests start processes of their own; in the order of tests/conftest.py
+PYTEST_OPTIONS ?= -n 2 --dist loadfile --no-loadscope-reorder
+# most modules that pip would compile are never imported
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --editable
 MADE := .venv/made
 FOR_DEMO := .venv/ready-for-demo
 FOR_TEST := .venv/ready-for-test
@@ -59,11 +61,11 @@ clean:  ## remove what the other targets made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(FOR_DEMO): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable '.[plot,io,progress]'
+	$(INSTALL) '.[plot,io,progress]'
 	@touch $@
 
 $(FOR_TEST): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable '.[all,docs,test,peers]'
+	$(INSTALL) '.[all,docs,test,peers]'
 	@touch $@
 
 # Debian's python3 without python3-venv cannot put pip into a new environment; the pip outside can.

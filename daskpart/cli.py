@@ -8,8 +8,8 @@
     daskpart simulate allreduce --ranks 4096 --bytes 80000
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
 
-Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, after
-the last whole epoch was written.
+Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, and
+143: SIGTERM, after the last whole epoch was written.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from ._cli.fit import MODELS, FitCommand
 from ._cli.mpi import dismiss, joins, serve
 from ._cli.terminal import (
     INTERRUPTED,
+    TERMINATED,
     MpiPlace,
     errors_as_one_line,
     say,
+    sigterm_as_ctrl_c,
     silence_unless_speaking,
     warnings_as_lines,
 )
@@ -352,6 +354,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None, place: MpiPlace) -> int:
     """Run the command here; gives its exit code."""
+    with sigterm_as_ctrl_c() as received:
+        code = _exit_code(arguments, place)
+    return TERMINATED if received and code == INTERRUPTED else code
+
+
+def _exit_code(arguments: list[str] | None, place: MpiPlace) -> int:
     try:
         with errors_as_one_line():
             return cli.main(arguments, "daskpart", standalone_mode=False, obj=place) or 0

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _metrics
+from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, require_partition, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
@@ -323,8 +324,8 @@ class Connectivity:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Connectivity:
-        """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
+        """Read what `save` wrote; ReadError for a damaged file."""
+        with opened_npz(path) as file:
             pointer, parts, counts, costs = (file[name] for name in _ARRAYS)
             owners = file["owners"] if "owners" in file else None
             return cls(pointer, parts, counts, int(file["n_parts"]), costs, owners)

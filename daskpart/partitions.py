@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, whole_number
 from ._floor.tables import html_table, text_table
@@ -212,8 +213,8 @@ class Partition:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Partition:
-        """Read what `save` wrote. Tuples in `info` come back as lists."""
-        with np.load(path, allow_pickle=False) as file:
+        """Read what `save` wrote, tuples in `info` as lists; ReadError for a damaged file."""
+        with opened_npz(path) as file:
             info = json.loads(str(file["info"]))
             return cls(file["assignment"], int(file["n_parts"]), file["weights"], info)
 

@@ -24,6 +24,13 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests first, or one of two that share the files has them left at the end."""
+    marks = ("slow", "mpi")
+    long = {item.path for item in items if any(item.get_closest_marker(mark) for mark in marks)}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data sets; the test is skipped where there is none."""

@@ -22,7 +22,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -442,7 +442,12 @@ def _stopped_answer(rank: int, reason: str) -> bytes:
 
 def _packed(answer: Answer) -> bytes:
     try:
-        return dumps(answer)
-    except Exception:  # the error cannot be pickled
-        error = InputError(f"{type(answer.error).__name__}: {answer.error}")
-        return dumps(Answer(answer.rank, error=error))
+        packed = dumps(answer)
+        if answer.error is not None:
+            pickle.loads(packed)  # the driver's part: some errors go in a pickle, and not out of it
+        return packed
+    except Exception:
+        error = RuntimeError(f"{type(answer.error).__name__}: {answer.error}")
+        for note in getattr(answer.error, "__notes__", ()):
+            error.add_note(note)
+        return dumps(replace(answer, error=error))

@@ -139,13 +139,18 @@ def _configure_dask() -> None:
 
 
 @contextlib.contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C, which a terminal sends to the whole group."""
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _stops_ignored() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C and SIGTERM, which the whole group is sent.
+
+    Terminals and batch systems do so, and workers are needed to keep what was learnt.
+    """
+    stops = (signal.SIGINT, signal.SIGTERM)
+    usual = [signal.signal(stop, signal.SIG_IGN) for stop in stops]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        for stop, handler in zip(stops, usual, strict=True):
+            signal.signal(stop, handler)
 
 
 @contextlib.contextmanager
@@ -153,7 +158,7 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
-    with _ctrl_c_ignored():
+    with _stops_ignored():
         cluster = LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

@@ -1,7 +1,7 @@
 """`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
 
     data ── plan ── fit ── told, model, history, metrics, pictures, report
-                     │ Ctrl-C
+                     │ Ctrl-C, SIGTERM
                      └─ a whole step is written all the same
 
 One driver for every model: the options are those of its estimator, and what else the command has
@@ -54,7 +54,7 @@ _ENDINGS = {
     "done": "All {step}s were done.",
     "stopped early": "It stopped early, as its options ask.",
     "interrupted": "It was interrupted: this is a whole {step} that was kept before.",
-    "failed": "Workers were lost: this is a whole {step} that was kept before.",
+    "failed": "An error broke it off: this is a whole {step} that was kept before.",
     "diverged": "It diverged: this is the last finite state.",
 }
 _STARTS = """\b
@@ -313,8 +313,11 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
 
 
 def _check_output(job: _Job) -> None:
+    from daskpart._floor.archive import checked_suffix
     from daskpart.errors import InputError
 
+    if job.plan is not None:
+        checked_suffix(Path(job.plan))
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
     model = job.out / "model"
@@ -393,14 +396,16 @@ def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, An
 
 def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     """Fit; returns how it ended and the exit code."""
-    from daskpart.errors import DivergenceError, WorkerLostError
+    from daskpart.errors import DaskpartError, DivergenceError
 
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say("\nCtrl-C: keeping the last whole step …")
+        say("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
-    except (DivergenceError, WorkerLostError) as error:
+    except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
+        if estimator.__dict__.get("state_") is None:
+            raise
         say(f"\n{error}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution.graph import in_order, rows_by_name
 from daskpart.readers import read
-from daskpart.readers.streams import location, opened
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN, is_table, load_graph, read_table
+from .inputs import BUILT_IN, is_table, lines_of, load_graph, read_table
 from .options import SHARE, number
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
@@ -168,9 +167,7 @@ def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
 
 def _labels(path: str, vertices: pd.Index) -> pd.Series:
     """A label a vertex, in their order; None where the file has none."""
-    with opened(location(path)) as stream:
-        text = stream.read().decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines_of(path) if line.strip()]
     if not lines:
         raise InputError(f"{path}: there are no labels in it")
     mark = next((mark for mark in "\t,;" if mark in lines[0]), None)

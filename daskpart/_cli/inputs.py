@@ -152,7 +152,7 @@ def load_tensor(
                 f"--labels {entry}: give MODE=FILE, with a mode out of {', '.join(tensor.dims)}"
             )
         extent = tensor.shape[tensor.dims.index(mode)]
-        known[mode] = _read_labels(Path(path).expanduser(), extent, mode)
+        known[mode] = _read_labels(path, extent, mode)
     return replace(tensor, labels=known)
 
 
@@ -174,8 +174,8 @@ def is_table(source: str | Path) -> bool:
     return not _TABLES.isdisjoint(Path(source).suffixes[-2:])
 
 
-def read_table(source: str | Path) -> pd.DataFrame:
-    """A CSV file with a header, or a Parquet file.
+def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
+    """A CSV file with a header, or a Parquet file; all of CSV may stay text, as it is written.
 
     Raises
     ------
@@ -188,7 +188,8 @@ def read_table(source: str | Path) -> pd.DataFrame:
     try:
         if path.suffix in (".parquet", ".pq"):
             return pd.read_parquet(path)
-        return pd.read_csv(path, sep=None, engine="python")
+        text: dict[str, Any] = {"dtype": str, "keep_default_na": False} if as_written else {}
+        return pd.read_csv(path, sep=None, engine="python", **text)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
     except (OSError, ValueError, csv.Error) as error:
@@ -270,9 +271,15 @@ def _with_names(tensor: LabelledTensor, names: str | None) -> LabelledTensor:
     return replace(tensor, dims=dims, labels=labels)
 
 
-def _read_labels(path: Path, extent: int, mode: str) -> np.ndarray:
-    with opened(path) as stream:
-        lines = stream.read().decode("utf-8", "replace").splitlines()
+def lines_of(path: str | Path) -> list[str]:
+    """Lines of a text file that may be compressed; one with U+2028 or the like in it stays one."""
+    with opened(location(path)) as stream:
+        text = stream.read().decode("utf-8-sig", "replace")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+
+
+def _read_labels(path: str, extent: int, mode: str) -> np.ndarray:
+    lines = lines_of(path)
     if len(lines) < extent:
         raise InputError(f"{path}: {len(lines)} lines, but {mode} has {extent} indices")
     return np.array(lines[:extent])

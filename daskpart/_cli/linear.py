@@ -13,6 +13,7 @@ import pandas as pd
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
+from .inputs import lines_of
 from .options import SHARE, number
 
 _TOP = 10  # coefficients of each output
@@ -34,14 +35,12 @@ class LinearCommand(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, name features, hold out."""
-        X, y = _read(source)
+        X, y, test = _read(source, given["test"])
+        if not X.shape[1]:
+            raise InputError(f"{source}: there is no feature in it, nothing to learn from")
         if self.classifies:
             self._check_labels(source, y)
-        test = None
-        if given["test"]:
-            held, held_y = _read(given["test"], X.shape[1])
-            test = (held, held_y)
-        elif given["test_fraction"]:
+        if test is None and given["test_fraction"]:
             order = np.random.default_rng(given["random_state"]).permutation(len(y))
             n_held = int(len(y) * given["test_fraction"])
             held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
@@ -162,25 +161,27 @@ class _Linear(LinearCommand):
 MODEL: Model = _Linear()
 
 
-def _read(source: str, n_features: int | None = None) -> tuple[Any, np.ndarray]:
+def _read(source: str, test: str | None) -> tuple[Any, np.ndarray, tuple[Any, Any] | None]:
+    """Samples, their targets, and both of the file to judge by."""
     from pathlib import Path
 
-    from daskpart.readers.libsvm import read_libsvm
+    from daskpart.readers.libsvm import read_libsvm, read_numbered_alike
 
-    if not Path(source).expanduser().is_file():
-        raise InputError(f"{source}: no such file; give samples in libsvm format")
-    return read_libsvm(str(Path(source).expanduser()), n_features=n_features)
+    paths = [Path(path).expanduser() for path in (source, test) if path]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; give samples in libsvm format")
+    if not test:
+        return *read_libsvm(str(paths[0])), None
+    samples, to_judge_by = read_numbered_alike(*map(str, paths))
+    return *samples, (to_judge_by.data, to_judge_by.target)
 
 
 def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
     """Names of the features, one a line."""
     if path is None:
         return None
-    from daskpart.readers.streams import opened
-
-    with opened(path) as stream:
-        text = stream.read()
-    names = (text.decode() if isinstance(text, bytes) else text).splitlines()
+    names = lines_of(path)
     if len(names) < n_features:
         raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
     return np.array(names[:n_features])

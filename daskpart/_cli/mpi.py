@@ -34,7 +34,8 @@ def joins(place: MpiPlace) -> bool:
 
 def serve(place: MpiPlace) -> int:
     """Do what the process that runs the command says, until it has ended; gives its exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which ends the run
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)  # it is for the client, which ends the run
     if find_spec("distributed") is not None:
         import distributed  # noqa: F401  # while the client reads its options
     while (word := _agreed(0, place)) == _BEGIN:

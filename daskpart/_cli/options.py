@@ -40,7 +40,7 @@ class Count(click.IntRange):
         if isinstance(value, str):
             try:
                 number = self._read(value)
-            except ValueError:
+            except (ValueError, OverflowError):
                 self.fail(f"{value!r}: {self._words}", param, ctx)
             if number != int(number):
                 self.fail(f"{value!r}: it must be a whole number, such as 80000 or 8e4", param, ctx)

@@ -40,7 +40,7 @@ def write_page(path: Path, template: str, album: Album, **content: Any) -> Path:
         What the template names; all of them ``title``, ``lead`` and ``numbers``.
     """
     page = render(template, album.pictures, **content)
-    path.write_text(page, encoding="utf-8")
+    path.write_text(page, encoding="utf-8", errors="replace")  # of a name that is no UTF-8
     return path
 
 

@@ -35,8 +35,12 @@ class Picture:
 def begin_to_import() -> None:
     """Load what draws, half a second, while ranks train and this process waits for them."""
     if find_spec("matplotlib") is not None:
-        module = "matplotlib.backends.backend_agg"
-        threading.Thread(target=import_module, args=(module,), daemon=True).start()
+        threading.Thread(target=_import_what_draws, daemon=True).start()
+
+
+def _import_what_draws() -> None:
+    for module in ("matplotlib.backends.backend_agg", "matplotlib.figure"):
+        import_module(module)
 
 
 class Album:

@@ -1,6 +1,7 @@
 """What a person at a terminal sees: plain lines, one clean line for an error.
 
-exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C
+exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C ·
+143 SIGTERM
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import click
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
+TERMINATED = 128 + signal.SIGTERM
 
 
 @contextlib.contextmanager
@@ -47,6 +49,27 @@ def one_ctrl_c_at_a_time(pause: float = 2.0) -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
+@contextlib.contextmanager
+def sigterm_as_ctrl_c() -> Iterator[list[int]]:
+    """Answer SIGTERM, which batch systems send before they kill, as Ctrl-C; gives those that came.
+
+    Python's own answer is to end at once, and with it goes what was learnt since the last
+    checkpoint.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        answer = signal.getsignal(signal.SIGINT)  # ignored where a shell began us in the background
+        (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    usual = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
 @dataclass(frozen=True)
 class MpiPlace:
     """Which of how many MPI processes this is; (0, 1) where there is no `mpiexec`."""
@@ -56,10 +79,14 @@ class MpiPlace:
 
     @classmethod
     def from_environment(cls) -> MpiPlace:
-        """Read what `mpiexec` (MPICH, Intel, Open MPI) tells its children, without loading MPI."""
+        """Read what `mpiexec` (MPICH, Intel, Open MPI) or `srun` tells its children; loads no MPI.
+
+        The second name of `srun --mpi=pmix` is that of a step: a batch script has none.
+        """
         for rank, size in (
             ("PMI_RANK", "PMI_SIZE"),
             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
         ):
             if rank in os.environ and size in os.environ:
                 return cls(int(os.environ[rank]), int(os.environ[size]))
@@ -127,6 +154,8 @@ def errors_as_one_line() -> Iterator[None]:
         # whoever read our output has gone (`| head`); what is still buffered must go nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(1) from None
+    except MemoryError as error:
+        raise OneLineError(f"there is not enough memory: {error}", 1) from error
     except OSError as error:
         if error.errno is None or isinstance(error, ConnectionError):
             raise

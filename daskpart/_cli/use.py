@@ -6,17 +6,18 @@ run/model ─┬─ recommend ──► best n items of some users, or of all   
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from daskpart.errors import InputError, ReadError
 
 from .inputs import read_table
-from .terminal import say
+from .terminal import say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _SHOWN = 200  # lines printed
@@ -65,15 +66,18 @@ def recommend(
     else:
         known = model.state_.user_labels
         table = model.recommend(_as_labels(users, known), n, exclude_seen=not include_seen)
+    if table.empty:
+        say_aside("no item is left that was not seen in the fit: --include-seen takes those too")
     _give(table, out)
 
 
 def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     """Say or write a number for each pair of a table with a header, CSV or Parquet."""
-    model, table = load_model(folder), read_table(pairs)
-    known = model.predict(table, unknown="nan")
+    model = load_model(folder)
+    table, asked = _pairs(pairs, model)
+    known = model.predict(asked, unknown="nan")
     strangers = int(np.isnan(known).sum())
-    table["predicted"] = model.predict(table, unknown="mean")
+    table["predicted"] = model.predict(asked, unknown="mean")
     if strangers:
         get = "the mean, and the bias of the one that is known" if model.biases else "the mean"
         say(
@@ -83,17 +87,40 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     _give(table, out)
 
 
+def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
+    """The table, and the labels of users and items in it, each of the kind that the model has.
+
+    Pandas takes 007 for a number wherever all of a column are some, whatever they were in the fit.
+    """
+    from daskpart.models.matrix_factorization.pairs import pair_places
+
+    table, state = read_table(path), model.state_
+    sides = dict(zip(pair_places(table, state, (model.user, model.item, model.rating)),
+                     (state.user_labels, state.item_labels), strict=True))  # fmt: skip
+    if not all(map(_are_numbers, sides.values())):
+        table = read_table(path, as_written=True)
+    asked = np.empty((len(table), 2), dtype=object)
+    for side, (at, known) in enumerate(sides.items()):
+        found = table.iloc[:, at]
+        asked[:, side] = pd.to_numeric(found, errors="coerce") if _are_numbers(known) else found
+    return table, asked
+
+
+def _are_numbers(labels: Any) -> bool:
+    return labels is None or labels.dtype.kind in "iuf"
+
+
 def _as_labels(words: Sequence[str], known: Any) -> list[Any]:
     """Words of the command line as labels of the kind that the model has."""
-    if known is not None and known.dtype.kind not in "iuf":
+    if not _are_numbers(known):
         return list(words)
-    try:
-        return [json.loads(word) for word in words]
-    except ValueError:
-        raise InputError(f"users of this model are numbers, got {', '.join(words)}") from None
+    numbers = pd.to_numeric(pd.Series(words), errors="coerce")
+    if numbers.isna().any():
+        raise InputError(f"users of this model are numbers, got {', '.join(words)}")
+    return numbers.tolist()
 
 
-def _give(table: Any, out: Path | None) -> None:
+def _give(table: pd.DataFrame, out: Path | None) -> None:
     if out is None:
         say(table.head(_SHOWN).to_string(index=False))
         if len(table) > _SHOWN:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -222,8 +223,29 @@ def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as file:
+    with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+@contextmanager
+def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """The arrays of an `.npz` file, read as they are asked for.
+
+    Raises
+    ------
+    ReadError
+        When it is absent, damaged or lacks an array.
+    """
+    try:  # NumPy leaves a file open that it cannot read
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            yield file
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise ReadError(
+            f"{os.fspath(path)} cannot be read ({reason}). It is damaged or is no such file."
+        ) from error
 
 
 def _write_zarr(zarr: Any, path: Path, arrays: dict[str, np.ndarray]) -> None:

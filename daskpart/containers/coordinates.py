@@ -202,11 +202,15 @@ def refuse_unknown_chunks(array: Any) -> None:
 
 
 def refuse_fill_value(array: Any) -> None:
-    """Refuse an array of `sparse` whose absent values are not 0 (InputError)."""
-    if array.fill_value != 0:  # true for NaN too
+    """Refuse an array of `sparse` whose absent values are neither 0 nor NaN (InputError).
+
+    NaN is what xarray makes of a Series: nothing is known of what is not stored.
+    """
+    if array.fill_value != 0 and array.fill_value == array.fill_value:
         raise InputError(
-            f"a sparse array with fill value {array.fill_value} was given; only 0 is allowed, and "
-            "means unknown. Rebuild it from its coords and data with fill_value=0"
+            f"a sparse array with fill value {array.fill_value} was given; only 0 and NaN are "
+            "allowed, of which nothing is stored. Rebuild it from its coords and data with "
+            "fill_value=0"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -176,12 +176,32 @@ def read_libsvm(
         ``data`` (csr_array with sorted indices, explicit zeros kept) and ``target``.
     """
     wanted = Wanted.checked(n_features, zero_based, dtype)
-    blocks = [block_of(chunk, wanted) for chunk in read_chunks(path, SEPARATORS)]
-    rows = Rows.joined(blocks)
+    rows = _rows(path, wanted)
+    return rows.examples(*numbering(path, rows.least, rows.most, wanted))
+
+
+def read_numbered_alike(path: str, test: str) -> tuple[Examples, Examples]:
+    """Read a training file and a test file of its features.
+
+    An index 0 in one makes both 0-based: in a small test file the first feature may not occur.
+
+    Raises
+    ------
+    InputError
+        The test file has features beyond those of the training file.
+    """
+    rows, test_rows = _rows(path, Wanted()), _rows(test, Wanted())
+    wanted = Wanted(zero_based=not min(rows.least, test_rows.least))
+    first, width = numbering(path, rows.least, rows.most, wanted)
+    numbering(test, test_rows.least, test_rows.most, replace(wanted, n_features=width))
+    return rows.examples(first, width), test_rows.examples(first, width)
+
+
+def _rows(path: str, wanted: Wanted) -> Rows:
+    rows = Rows.joined([block_of(chunk, wanted) for chunk in read_chunks(path, SEPARATORS)])
     if not len(rows.labels):
         raise ReadError(f"{path}: there are no examples in it")
-    first, width = numbering(path, rows.least, rows.most, wanted)
-    return rows.examples(first, width)
+    return rows
 
 
 def feature_chunks(path: str | os.PathLike[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -323,17 +323,20 @@ class Tolerance(EpochCallback):
         Of the absolute change; 0 never stops.
     column : str
         Column of `history_` that holds the change.
+    looks_back : bool
+        Whether the steps before the fit may have been enough. Those of another fit, of other data
+        or parameters, say nothing.
     """
 
-    def __init__(self, tolerance: float, column: str) -> None:
-        self.tolerance, self.column = tolerance, column
+    def __init__(self, tolerance: float, column: str, *, looks_back: bool = True) -> None:
+        self.tolerance, self.column, self.looks_back = tolerance, column, looks_back
 
     def next_look(self, epoch: int) -> None:
         """It only listens."""
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
         """Whether the steps before were enough."""
-        return bool(history) and self.reached(history[-1])
+        return self.looks_back and bool(history) and self.reached(history[-1])
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Whether this step was enough."""

@@ -12,7 +12,7 @@ import re
 import warnings
 from pathlib import Path
 
-from daskpart._floor.archive import SUFFIXES, checked_suffix, remove
+from daskpart._floor.archive import SUFFIXES, checked_suffix, read_arrays, remove
 from daskpart._floor.checks import whole_number
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
@@ -108,11 +108,32 @@ class CheckpointWriter:
     def latest(self) -> State | None:
         """The newest checkpoint that is whole; None when there is none.
 
-        Damaged ones are passed over with a DaskpartWarning that names them.
+        Others are passed over with a DaskpartWarning that names them. Damaged ones are renamed, or
+        a fit that goes on from an earlier one would find a later epoch in its way.
         """
         for epoch in reversed(self.epochs()):
+            path = self.path_of(epoch)
             try:
-                return self._state.load(self.path_of(epoch))
+                return self._state.load(path)
             except ReadError as error:
-                warnings.warn(f"checkpoint passed over: {error}", DaskpartWarning, stacklevel=2)
+                words = f"checkpoint passed over: {error}"
+                if _is_damaged(path):
+                    words += f" It is {_put_aside(path).name} now."
+                warnings.warn(words, DaskpartWarning, stacklevel=2)
         return None
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether it cannot be read at all, other than the whole state of another model."""
+    try:
+        read_arrays(path)
+    except ReadError:
+        return True
+    return False
+
+
+def _put_aside(path: Path) -> Path:
+    aside = path.with_name(f"{path.name}.damaged")
+    if aside.exists():
+        remove(aside)
+    return path.rename(aside)

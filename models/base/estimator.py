@@ -175,6 +175,18 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """The last step of the last fit as the start of the next; InputError for other data."""
         return state
 
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        """The same where data, parameters or ranks differ: without what served the last fit only.
+
+        Parameters
+        ----------
+        state : State
+            What `_going_on` gave.
+        settings : dict
+            Of the fit that begins.
+        """
+        return state
+
     def _watch(self) -> Watch | None:
         """What `patience` looks at; None where it was not given."""
         return None if self.patience is None else Watch(int(self.patience), *self._monitored())
@@ -348,7 +360,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self._check_parameters()
         if plan is not None and not isinstance(plan, FitPlan):
             raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
-        kept = self._newest_checkpoint() if self.resume and not one_step else None
+        kept = self._checkpoints().latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
         problem = self._problem(X, y, data, seed)
         if plan is None:
@@ -357,6 +369,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             self._check_plan(plan, problem)
         settings = self._identity(problem, plan)
         go_on = one_step or self.warm_start
+        same = kept is not None  # whether the steps before are of this very fit
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
@@ -364,8 +377,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             start, last = self._watched(kept, settings), max(n_steps, kept.epoch)
         else:
             if go_on and hasattr(self, "state_"):
-                before = self._watched(self.state_.at_last(), settings)
-                start = replace(self._going_on(before, problem), settings=settings)
+                same = self.state_.is_of(settings)
+                begun = self._going_on(self._watched(self.state_.at_last(), settings), problem)
+                if not same:
+                    begun = self._in_another_fit(begun, settings)
+                start = replace(begun, settings=settings)
             else:
                 start = replace(self._first_state(problem, plan), settings=settings)
             last = start.epoch + n_steps
@@ -377,6 +393,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan.expected(),
             self._evaluation(problem),
             self._watch(),
+            same=same and not one_step,
         )
         state: State | None = None
         try:
@@ -413,7 +430,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             start.epoch,
             last,
             X=problem,
-            own=self._own_callbacks(start),
+            own=self._own_callbacks(start, trainer.same),
             history=start.history,
         ) as epochs:
             while epochs.go_on():
@@ -448,6 +465,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             raise InputError(str(error)) from None
         if self.resume and self.checkpoint_path is None:
             raise InputError("resume=True needs checkpoint_path, to know where to begin")
+        if self.checkpoint_path is not None:
+            self._checkpoints()  # it refuses a path of another suffix
         self._check()
 
     def _planned(
@@ -499,19 +518,18 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             **problem.identity(),
         }
 
-    def _newest_checkpoint(self) -> Any:
+    def _checkpoints(self) -> CheckpointWriter:
         assert self.checkpoint_path is not None  # checked
-        writer = CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
-        return writer.latest()
+        return CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
 
-    def _own_callbacks(self, start: State) -> list[EpochCallback]:
+    def _own_callbacks(self, start: State, same: bool) -> list[EpochCallback]:
         own: list[EpochCallback] = []
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
             own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
-            own.append(Tolerance(self.tol, self._tolerance_column))
+            own.append(Tolerance(self.tol, self._tolerance_column, looks_back=same))
         watch = self._watch()
         if watch is not None:
             own.append(Patience(watch, start.watched_behind))

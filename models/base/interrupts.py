@@ -34,7 +34,7 @@ def interrupts_at_the_end() -> Iterator[None]:
         nonlocal pressed
         if pressed is None:
             pressed = monotonic()
-            print("Ctrl-C: ends after this step; press again to stop at once", file=sys.stderr)
+            print("interrupted: ends after this step; once more stops at once", file=sys.stderr)
         elif monotonic() - pressed >= PAUSE:
             usual(number, frame)
 

@@ -22,7 +22,7 @@ def client_for(transport: str, client: Any = None) -> Any:
     Raises
     ------
     InputError
-        For an asynchronous client.
+        For a client that is asynchronous or closed.
     """
     # distributed is slow to import, and a program that never did has no client
     if transport == "local" or (client is None and "distributed" not in sys.modules):
@@ -34,6 +34,11 @@ def client_for(transport: str, client: Any = None) -> Any:
         raise InputError(
             "the client is asynchronous, and a fit waits for its ranks: run it in a thread with a "
             "synchronous client=…, or with transport='local'"
+        )
+    if getattr(found, "status", "running") in ("closed", "closing"):
+        raise InputError(
+            "the client is closed: give one that is connected, or client=None and "
+            "transport='local' for this process"
         )
     return found
 

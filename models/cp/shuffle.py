@@ -309,7 +309,7 @@ def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProble
     """
     if is_dask_frame(X):
         X = X.compute()  # which label is which index has to be known before anything is cut
-    if is_lazy(X):
+    if is_lazy(X) and hasattr(X, "chunks"):  # and no bag
         return LazyTensor.of(X, missing)
     tensor = as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
     if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:

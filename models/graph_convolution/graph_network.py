@@ -443,7 +443,8 @@ class GraphNetwork(DistributedEstimator):
                 f"the data and the parameters make a network of the weights {shapes}, the last fit "
                 f"has {known}; give data of as many features and classes"
             )
-        return state
+        slots = self._optimizer(network).first_slots(list(state.weights.values()))
+        return state if state.slots.keys() == slots.keys() else replace(state, slots=slots)
 
     def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
         rate = LearningRate(self.learning_rate, float(self.initial_learning_rate))

@@ -91,7 +91,7 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
     unknown = pd.isna(given)
     plain = (int, float, np.integer, np.floating)
     if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
-        numbers = given.astype(np.float64)
+        numbers = np.where(unknown, np.nan, given).astype(np.float64)
         whole = numbers[~unknown]
         if (whole != np.floor(whole)).any():
             raise InputError(

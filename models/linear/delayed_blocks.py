@@ -238,9 +238,9 @@ def solver_of(
         zeros = np.zeros((2, len(ids), fit.n_outputs))
         blocks.append(Block(ids, columns[:, ids], scale[ids, None], share[ids, None], *zeros))
     if fit.n_outputs == 1:
-        hot = rows.target[:, None] > 0
+        hot = rows.target > 0
     else:
-        hot = rows.target[:, None] == np.arange(fit.n_outputs)
+        hot = rows.target == np.arange(fit.n_outputs)
     return RankSolver(blocks, hot, fit.joint, rows.weight / fit.n_samples, np.zeros(hot.shape))
 
 

@@ -47,10 +47,7 @@ class LinearClassifier(SampleClassifier, LinearModel):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores: of the second class if there are two, else of every class."""
-        if is_lazy(X):
-            return self._lazily("decision_function", X, self._n_columns, np.float64)
-        scores = self._scores(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        return self._scores_or_lazily("decision_function", X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest score."""
@@ -60,12 +57,6 @@ class LinearClassifier(SampleClassifier, LinearModel):
         if scores.shape[1] == 1:
             return self.classes_[(scores.ravel() > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
-
-    @property
-    def _n_columns(self) -> int:
-        """Of the scores; 0 where they are a vector."""
-        n_outputs = self._fitted().n_outputs
-        return 0 if n_outputs == 1 else n_outputs
 
     _encode = staticmethod(encoded)
 
@@ -319,6 +310,8 @@ class LinearRegression(SampleRegressor, LinearModel):
     Minimises the mean of s_i ℓ_i plus alpha (½ (1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁), with ℓ half
     the squared error or the Huber loss. With alpha=0 that is scikit-learn's LinearRegression; with
     solver="sgd" its SGDRegressor, whose parameters these are (so there is no class of that name).
+    For several targets y has the shape (n_samples, n_outputs), and the losses of a sample add up:
+    each target has the optimum that it has alone.
 
     Parameters
     ----------
@@ -334,8 +327,8 @@ class LinearRegression(SampleRegressor, LinearModel):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
+    coef_ : ndarray of shape (n_features,), or (n_outputs, n_features) for several targets
+    intercept_ : float, or ndarray of shape (n_outputs,)
     {shared attributes}
     """
 
@@ -352,6 +345,7 @@ class LinearRegression(SampleRegressor, LinearModel):
 
     _adaptive: ClassVar[str] = "sgd"  # weights may be large, of which AdaGrad knows nothing
     _decaying: ClassVar[str] = "invscaling"
+    _several_targets: ClassVar[bool] = True
 
     loss: str
     alpha: float
@@ -394,10 +388,8 @@ class LinearRegression(SampleRegressor, LinearModel):
         self._set_parameters(locals())
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Targets, of shape (n_samples,)."""
-        if is_lazy(X):
-            return self._lazily("predict", X, 0, np.float64)
-        return self._scores(X).ravel()
+        """Targets, of shape (n_samples,), or (n_samples, n_outputs) for several."""
+        return self._scores_or_lazily("predict", X)
 
     def _strength(self, problem: Any) -> float:
         return float(self.alpha)
@@ -406,5 +398,7 @@ class LinearRegression(SampleRegressor, LinearModel):
         return LOSSES[self.loss]
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
-        self.coef_ = self.state_.coefficients[0]
-        self.intercept_ = float(self.state_.intercepts[0])
+        coefficients, intercepts = self.state_.coefficients, self.state_.intercepts
+        several = problem.n_outputs > 1
+        self.coef_ = coefficients if several else coefficients[0]
+        self.intercept_ = intercepts if several else float(intercepts[0])

@@ -148,7 +148,7 @@ def run_batches(
             _fetch_ahead(order, place, pointer, indices, data)
             row, own = order[place], scores[place - begin]
             _scores(pointer[row], pointer[row + 1], indices, data, l1, l2, table, scalars, own)
-            total += weight[row] * slopes_of(code, epsilon, own, target[row])
+            total += weight[row] * slopes_of(code, epsilon, own, target, row)
         rate = rates[step]
         for place in range(begin, end):
             row, own = order[place], scores[place - begin]
@@ -204,7 +204,7 @@ def accumulate(
         row = rows[place]
         begin, end = np.uint64(pointer[row]), np.uint64(pointer[row + 1])
         _scores(begin, end, indices, data, l1, l2, table, scalars, scores)
-        total += weight[row] * slopes_of(code, epsilon, scores, target[row])
+        total += weight[row] * slopes_of(code, epsilon, scores, target, row)
         moves = False
         for c in range(n_outputs):
             scores[c] *= weight[row] * share

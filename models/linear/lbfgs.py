@@ -30,7 +30,7 @@ from .sgd import bytes_held, gradient_stream
 
 DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
-MAX_TRIES = 25
+FEW_TRIES, MAX_TRIES = 5, 40
 NONE = np.zeros(0)
 AS_IT_IS = np.array([1.0, 0.0, 0.0, 0.0])  # weights that are neither scaled nor behind
 
@@ -41,6 +41,9 @@ class Lbfgs:
 
     Attributes
     ----------
+    scale_free : bool
+        Hold the gradient against its size at weights of 0 where that is below 1: a regression of
+        small numbers has small gradients everywhere, one of classes has not.
     n_pairs : int
         Steps that the recursion remembers.
     block_rows : int or None
@@ -54,6 +57,7 @@ class Lbfgs:
     n_outputs: int
     n_samples: int
     aggregator: Aggregator
+    scale_free: bool = False
     n_pairs: int = 10
     block_rows: int | None = None
 
@@ -70,6 +74,8 @@ class LbfgsModel:
         In the line search.
     moves, changes : list of float64 ndarray
         The last steps, and how the gradient changed with each.
+    scale : float
+        The tolerance is a share of it: 1, or of a regression less.
     """
 
     weights: NDArray[np.float64]
@@ -83,6 +89,7 @@ class LbfgsModel:
     tried: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried_gradient: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried_loss: float = float("inf")
+    scale: float = 1.0
     share: Stream | None = None
 
     def copy(self) -> LbfgsModel:
@@ -103,7 +110,7 @@ def begin(
     """The model of every rank from the parts of a state; a new one gets its first gradient."""
     model = comm.map(first_model, parts, rows, fit=fit)
     model = _evaluated(comm, rows, model, fit)
-    model = comm.settle(comm.update(keep_first, model))
+    model = comm.settle(comm.update(keep_first, model, fit=fit))
     return model, comm.fold(comm.map(bytes_held, model, rows), list).result()
 
 
@@ -136,11 +143,11 @@ def iteration(
             found = True
             model = comm.update(accept, model, fit=fit)
             continue
-        step = 2 * low if high == float("inf") else (low + high) / 2
+        step = next_step(low, high, n_tries)
     model = comm.settle(model)
-    loss, norm, broken = _known(comm, comm.map(measures_of, model))
+    loss, norm, scale, broken = _known(comm, comm.map(measures_of, model))
     moved = slope < 0 and found
-    change = norm if moved else 0.0
+    change = norm / scale if moved else 0.0
     measured = {"loss": loss, "change": change, "gradient": norm, "evaluations": n_tries}
     return model, Step(measured, finite=not broken, enough=change < tolerance)
 
@@ -157,6 +164,21 @@ def _known(comm: Communicator, numbers: PerRank) -> list[float]:
     return comm.assume_replicated(numbers).result().tolist()
 
 
+def next_step(low: float, high: float, n_tries: int) -> float:
+    """The step to try between the bounds found so far.
+
+    Where features are counted in millions, the first step is too long by that and more, where they
+    are millionths, too short. So steps change by ever larger factors, and where the bounds lie far
+    apart, the next is in the middle of their powers.
+    """
+    factor = 2.0 ** max(1, n_tries - FEW_TRIES)
+    if high == float("inf"):
+        return factor * low
+    if not low:
+        return high / factor
+    return (low + high) / 2 if high <= 4 * low else float(np.sqrt(low * high))
+
+
 # -- steps on one rank ---
 
 
@@ -169,6 +191,7 @@ def first_model(part: Part, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
         loss=part["loss"],
+        scale=float(slots.get("scale", 1.0)),
         moves=[move.copy() for move in slots.get("moves", ())],
         changes=[change.copy() for change in slots.get("changes", ())],
         table=np.zeros((size, GRADIENT + 1)),
@@ -209,10 +232,13 @@ def take_total(model: LbfgsModel, total: Stream, *, fit: Lbfgs) -> LbfgsModel:
     return model
 
 
-def keep_first(model: LbfgsModel) -> LbfgsModel:
+def keep_first(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """What was found at the first weights; a state that goes on has it, to the bit."""
     if not len(model.gradient):
         model.gradient, model.loss = model.tried_gradient, model.tried_loss
+        if fit.scale_free and not model.weights.any():
+            own = model.gradient[: len(model.gradient) - fit.n_outputs]
+            model.scale = min(1.0, float(np.abs(own).max(initial=0.0))) or 1.0
     return model
 
 
@@ -267,9 +293,9 @@ def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
 
 
 def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
-    """Loss, largest magnitude of the gradient, whether something is not finite."""
+    """Loss, largest entry of the gradient, what it is held against, whether one is broken."""
     norm = np.abs(model.gradient).max(initial=0.0)
-    return np.array([model.loss, norm, float(not np.isfinite(model.loss + norm))])
+    return np.array([model.loss, norm, model.scale, float(not np.isfinite(model.loss + norm))])
 
 
 def part_of(model: LbfgsModel, rows: Rows) -> Part:
@@ -277,7 +303,7 @@ def part_of(model: LbfgsModel, rows: Rows) -> Part:
     residual = {"residual": np.zeros((1, 0), rows.dtype)}
     if rows.rank:
         return residual
-    slots = {"gradient": model.gradient.copy()}
+    slots = {"gradient": model.gradient.copy(), "scale": np.array(model.scale)}
     if model.moves:
         slots |= {"moves": np.array(model.moves), "changes": np.array(model.changes)}
     return {**residual, "weights": model.weights.copy(), "slots": slots, "loss": model.loss}

@@ -7,17 +7,21 @@ A model of the three says its loss, how strong its penalty is, and what its targ
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.docstrings import with_shared_words
+from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
@@ -30,8 +34,9 @@ from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.plan import SamplesPlan
 from daskpart.models.samples.problem import Samples
+from daskpart.models.samples.rows import in_columns
 
-from .lbfgs import Lbfgs
+from .lbfgs import MAX_TRIES, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .sgd import Sgd
@@ -39,6 +44,7 @@ from .state import LinearState
 from .text import LinearText
 
 LAZY = ("sgd", "adagrad")  # optimisers whose steps touch only entries of their gradient
+UNMOVED = 1e-6  # share of its size to which a gradient fell whose search did not begin to work
 POSITIVE = Interval(Real, 0, None, closed="neither")
 AT_LEAST_0 = Interval(Real, 0, None, closed="left")
 _SHARED = """\
@@ -49,9 +55,10 @@ solver : {"lbfgs", "sgd"}, default="lbfgs"
 max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
-    Stop when no entry of the gradient is larger (lbfgs), or when the loss changes less from an
-    epoch to the next (sgd, server); of averaged SGD that at the mean weights, which is looked at
-    after epochs 1, 3, 7, 15 and so on.
+    Stop when no entry of the gradient is larger (lbfgs; of a regression as a share of the largest
+    at weights of 0, where that is below 1), or when the loss changes less from an epoch to the next
+    (sgd, server); of averaged SGD that at the mean weights, which is looked at after epochs 1, 3,
+    7, 15 and so on.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
@@ -134,6 +141,10 @@ def shared_words(eta0: float) -> Callable[[Any], Any]:
         Its default.
     """
     return with_shared_words(_SHARED % eta0, _SHARED_ATTRIBUTES)
+
+
+class NotConvergedWarning(DaskpartWarning, ConvergenceWarning):
+    """L-BFGS ended before the optimum; scikit-learn's own warning, too."""
 
 
 class LinearModel(SampleModel):
@@ -301,9 +312,38 @@ class LinearModel(SampleModel):
             )
         return state
 
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        # gradient and pairs of L-BFGS are of its data; slots and mean are of the optimiser
+        ways = ("solver", "optimizer", "top_k")
+        if self.solver == "lbfgs" or any(state.settings.get(w) != settings[w] for w in ways):
+            names = ("scale",) if self.solver == "lbfgs" else ()
+            slots = {name: state.slots[name] for name in names if name in state.slots}
+            weights = state.averaged.copy()
+            state = replace(state, weights=weights, mean=np.zeros(0), slots=slots)
+        size, n_ranks = len(state.weights), settings["n_ranks"]
+        if state.residual.shape != self._no_residual(n_ranks, size).shape:
+            state = replace(state, residual=self._no_residual(n_ranks, size))
+        return state
+
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
         rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
+
+    def _train(self, trainer: Any, problem: Any, plan: Any, start: Any, last: int) -> State:
+        state = super()._train(trainer, problem, plan, start, last)
+        if self.solver == "lbfgs" and self.tol and state.epoch > start.epoch:
+            first, row = state.history[start.epoch], state.history[-1]
+            large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason
+            stuck = row["evaluations"] == MAX_TRIES and not row["change"] and large
+            if stuck or (state.epoch == last and row["change"] >= self.tol):
+                warnings.warn(
+                    f"L-BFGS has not converged in {state.epoch} iterations: an entry of the "
+                    f"gradient is still {row['gradient']:.2g}. Scale the features (StandardScaler, "
+                    "MaxAbsScaler), or raise max_iter or tol.",
+                    NotConvergedWarning,
+                    stacklevel=2,
+                )
+        return state
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
         loss, strength = self._loss_of(problem.n_outputs), self._strength(problem)
@@ -318,6 +358,7 @@ class LinearModel(SampleModel):
                 **shared, l2=strength, n_samples=problem.n_samples,
                 aggregator=Aggregator(aggregation_of(self.aggregation)),
                 block_rows=problem.block_rows,
+                scale_free=problem.classes is None,
             )  # fmt: skip
         l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
         return Sgd(
@@ -350,9 +391,18 @@ class LinearModel(SampleModel):
         def evaluate(state: LinearState) -> dict[str, float]:
             how = {"coefficients": state.coefficients, "intercepts": state.intercepts}
             scores = held.outputs(partial(scores_of_rows, **how))
-            return {"validation_loss": loss.mean(scores, held.target, held.weight, epsilon)}
+            target = in_columns(held.target)
+            return {"validation_loss": loss.mean(scores, target, held.weight, epsilon)}
 
         return evaluate
+
+    def _scores_or_lazily(self, name: str, X: Any) -> NDArray[np.float64]:
+        """Answer of a method that gives the scores: a vector where there is one output."""
+        if is_lazy(X):
+            n_outputs = self._fitted().n_outputs
+            return self._lazily(name, X, 0 if n_outputs == 1 else n_outputs, np.float64)
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_samples, n_outputs)."""

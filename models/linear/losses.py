@@ -6,8 +6,9 @@
     hinge          max(0, 1 − y z)                         huber     ½ r², beyond ε  ε |r| − ½ ε²
     squared hinge  max(0, 1 − y z)²                        multinomial   softmax over all outputs
 
-With several outputs all but "multinomial" are one-vs-rest: the target of output c is +1 where the
-sample is of class c, else −1. Renggli 2017, §2.2 and §4.2.1.
+With several outputs and one target a sample all but "multinomial" are one-vs-rest: the target of
+output c is +1 where the sample is of class c, else −1. With a target for each output the loss of a
+sample is the sum of theirs. Renggli 2017, §2.2 and §4.2.1.
 
 To add one: a function, a line in `LOSSES`, a branch of `_one`.
 """
@@ -69,13 +70,18 @@ def _one(code: int, epsilon: float, score: float, y: float) -> tuple[float, floa
 
 
 @kernel(internal=True)
-def slopes_of(code: int, epsilon: float, scores: NDArray[Any], target: float) -> float:
+def slopes_of(
+    code: int, epsilon: float, scores: NDArray[Any], target: NDArray[Any], row: int
+) -> float:
     """Put the slopes of a sample in place of its scores; gives its loss."""
     n_outputs = len(scores)
-    if n_outputs == 1:
-        loss, scores[0] = _one(code, epsilon, scores[0], target)
-        return loss
-    own = int(target)
+    if n_outputs == target.shape[1]:
+        total = 0.0
+        for c in range(n_outputs):
+            loss, scores[c] = _one(code, epsilon, scores[c], target[row, c])
+            total += loss
+        return total
+    own = int(target[row, 0])
     if code != MULTINOMIAL:
         total = 0.0
         for c in range(n_outputs):
@@ -102,7 +108,7 @@ def mean_loss(
     """Weighted mean over samples; scores are spent."""
     total, mass = 0.0, 0.0
     for row in range(len(target)):
-        total += weight[row] * slopes_of(code, epsilon, scores[row], target[row])
+        total += weight[row] * slopes_of(code, epsilon, scores[row], target, row)
         mass += weight[row]
     return total / mass
 
@@ -142,7 +148,9 @@ class Loss:
         weight: NDArray[np.float64],
         epsilon: float = 0.0,
     ) -> float:
-        """Weighted mean over samples; scores of shape (n_samples, n_outputs)."""
+        """Weighted mean over samples; scores of shape (n_samples, n_outputs), targets a column or
+        as many.
+        """
         return float(mean_loss(self.code, epsilon, np.array(scores), target, weight))
 
 

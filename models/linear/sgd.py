@@ -257,7 +257,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     n_features = size // sgd.n_outputs - 1
     mean = np.array(part["mean"]) if sgd.average else none
     if sgd.average and not len(mean):
-        mean = np.zeros(size)
+        mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
     table = aligned_rows(size, _n_columns(sgd), np.float64)
     table[:] = 0.0

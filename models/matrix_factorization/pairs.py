@@ -54,7 +54,9 @@ def pair_positions(
         When these are not pairs, or labels are unknown (names the first and how many).
     """
     if isinstance(pairs, pd.DataFrame) or is_dask_frame(pairs):
-        users, items = _columns_of_frame(pairs, factors, columns)
+        chosen = pairs.iloc[:, [*pair_places(pairs, factors, columns)]]
+        chosen = chosen.compute() if is_dask_frame(chosen) else chosen
+        users, items = chosen.iloc[:, 0], chosen.iloc[:, 1]
     else:
         users, items = _columns(pairs)
     return _looked_up(factors.users(), users, unknown), _looked_up(factors.items(), items, unknown)
@@ -124,17 +126,20 @@ def side_positions(
     return _looked_up(index, labels[used], unknown)[np.searchsorted(used, entries)]
 
 
-def _columns_of_frame(frame: Any, factors: MFState, columns: Columns) -> tuple[Any, Any]:
+def pair_places(frame: Any, factors: MFState, columns: Columns) -> tuple[int, int]:
+    """Places of user and item in a DataFrame of pairs: named as in the fit, or as people do.
+
+    Raises
+    ------
+    InputError
+        When names do not tell.
+    """
     names = [str(name) for name in frame.columns]
-    places: tuple[int, int] | None = None
     if factors.user_name in names and factors.item_name in names:
-        places = names.index(factors.user_name), names.index(factors.item_name)
-    else:
-        places = pair_columns(frame, columns)
+        return names.index(factors.user_name), names.index(factors.item_name)
+    places = pair_columns(frame, columns)
     if places is not None:
-        chosen = frame.iloc[:, [*places]]
-        chosen = chosen.compute() if is_dask_frame(chosen) else chosen
-        return chosen.iloc[:, 0], chosen.iloc[:, 1]
+        return places
     raise InputError(
         f"the DataFrame has no columns {factors.user_name!r} and {factors.item_name!r}: it has "
         f"{', '.join(map(str, frame.columns[:8]))}; {_ALLOWED}."

@@ -17,7 +17,6 @@ from daskpart.containers.matrix import (
     LabelledMatrix,
     as_matrix,
     from_triples,
-    is_dask_frame,
     stored_triples,
 )
 from daskpart.errors import DaskpartWarning, InputError
@@ -72,7 +71,7 @@ class Ratings(Problem):
         InputError
             For events that count 0 or less, and weights that do not fit.
         """
-        lazy = is_lazy(X) and not is_dask_frame(X)
+        lazy = is_lazy(X) and hasattr(X, "chunks")  # no frame, and no bag
         if lazy and sample_weight is not None:
             raise InputError("sample_weight needs ratings in memory")
         if lazy:

@@ -1,6 +1,7 @@
 """Multi-layer perceptrons over ranks: the estimators, with scikit-learn's attributes.
 
-    MLPClassifier   softmax, cross-entropy        MLPRegressor   squared error
+    MLPClassifier   softmax, or a sigmoid for each of several classes: cross-entropy
+    MLPRegressor    squared error
 
 Source: Renggli, "Sparse collective operations for MPI", ETH Zürich 2017, §4.3 and §5.4, where the
 largest entries of each layer's gradient travel while the layer before is computed.
@@ -8,16 +9,19 @@ largest entries of each layer's gradient travel while the layer before is comput
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.metrics import r2_score
+from sklearn.utils.validation import column_or_1d
 
+from daskpart.errors import InputError
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.progress import Measure
-from daskpart.models.networks.losses import Loss, SoftmaxLoss, SquaredLoss
+from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
 
 from .perceptron import SHARED_ATTRIBUTES, SHARED_PARAMETERS, Perceptron
@@ -29,6 +33,8 @@ class MLPClassifier(SampleClassifier, Perceptron):
 
     Minimises the mean cross-entropy of a softmax, each sample as much as its weight says. The
     gradients of a layer are added up over the ranks while those of the layer before are computed.
+    Where a sample may have several classes, y is a table of 0 and 1 of shape (n_samples,
+    n_classes), each class has a probability of its own, and the loss is the mean over the table.
 
     Parameters
     ----------
@@ -54,28 +60,57 @@ class MLPClassifier(SampleClassifier, Perceptron):
         Measure("validation_loss", "validation", "loss"),
         Measure("validation_score", "accuracy"),
     )
-    _loss: ClassVar[Loss] = SoftmaxLoss()
+    _several_targets: ClassVar[bool] = True
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of the highest probability."""
+        """The class of the highest probability; of several classes a table of 0 and 1."""
+        classes = self._fitted_classes()
         if is_lazy(X):
-            return self._lazily("predict", X, 0, self._fitted_classes().dtype)
+            return self._lazily("predict", X, len(classes) * self.several_, classes.dtype)
         outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(axis=1)]
+        if self.several_:
+            return (outputs > 0).astype(np.int64)
+        return classes[outputs.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes, of shape (n_samples, n_classes)."""
+        """Probabilities of the classes, of shape (n_samples, n_classes); a row's sum is 1 but of
+        several classes.
+        """
         if is_lazy(X):
             return self._lazily("predict_proba", X, len(self._fitted_classes()), np.float64)
-        return self._loss.predicted(self._outputs(X))
+        return self._loss_of(self.several_).predicted(self._outputs(X))
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Their logarithms."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
+        if y.ndim == 1 or y.shape[1] == 1:
+            return super()._targets(column_or_1d(y, warn=True), classes)
+        table = np.asarray(cast(Any, y).toarray() if issparse(y) else y, np.float64)
+        strange = np.argwhere((table != 0) & (table != 1))
+        if len(strange):
+            row, column = strange[0].tolist()
+            raise InputError(
+                f"y[{row}, {column}] is {table[row, column]:g}: a table of several classes holds "
+                "0 and 1. For several targets of more classes fit a model each, as "
+                "sklearn.multioutput.MultiOutputClassifier does."
+            )
+        numbers = np.arange(table.shape[1])
+        if classes is not None and not np.array_equal(classes, numbers):
+            raise InputError(
+                f"y has {len(numbers)} columns, a class each, so classes are 0 to "
+                f"{len(numbers) - 1}, not {np.asarray(classes).tolist()}"
+            )
+        return table, len(numbers), numbers
+
+    def _loss_of(self, several: bool) -> Loss:
+        return SigmoidLoss() if several else SoftmaxLoss()
+
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
-        return float((outputs.argmax(axis=1) == target).mean())
+        found = outputs > 0 if target.ndim == 2 else outputs.argmax(axis=1)
+        return float((found == target).mean())
 
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
@@ -99,13 +134,7 @@ class MLPRegressor(SampleRegressor, Perceptron):
         Measure("validation_loss", "validation", "loss"),
         Measure("validation_score", "R²"),
     )
-    _loss: ClassVar[Loss] = SquaredLoss()
     _several_targets: ClassVar[bool] = True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers, of shape (n_samples,), or (n_samples, n_outputs) for several targets."""
@@ -115,6 +144,9 @@ class MLPRegressor(SampleRegressor, Perceptron):
             return self._lazily("predict", X, n_columns, np.float64)
         outputs = self._outputs(X).astype(np.float64)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def _loss_of(self, several: bool) -> Loss:
+        return SquaredLoss()
 
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
         return float(r2_score(target, outputs))

@@ -23,6 +23,7 @@ from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.stream import Stream, entries_stream
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
+from daskpart.models.samples.rows import in_columns
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ class Network:
             for place, vector in enumerate(vectors)
             for name, array in zip(("weight", "bias"), self.pieces(vector, place), strict=True)
         }
+
+    def targets(self, target: NDArray[np.float64]) -> NDArray[Any]:
+        """Targets as the loss takes them: numbers of classes, or a table in the network's dtype."""
+        columns = in_columns(target)
+        if self.loss.name == "softmax":
+            return columns[:, 0].astype(np.int64)
+        return columns.astype(self.dtype)
 
     @one_blas_thread
     def forward(self, weights: Sequence[NDArray[Any]], inputs: Any) -> list[Any]:

@@ -5,6 +5,7 @@ X, y ─► Samples ─► Network, SamplesPlan ─► Training ─► MLPText �
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
@@ -93,6 +94,8 @@ n_layers_, n_outputs_ : int
     Layers, that of the features among them; columns of the last.
 loss_ : float
     Of the last epoch.
+several_ : bool
+    Whether y had several columns.
 n_features_in_, feature_names_in_ : int, ndarray of str
 n_iter_ : int
     Epochs done.
@@ -137,6 +140,7 @@ class Perceptron(SampleModel):
     learning_rate: str
     eta0: float
     power_t: float
+    several_: bool = False
     state_: MLPState
 
     def __init__(
@@ -171,7 +175,9 @@ class Perceptron(SampleModel):
 
     # -- what a model of the two says ---
 
-    _loss: ClassVar[Loss]
+    def _loss_of(self, several: bool) -> Loss:
+        """The loss; several: where a sample has several targets."""
+        raise NotImplementedError
 
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
         """Accuracy, or R²."""
@@ -190,12 +196,10 @@ class Perceptron(SampleModel):
         if self.top_k is None and self.top_k_approximate:
             raise InputError("top_k_approximate needs top_k")
 
-    def _network(self, n_features: int, n_outputs: int, dtype: Any) -> Network:
-        widths = (n_features, *self._widths, n_outputs)
-        return Network(widths, self.activation, self._loss, np.dtype(dtype).name)
-
     def _network_of(self, problem: Any) -> Network:
-        return self._network(problem.n_features, problem.n_outputs, problem.dtype)
+        widths = (problem.n_features, *self._widths, problem.n_outputs)
+        loss = self._loss_of(problem.several)
+        return Network(widths, self.activation, loss, np.dtype(problem.dtype).name)
 
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
@@ -215,12 +219,12 @@ class Perceptron(SampleModel):
         )
 
     def _first_state(self, problem: Any, plan: Any) -> MLPState:
-        network = self._network_of(problem)
-        kept = 0 if self.top_k is None else sum(network.sizes())
-        return MLPState(
-            weights=network.first_weights(plan.random_state),
-            residual=np.zeros((plan.n_ranks, kept), network.dtype),
-        )
+        weights = self._network_of(problem).first_weights(plan.random_state)
+        return MLPState(weights=weights, residual=self._no_residual(plan.n_ranks, weights))
+
+    def _no_residual(self, n_ranks: int, weights: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        kept = 0 if self.top_k is None else sum(each.size for each in weights.values())
+        return np.zeros((n_ranks, kept), weights["0.weight"].dtype)
 
     def _going_on(self, state: Any, problem: Any) -> Any:
         network = self._network_of(problem)
@@ -232,6 +236,16 @@ class Perceptron(SampleModel):
                 f"has {known}; give data of as many features and classes, or warm_start=False"
             )
         return state
+
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        if state.settings.get("optimizer") != settings["optimizer"]:
+            state = replace(state, slots={})
+        residual = self._no_residual(settings["n_ranks"], state.weights)
+        return state if state.residual.shape == residual.shape else replace(state, residual=residual)
+
+    def _keep_more(self, problem: Any, plan: Any) -> None:
+        super()._keep_more(problem, plan)
+        self.several_ = problem.several
 
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> MLPText:
         rows = self._rows(session, plan, problem, bool(self.shuffle))
@@ -264,7 +278,7 @@ class Perceptron(SampleModel):
 
         def evaluate(state: MLPState) -> dict[str, float]:
             outputs = held.outputs(partial(outputs_of, network=network, weights=state.weights))
-            targets = self._as_targets(held.target)
+            targets = network.targets(held.target)
             n_terms = 1 if targets.ndim == 1 else targets.shape[1]
             total = network.loss.sums(outputs, targets, held.weight)[0]
             return {
@@ -273,11 +287,6 @@ class Perceptron(SampleModel):
             }
 
         return evaluate
-
-    def _as_targets(self, target: NDArray[np.float64]) -> NDArray[Any]:
-        if self._loss.name == "softmax":
-            return target.astype(np.int64)
-        return target[:, None] if target.ndim == 1 else target
 
     # -- what a fitted model tells ---
 
@@ -315,7 +324,8 @@ class Perceptron(SampleModel):
         rows, weights = self._checked_rows(X), self._fitted().weights
         first, last = weights["0.weight"], self.coefs_[-1]
         widths = (len(first), *(each.shape[1] for each in self.coefs_[:-1]), last.shape[1])
-        network = Network(widths, self.activation, self._loss, first.dtype.name)
+        loss = self._loss_of(self.several_)
+        network = Network(widths, self.activation, loss, first.dtype.name)
         return outputs_of(rows, network=network, weights=weights)
 
 

@@ -60,7 +60,7 @@ class Training(Batches):
 
     @property
     def n_terms(self) -> int:
-        """Of the loss of a sample, which is their mean: its columns where they are numbers."""
+        """Of the loss of a sample, which is their mean: its columns if it has several targets."""
         return 1 if self.network.loss.name == "softmax" else self.network.widths[-1]
 
 
@@ -194,8 +194,8 @@ def epoch(
         "density": float(summed[3] / comm.n_ranks / n_steps),
         "learning_rate": float(rates[-1]),
     }
-    if fit.network.loss.name == "softmax":
-        measured["score"] = float(summed[1] / fit.n_samples)
+    if fit.network.loss.score_name == "accuracy":
+        measured["score"] = float(summed[1] / (fit.n_samples * fit.n_terms))
     finite = bool(np.isfinite(loss)) and not summed[4]
     done = Step(measured, finite=finite, enough=abs(loss - before) < tolerance)
     return (model, feedback, steps + n_steps, loss), done
@@ -239,11 +239,7 @@ def _in_memory(rows: RankRows, *, network: Network, dense: bool) -> Inputs:
     X = X.astype(network.dtype, copy=False)
     if dense:
         X = X.toarray()
-    if network.loss.name == "softmax":
-        targets: NDArray[Any] = rows.target.astype(np.int64)
-    else:
-        targets = rows.target.reshape(shape[0], network.widths[-1]).astype(network.dtype)
-    return Inputs(rows.rank, X, targets, rows.weight, rows.places)
+    return Inputs(rows.rank, X, network.targets(rows.target), rows.weight, rows.places)
 
 
 def first_model(part: Part, *, fit: Training) -> RankModel:

@@ -13,9 +13,11 @@ from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from dask.base import is_dask_collection
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -39,7 +41,7 @@ from daskpart.readers import ExamplesFile
 
 from .files import FileSamples, check_file, classes_of
 from .lazy import answered, lazy_rows, whole_vector
-from .problem import LazySamples, Samples, class_numbers, weights_of
+from .problem import LazySamples, Samples, class_numbers, refuse_missing, weights_of
 from .rows import members_of_ranks
 
 
@@ -74,6 +76,14 @@ class SampleModel(DistributedEstimator):
         """Keep the arguments of ``__init__`` under their names."""
         for name in self._get_param_names():
             setattr(self, name, given[name])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = self._several_targets
+        else:
+            tags.target_tags.multi_output = self._several_targets
+        return tags
 
     # -- what a model says ---
 
@@ -151,8 +161,9 @@ class SampleModel(DistributedEstimator):
             return self._file_samples(X, y, sample_weight, classes, reset)
         if is_lazy(X):
             return self._lazy_samples(X, y, sample_weight, classes, reset)
-        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
-            X = X.to_scipy_sparse()
+        if is_classifier(self):
+            refuse_missing(y)
+        X = plain_rows(X)
         try:
             X, y = validate_data(
                 self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
@@ -210,6 +221,8 @@ class SampleModel(DistributedEstimator):
                 del self.feature_names_in_
         n_samples = rows.shape[0]
         y = whole_vector(y, n_samples, "y", columns=self._several_targets)
+        if is_classifier(self):
+            refuse_missing(y)
         weight = np.ones(n_samples)
         if sample_weight is not None:
             weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
@@ -269,8 +282,7 @@ class SampleModel(DistributedEstimator):
     def _checked_rows(self, X: Any) -> Any:
         """Rows to answer for, as csr or dense, of float32 or float64."""
         self._fitted()
-        if hasattr(X, "to_scipy_sparse"):  # pydata/sparse
-            X = X.to_scipy_sparse()
+        X = plain_rows(X)
         return validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
         )
@@ -287,6 +299,17 @@ class SampleModel(DistributedEstimator):
         if classes is None:
             raise InputError("classes must be passed on the first call to partial_fit")
         return np.unique(classes)
+
+
+def plain_rows(X: Any) -> Any:
+    """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are."""
+    array = X.data if hasattr(X, "coords") and hasattr(X, "dims") else X
+    return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else X
+
+
+def in_memory(values: Any) -> Any:
+    """What a Dask collection holds; anything else as it is."""
+    return values.compute() if is_dask_collection(values) else values
 
 
 def add_place(error: ValueError, X: Any, y: Any) -> None:
@@ -345,13 +368,15 @@ class SampleClassifier(ClassifierMixin, SampleModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the samples whose class is found, each with its weight."""
-        return float(super().score(X, y, sample_weight))
+        found, y, weight = map(in_memory, (self.predict(X), y, sample_weight))
+        return float(accuracy_score(y, found, sample_weight=weight))
 
     def _fitted_classes(self) -> NDArray[Any]:
         self._fitted()
         return self.classes_
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
+        super()._keep_more(problem, plan)
         self.classes_ = problem.classes
 
 
@@ -374,4 +399,5 @@ class SampleRegressor(RegressorMixin, SampleModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of the predictions, each sample with its weight."""
-        return float(super().score(X, y, sample_weight))
+        found, y, weight = map(in_memory, (self.predict(X), y, sample_weight))
+        return float(r2_score(y, found, sample_weight=weight))

@@ -65,6 +65,11 @@ class FileSamples(Samples):
         self.total_weight = float(self.n_samples)
         self.validation: Samples | None = None
 
+    @property
+    def several(self) -> bool:
+        """Whether a sample has several targets: a line has one label."""
+        return False
+
     def fingerprint(self) -> str:
         """Shape, and checksums of the text."""
         return self.file.fingerprint()

@@ -58,6 +58,11 @@ class Samples(Problem):
         self.validation: Samples | None = None
 
     @property
+    def several(self) -> bool:
+        """Whether a sample has several targets."""
+        return self.target.ndim == 2
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values: float32 or float64."""
         return np.dtype(np.float32 if self._values.dtype == np.float32 else np.float64)
@@ -105,7 +110,8 @@ class Samples(Problem):
         """Bytes of each rank's rows."""
         lengths = np.diff(self.X.indptr)
         entry = self.X.data.itemsize + self.X.indices.itemsize
-        return np.array([lengths[own].sum() * entry + 24 * len(own) + 8 for own in members])
+        row = 16 + self.target.nbytes // self.n_samples  # pointer, weight, targets
+        return np.array([lengths[own].sum() * entry + row * len(own) + 8 for own in members])
 
 
 class LazySamples(Samples):
@@ -166,6 +172,21 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]
         )
     numbers: NDArray[np.float64] = places.astype(np.float64)
     return numbers
+
+
+def refuse_missing(y: Any) -> None:
+    """Refuse labels of which one is None, NaN or NA (InputError); says which."""
+    import pandas as pd
+
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype != object:
+        return  # numbers are checked as such
+    missing = np.flatnonzero(pd.isna(labels))
+    if len(missing):
+        raise InputError(
+            f"y[{missing[0]}] is missing, as are {len(missing)} of {len(y)} labels: a classifier "
+            "needs all. Leave out the samples without one"
+        )
 
 
 def weights_of(

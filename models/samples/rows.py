@@ -66,8 +66,8 @@ class RankRows:
     indices : int32 or int64 ndarray of shape (nnz,)
     data : float32 or float64 ndarray of shape (nnz,)
         Values; gradients are sent in their dtype.
-    target : float64 ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        ±1, the number of a class, or a number, of some models several.
+    target : float64 ndarray of shape (n_rows, 1) or (n_rows, n_outputs)
+        ±1, the number of a class, or a number; of several targets one for each output.
     weight : float64 ndarray of shape (n_rows,)
         Mean 1 over the samples of all ranks.
     places : int64 ndarray of shape (n_rows,), or None
@@ -256,10 +256,15 @@ def rank_rows(rank: int, X: Any, target: Any, weight: Any, places: Any = None) -
         X.indptr.astype(np.int64, copy=False),
         X.indices,
         X.data,
-        np.asarray(target, np.float64),
+        in_columns(np.asarray(target, np.float64)),
         np.asarray(weight, np.float64),
         places,
     )
+
+
+def in_columns(target: NDArray[Any]) -> NDArray[Any]:
+    """Targets with a column for each output, or one for all."""
+    return target[:, None] if target.ndim == 1 else target
 
 
 def members_of_ranks(

@@ -38,6 +38,26 @@ if "DASKPART_TESTS_IN_MPI_JOB" in os.environ:
     TRANSPORTS = ["mpi"]
 
 
+_RANKS_IN_TASKS = (1, 5)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out some numbers of ranks where each message is a task of the cluster.
+
+    The graph of any number is run on threads by the transports beside it, and as tasks of workers
+    by `mpi_job.py`; here tasks are sent to processes, which takes milliseconds each.
+    """
+    left_out = [item for item in items if _is_too_many_tasks(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _is_too_many_tasks(item: pytest.Item) -> bool:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    in_tasks = params.get("make_communicator") == "graph-processes"
+    return in_tasks and params.get("n_ranks", 1) not in _RANKS_IN_TASKS
+
+
 @pytest.fixture(scope="session")
 def mpi_client() -> Iterator[Any]:
     """The client of the MPI job that these tests run in."""

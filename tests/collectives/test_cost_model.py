@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from daskpart.collectives import GraphCommunicator, LocalCommunicator
+from daskpart.collectives import GraphCommunicator, LocalCommunicator, cost_measurement
 from daskpart.collectives.cost_measurement import cost_model_of
 from daskpart.collectives.cost_model import (
     AT_HAND,
@@ -169,10 +170,35 @@ def test_bad_problems(given, message):
         TYPICAL.predict(*given)
 
 
-def test_merging_costs_more_than_adding():
-    with LocalCommunicator(4) as communicator:
-        model = cost_model_of(communicator)
-    assert model.merged_entry > model.dense_element > 0
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
+    """By a clock that moves in the kernels alone; ranks in turn wait for each other."""
+    entries, short = cost_measurement._ENTRIES, SHORT_BYTES // 4
+    units = {  # of a call on vectors of the short length, and nanoseconds of each
+        "_merge": (2 * entries, 8), "_gather": (4 * entries, 5), "_gather_lone": (4 * entries, 7),
+        "_scatter": (4 * entries, 3), "_scatter_long": (short // 8, 4), "_add": (short, 2),
+        "_copy": (SHORT_BYTES, 1),
+    }  # fmt: skip
+    now = [0.0]
+
+    def work(vectors, *, seconds):
+        now[0] += seconds * len(vectors.dense) / short
+        return vectors.dense[:1]
+
+    for name, (n_units, each) in units.items():
+        monkeypatch.setattr(cost_measurement, name, partial(work, seconds=n_units * each * 1e-9))
+    monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
+    monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told what was found
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        found = asdict(cost_model_of(communicator))
+    expected = {
+        "merged_entry": 8, "gathered_entry": 5, "lone_gathered_entry": 7, "scattered_entry": 3,
+        "long_scattered_entry": 4, "dense_element": 2, "long_dense_element": 2, "copied_byte": 1,
+        "long_copied_byte": 1,
+    }  # fmt: skip
+    for name, seconds in found.items():
+        assert seconds == pytest.approx(n_ranks * 1e-9 * expected.get(name, 0)), name
 
 
 @pytest.mark.parametrize("scheduler", [None, "threads"])

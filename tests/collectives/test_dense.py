@@ -143,13 +143,11 @@ CHECKS = (
 
 
 @pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_every_collective_on_every_transport(make_communicator, n_ranks, request):
+def test_every_collective_on_every_transport(make_communicator, n_ranks):
     """One communicator for all, as starting the ranks takes longer than the collectives."""
     communicator = make_communicator(n_ranks)
-    # there a message is a task of the cluster: both algorithms on one number of ranks only
-    in_tasks = "graph-processes" in request.node.name and n_ranks != 5
     for check in CHECKS:
-        for algorithm in ALGORITHMS[:1] if in_tasks else ALGORITHMS:
+        for algorithm in ALGORITHMS:
             communicator.counters.reset()
             check(communicator, algorithm, n_ranks)
 

@@ -56,6 +56,28 @@ def give_a_lock(value):
     return threading.Lock()
 
 
+class LockedError(Exception):
+    """One that goes into no pickle."""
+
+    def __init__(self, words):
+        super().__init__(words)
+        self.lock = threading.Lock()
+
+
+class PickyError(Exception):
+    """One that a pickle makes anew with too few arguments."""
+
+    def __init__(self, words, place):
+        super().__init__(words)
+
+
+def raise_on_rank_1(value, kind):
+    if value == 1:
+        words = "no such reading"
+        raise LockedError(words) if kind == "Locked" else PickyError(words, "rank 1")
+    return value
+
+
 def test_ranks_live_where_they_are_placed(quiet_client):
     pids = quiet_client.run(os.getpid)
     with DaskCommunicator(5, quiet_client) as communicator:
@@ -173,6 +195,16 @@ def test_what_cannot_be_sent_back(quiet_client):
         communicator.settle(locks)  # it may stay where it is
         with pytest.raises(InputError, match="rank 0 gave back cannot be pickled"):
             communicator.gather(locks)
+        assert communicator.gather(communicator.values([1, 2])) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["Locked", "Picky"])
+def test_an_error_that_no_pickle_brings_back_is_told(quiet_client, kind):
+    with DaskCommunicator(2, quiet_client) as communicator:
+        with pytest.raises(RuntimeError, match=f"{kind}Error: no such reading") as told:
+            values = communicator.values([0, 1])
+            communicator.settle(communicator.map(raise_on_rank_1, values, kind=kind))
+        assert told.value.__notes__ == ["on rank 1"]
         assert communicator.gather(communicator.values([1, 2])) == [1, 2]
 
 

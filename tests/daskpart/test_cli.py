@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -62,8 +63,10 @@ def test_version(capsys, run_cli):
         (("partition", "absent.mtx"), "absent.mtx: no such file"),
         (("fit", "mf", "absent.data"), "'python-source'"),
         (("fit", "mf", "x", "--resume"), "resume=True needs checkpoint_path"),
+        (("fit", "mf", "x", "--checkpoint-path", "run.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
+        (("fit", "mf", "x", "--plan", "plan.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
         (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
         (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use graph"),
@@ -104,6 +107,13 @@ def test_a_full_disk_is_one_line():
     assert told.value.exit_code == 1
 
 
+def test_memory_that_does_not_suffice_is_one_line():
+    with pytest.raises(terminal.OneLineError, match=r"not enough memory: Unable .* PiB") as told:
+        with terminal.errors_as_one_line():
+            np.empty(2**57, np.int8)
+    assert told.value.exit_code == 1
+
+
 def test_a_reader_that_leaves_is_no_traceback():
     process = subprocess.Popen(
         [sys.executable, "-m", "daskpart.cli", "fit", "mf", "--help"],
@@ -139,11 +149,14 @@ def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
         ({"PMI_RANK": "1", "PMI_SIZE": "6"}, (1, 6), True),
         ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}, (5, 6), False),
         ({"PMI_RANK": "0", "PMI_SIZE": "1"}, (0, 1), True),
+        ({"PMIX_RANK": "2", "SLURM_STEP_NUM_TASKS": "6"}, (2, 6), False),
+        ({"SLURM_STEP_NUM_TASKS": "6"}, (0, 1), True),
     ],
 )
 def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypatch):
-    for name in ("PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith(("PMI_", "PMIX_", "OMPI_", "SLURM_")):
+            monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = terminal.MpiPlace.from_environment()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import daskpart
 from daskpart.datasets import train_test_split_ratings
+from daskpart.models.base.checkpoints import CheckpointWriter
 
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
@@ -166,6 +169,41 @@ def test_divergence_keeps_the_last_finite_state_and_exits_with_1(
     assert outcome == 1
     assert "diverged" in captured.out + captured.err
     assert not (out / "model").exists() or metrics_of(out)["ended"] == "diverged"
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_epoch(
+    tmp_path, rating_file, capsys, run_cli, monkeypatch
+):
+    """The disk of the checkpoints is full, or another job writes there: --out has its own place."""
+    usual = CheckpointWriter.write
+
+    def full(self, state):
+        if state.epoch == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(self, state)
+
+    monkeypatch.setattr(CheckpointWriter, "write", full)
+    arguments = (
+        *SMALL_FIT,
+        "--no-plots",
+        "--checkpoint-path",
+        tmp_path / "state.npz",
+        "--max-iter",
+        9,
+    )
+    assert run_cli("fit", "mf", rating_file, *arguments, "--out", tmp_path / "out") == 1
+    assert "No space left on device" in capsys.readouterr().out
+    metrics = metrics_of(tmp_path / "out")
+    assert metrics["ended"] == "failed" and metrics["epochs"] == 3
+    assert "An error broke it off" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_file_whose_name_is_no_utf_8(tmp_path, rating_file, run_cli):
+    source = os.fsencode(tmp_path / "ratings-") + b"\xe4.data"
+    Path(os.fsdecode(source)).write_bytes(Path(rating_file).read_bytes())
+    arguments = (*SMALL_FIT, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", os.fsdecode(source), *arguments) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
 
 
 def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):

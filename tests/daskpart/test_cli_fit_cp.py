@@ -11,6 +11,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
+from daskpart._cli.inputs import load_tensor
 from daskpart._cli.last_steps import LastSteps
 from daskpart.collectives.timeline import Span, Timeline
 
@@ -157,6 +158,15 @@ def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
     labels = ("--labels", f"mode_2={short}", "--out", tmp_path / "out")
     assert run_cli("fit", "cp", tensor_file, *labels) == 2
     assert "2 lines, but mode_2 has 10 indices" in capsys.readouterr().err
+
+
+def test_a_name_a_line_whatever_stands_in_it(tensor_file, tmp_path):
+    """Text of other systems: a byte order mark, CRLF, what Python's splitlines takes for lines."""
+    names = tmp_path / "names.txt"
+    expected = ["ä\u2028b", "", "c\x85", *(f"name {place}" for place in range(7))]
+    names.write_bytes("\r\n".join(["\ufeffä\u2028b", *expected[1:], ""]).encode())
+    tensor = load_tensor(str(tensor_file), None, None, [f"mode_2={names}"])
+    assert tensor.labels["mode_2"].tolist() == expected
 
 
 @pytest.mark.cluster

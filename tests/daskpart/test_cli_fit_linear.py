@@ -85,12 +85,31 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli
     np.testing.assert_array_equal(whole.state_.residual, rest.state_.residual)
 
 
+@pytest.mark.parametrize("zero_based", ["train", "test"])
+def test_a_file_to_judge_by_has_the_features_of_the_other(tmp_path, run_cli, zero_based):
+    """The sample that has feature 0, and so tells how features are counted, is in one of them."""
+    files = {name: tmp_path / f"{name}.libsvm" for name in ("train", "test")}
+    for file in files.values():
+        file.write_text("1 2:1\n-1 3:1\n" * 20)
+    with files[zero_based].open("a") as file:
+        file.write("1 0:0\n")
+    more = ("--test", files["test"], "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "logistic", files["train"], *SMALL, *more) == 0
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert found["test_score"] > 0.97
+    model = daskpart.LogisticRegression.load(tmp_path / "out" / "model")
+    assert model.coef_.shape == (1, 4)
+
+
 def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
     real = tmp_path / "real.libsvm"
     real.write_text("1 1:2\n0.5 2:1\n")
     short = tmp_path / "names.txt"
     short.write_text("a\nb\n")
+    bare = tmp_path / "bare.libsvm"
+    bare.write_text("1\n-1\n" * 9)
     for arguments, words in (
+        (("logistic", bare), "no feature"),
         (("logistic", real), "sample 2 has the label 0.5"),
         (("svm", tmp_path / "absent"), "no such file"),
         (("linear", sample_file, "--names", short), "names 2 features"),

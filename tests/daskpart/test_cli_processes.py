@@ -18,7 +18,7 @@ import daskpart
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.matrix_factorization.state import MFState
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
 
@@ -119,6 +119,9 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stop", "exit_code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)]
+)
+@pytest.mark.parametrize(
     "kind",
     [
         "none",
@@ -126,19 +129,19 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
         pytest.param("mpi", marks=pytest.mark.mpi),
     ],
 )
-def test_ctrl_c_writes_the_last_whole_epoch_and_exits_with_130(
-    kind, tmp_path, rating_file, request
+def test_a_signal_to_stop_has_the_last_whole_epoch_written(
+    kind, stop, exit_code, tmp_path, rating_file, request
 ):
-    out = tmp_path / "out"
     """In the middle of long tasks, one a rank: each of the three has a worker."""
+    out = tmp_path / "out"
     before = (request.getfixturevalue("mpiexec"), "-n", "5") if kind == "mpi" else ()
     endless = ("--max-iter", "100000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
     process = started("fit", "mf", rating_file, *arguments, before=before, start_new_session=True)
     wait_for_epoch(process, 3)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    os.killpg(process.pid, stop)  # as terminals and batch systems do: to the whole group
     told, complaints = process.communicate(timeout=100)
-    assert process.returncode == INTERRUPTED, complaints
+    assert process.returncode == exit_code, complaints
     assert "Traceback" not in complaints
     assert "interrupted after" in told
     metrics = metrics_of(out)
@@ -193,15 +196,16 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
     assert same_factors(tmp_path / "whole", tmp_path / "out")
 
 
-def test_ctrl_c_while_reading_is_one_word_and_130():
+@pytest.mark.parametrize(("stop", "exit_code"), [("SIGINT", INTERRUPTED), ("SIGTERM", TERMINATED)])
+def test_a_signal_while_reading_is_one_word(stop, exit_code):
     code = (
         "import os, signal, sys\n"
         "from daskpart import cli\n"
-        "def read(*_, **__): os.kill(os.getpid(), signal.SIGINT)\n"
+        f"def read(*_, **__): os.kill(os.getpid(), signal.{stop})\n"
         "import daskpart._cli.mf as job\n"
         "job.load_matrix = read\n"
         "cli.main(['fit', 'mf', 'x'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == INTERRUPTED
+    assert done.returncode == exit_code
     assert done.stderr.strip() == "interrupted"

@@ -171,6 +171,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
         (("allreduce", "--ranks", 100_000_000), "more than can be counted here"),
         (("sparse-allreduce", "--ranks", "1e8"), "at most 65,536 are priced"),
         (("allreduce", "--bytes", "much"), "'much': write an amount of bytes"),
+        (("allreduce", "--bytes", "1e400"), "write an amount of bytes"),
         (("allreduce", "--algorithm", "tree"), "'tree' is not one of"),
         (("sparse-allreduce", "--algorithm", "tree"), "--algorithm tree; allowed are all, ssar"),
         (("sparse-allreduce", "--nonzeros", "1e9"), "entries do not fit"),

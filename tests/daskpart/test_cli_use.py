@@ -95,6 +95,25 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     )
 
 
+def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
+    """Pandas takes 034, 1e3 and NA for numbers where nothing else is in a column."""
+    events, pairs, out = (tmp_path / name for name in ("books.csv", "pairs.csv", "predicted.csv"))
+    books = ["034", "08X", "1e3", "NA", "34"]
+    lines = [f"{user},{book},{user % 3 + 1}" for user in range(1, 7) for book in books[user % 2 :]]
+    events.write_text("\n".join(["user,item,rating", *lines]))
+    assert run_cli("fit", "mf", events, *SMALL, "--no-plots", "--out", tmp_path / "run") == 0
+    pairs.write_text("item,user\n034,2\n1e3,3\nNA,4\n34,6\n034,somebody\n")
+    assert run_cli("predict", tmp_path / "run", pairs, "--output", out) == 0
+    assert "1 of 5 pairs have a user" in capsys.readouterr().out
+    model = daskpart.MatrixFactorization.load(tmp_path / "run" / "model")
+    expected = model.predict([("2", "034"), ("3", "1e3"), ("4", "NA"), ("6", "34")])
+    found = pd.read_csv(out, dtype=str, keep_default_na=False)
+    assert found["item"].tolist() == ["034", "1e3", "NA", "34", "034"]
+    assert found["predicted"].astype(float)[:4].tolist() == pytest.approx(expected.tolist())
+    assert run_cli("recommend", tmp_path / "run", "--user", "2") == 0
+    assert "no item is left" in capsys.readouterr().err
+
+
 def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, capsys, run_cli):
     pytest.importorskip("pyarrow")
     pairs, out = tmp_path / "pairs.parquet", tmp_path / "predicted.parquet"

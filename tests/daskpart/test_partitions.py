@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.errors import InputError
+from daskpart.connectivity import Connectivity
+from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
@@ -27,6 +28,22 @@ def test_weights_order_and_members_equal_plain_python(vertices):
         members = np.flatnonzero(assignment == part).tolist()
         assert partition.order[start:stop].tolist() == partition.members(part).tolist() == members
     assert partition.order.dtype == np.int64 and partition.assignment.dtype == np.int32
+
+
+@pytest.mark.parametrize("kind", [Partition, Connectivity])
+def test_a_damaged_file_is_named(tmp_path, kind):
+    made = Partition([0, 1, 1], 2)
+    if kind is Connectivity:
+        made = Connectivity.from_pairs(np.zeros(2, int), np.arange(2), n_items=1, n_parts=2)
+    path = tmp_path / "saved.npz"
+    made.save(path)
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"no archive"):
+        path.write_bytes(damaged)
+        with pytest.raises(ReadError, match=r"saved\.npz cannot be read .*damaged"):
+            kind.load(path)
+    with pytest.raises(ReadError, match=r"absent\.npz cannot be read"):
+        kind.load(tmp_path / "absent.npz")
 
 
 def test_save_and_load_keep_everything_without_pickle(tmp_path):

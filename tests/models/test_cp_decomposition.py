@@ -162,6 +162,25 @@ def test_early_stop(tensor):
     assert changes.iloc[-1] < 1e-4 <= changes.iloc[1:-1].min()
 
 
+def test_a_bag_is_no_tensor_and_no_matrix():
+    import dask.bag
+
+    bag = dask.bag.from_sequence([(0, 1, 2.0), (1, 0, 3.0)])
+    for made in (model(), daskpart.MatrixFactorization(), daskpart.ImplicitFactorization()):
+        with pytest.raises(InputError, match="cannot read a Bag"):
+            made.fit(bag)
+
+
+def test_a_warm_start_trains_on_another_tensor(tensor):
+    """That the fit before had converged says nothing of it."""
+    other = tensor.copy()
+    other.data = other.data[::-1].copy()
+    warm = model(warm_start=True, tol=0.5, max_iter=50).fit(tensor)
+    done = warm.n_iter_
+    assert warm.fit(tensor).n_iter_ == done < 50
+    assert warm.fit(other).n_iter_ > done
+
+
 def test_warm_start_goes_on(tensor):
     whole_fit = model(max_iter=8).fit(tensor)
     warm = model(warm_start=True).fit(tensor).fit(tensor)

@@ -487,6 +487,26 @@ def test_another_graph_needs_its_own_features():
         fitted.set_params(warm_start=True, hidden=(7,)).fit(features(), labels(), graph=graph())
 
 
+def test_a_warm_start_may_change_the_optimiser():
+    fitted = model(warm_start=True, optimizer="sgd").fit(features(), labels(), graph=graph())
+    for name in ("adam", "momentum", "adam"):
+        done = fitted.n_iter_
+        fitted.set_params(optimizer=name).fit(features(), labels(), graph=graph())
+        assert fitted.n_iter_ > done
+
+
+def test_nullable_booleans_are_labels():
+    import pandas as pd
+
+    unknown = np.arange(N) % 3 == 0
+    y = pd.Series(labels() > 0, dtype="boolean").mask(unknown)
+    fitted = model().fit(features(), y, graph=graph())
+    plain = model().fit(features(), np.where(unknown, -1, labels() > 0), graph=graph())
+    assert fitted.classes_.dtype == bool
+    same = plain.predict(features()) == 1
+    np.testing.assert_array_equal(fitted.predict(features()), same)
+
+
 def test_labels_are_matched_by_name():
     """In fit and score alike; vertices that a Series leaves out have no label."""
     import pandas as pd

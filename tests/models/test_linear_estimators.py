@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import sklearn.linear_model
 import sparse
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -101,6 +103,25 @@ def test_least_squares_ridge_and_huber():
     np.testing.assert_allclose(robust.coef_, np.arange(12.0), atol=0.5)
     slope = np.clip(robust.predict(X) - y, -1.35, 1.35)
     np.testing.assert_allclose(X.T @ slope / 80, 0, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_several_targets_have_the_coefficients_of_scikit_learn(n_ranks, tmp_path):
+    X, y = samples(n=80)
+    Y = np.random.default_rng(2).normal(size=(80, 3)) + y[:, None]
+    weights = np.random.default_rng(1).random(80)
+    ridge = sklearn.linear_model.Ridge(0.1 * weights.sum()).fit(X, Y, weights)
+    model = LinearRegression(alpha=0.1, **{**EXACT, "n_ranks": n_ranks}).fit(X, Y, weights)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.intercept_, ridge.intercept_, atol=1e-6)
+    assert model.score(X, Y, weights) == pytest.approx(ridge.score(X, Y, weights))
+    model.save(tmp_path / "model")
+    again = LinearRegression.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(InputError, match="3 outputs"):
+        model.set_params(warm_start=True).fit(X, Y[:, :2])
+    with pytest.raises(ValueError, match="1d"):
+        LogisticRegression(**EXACT).fit(X, (Y > 0).astype(int))
 
 
 def mean_loss(model: Any, X: Any, y: Any, weights: Any = None) -> float:
@@ -241,6 +262,97 @@ def test_warm_start_goes_on():
         model.fit(X[:, :5], y)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4, 1e10])
+def test_features_of_any_scale(scale):
+    """Money, bytes and nanoseconds: the first step is too long by the square of the scale."""
+    X, y = samples()
+    model = LogisticRegression(C=1 / scale**2, **EXACT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # gradients do not fall below rounding
+        model.fit(X * scale, y)
+    exact = reference().fit(X, y)
+    np.testing.assert_allclose(model.coef_ * scale, exact.coef_, rtol=1e-3 if scale < 1 else 1e-6)
+
+
+@pytest.mark.parametrize("loss, scale", [
+    ("squared", 1e-3), ("squared", 1.0), ("squared", 1e4), ("huber", 1e-2),
+])  # fmt: skip
+def test_a_regression_does_not_ask_for_the_unit_of_its_numbers(scale, loss):
+    """Returns of a day are hundredths: their gradients are small before anything is learnt."""
+    X, y = samples()
+    y = X @ np.arange(12.0) + np.random.default_rng(0).normal(size=len(y))
+    make = {"loss": loss, "max_iter": 500, **LOCAL}
+    whole = LinearRegression(tol=1e-9, epsilon=1.35, **make).fit(X, y)
+    model = LinearRegression(epsilon=1.35 * scale, **make).fit(scale * X, scale * y)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=0.01)
+    other = LinearRegression(epsilon=1.35 * scale, warm_start=True, **{**make, "max_iter": 2})
+    with pytest.warns(ConvergenceWarning, match="not converged in 2 iterations"):
+        other.fit(scale * X, scale * y)
+    for alpha in (0, 1e-12 * scale**2):  # of the same fit and of another one
+        other.set_params(alpha=alpha, max_iter=500).fit(scale * X, scale * y)
+        np.testing.assert_allclose(other.coef_, whole.coef_, atol=0.01)
+
+
+def test_a_fit_that_is_not_there_yet_says_so():
+    X, y = samples()
+    with pytest.warns(ConvergenceWarning, match="not converged in 3 iterations"):
+        LogisticRegression(max_iter=3, **LOCAL).fit(X, y)
+    LogisticRegression(max_iter=3, tol=0, **LOCAL).fit(X, y)  # asked for three
+    LogisticRegression(**LOCAL).fit(X, y)
+
+
+def loss_of(model, X, y):
+    return -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
+
+
+def test_a_warm_start_trains_on_other_data_and_with_other_penalties():
+    """A fit that had converged says nothing of another one, nor do the pairs of its L-BFGS."""
+    X, y = samples(n_classes=2)
+    for first in (3, 1000):  # broken off, and at its optimum
+        model = LogisticRegression(warm_start=True, tol=0 if first < 9 else 1e-9, **LOCAL)
+        model.set_params(max_iter=first).fit(X, y).set_params(tol=1e-9)
+        for C, target in ((1.0, 1 - y), (10.0, 1 - y), (10.0, y)):
+            model.set_params(C=C, max_iter=1000).fit(X, target)
+            anew = LogisticRegression(**{**EXACT, "C": C}).fit(X, target)
+            np.testing.assert_allclose(model.coef_, anew.coef_, atol=1e-5)
+        done = model.n_iter_
+        assert model.fit(X, y).n_iter_ == done  # the same fit again
+
+
+@pytest.mark.parametrize("other", ["lbfgs", "server", "adagrad", "sgd", "momentum", "adam"])
+@pytest.mark.parametrize("first", ["lbfgs", "server", "adagrad", "momentum", "adam"])
+def test_a_warm_start_may_change_solver_optimiser_and_ranks(first, other):
+    """It begins at the weights that the model predicts with."""
+    X, y = samples(n_classes=2)
+    model = LogisticRegression(warm_start=True, tol=0, eta0=0.01, transport="local")
+    for name, n_ranks, epochs in ((first, 2, 20), (other, 3, 1)):
+        by_sgd = name not in ("lbfgs", "server")
+        how = {"solver": "sgd", "optimizer": name} if by_sgd else {"solver": name}
+        before = loss_of(model, X, y) if hasattr(model, "state_") else np.inf
+        model.set_params(n_ranks=n_ranks, max_iter=epochs, **how).fit(X, y)
+        assert loss_of(model, X, y) < before + 0.02
+    assert model.n_iter_ == 21
+
+
+def test_a_warm_start_with_other_ranks_forgets_what_topk_did_not_send():
+    X, y = samples()
+    model = LogisticRegression(solver="sgd", warm_start=True, top_k=2, max_iter=2, tol=0, **LOCAL)
+    model.fit(X, y)
+    for n_ranks, top_k in ((3, 2), (3, None), (2, 2)):
+        model.set_params(n_ranks=n_ranks, top_k=top_k).fit(X, y)
+        assert len(model.state_.residual) == n_ranks and model.state_.residual.any() == bool(top_k)
+
+
+def test_a_mean_that_begins_late_begins_at_the_weights():
+    X, y = samples()
+    model = LogisticRegression(
+        solver="sgd", average=False, warm_start=True, max_iter=20, tol=0, **LOCAL
+    ).fit(X, y)
+    before = np.linalg.norm(model.coef_)
+    model.set_params(average=True, max_iter=1).fit(X, y)
+    assert np.linalg.norm(model.coef_) == pytest.approx(before, rel=0.05)
+
+
 def test_history_says_what_was_measured():
     X, y = samples()
     model = LogisticRegression(solver="sgd", max_iter=3, tol=0, **LOCAL).fit(X, y)
@@ -371,3 +483,58 @@ def test_bad_dask_collections_say_where():
         LogisticRegression(**LOCAL).fit(lazy, y, np.where(np.arange(150) == 3, np.nan, 1))
     with pytest.raises(InputError, match="1 dimensions"):
         LogisticRegression(**LOCAL).fit(lazy[:, 0], y)
+
+
+def test_scores_of_chunks_of_unknown_length():
+    import dask.array as da
+    import dask.dataframe as dd
+
+    X, y = samples()
+    frame = pd.DataFrame(X, columns=[f"x{place}" for place in range(12)])
+    lazy, target = (dd.from_pandas(each, npartitions=3) for each in (frame, pd.Series(y)))
+    weight = np.arange(150.0)
+    for make in (LogisticRegression(**LOCAL), LinearRegression(**LOCAL)):
+        model = make.fit(lazy, target)
+        expected = model.score(frame, y, weight)
+        found = model.score(lazy, target, da.from_array(weight, chunks=60))
+        assert found == pytest.approx(expected)
+        kept = model.score(lazy[lazy.x0 > 0], target[lazy.x0 > 0])
+        assert kept == pytest.approx(model.score(frame[frame.x0 > 0], y[frame.x0 > 0]))
+
+
+@pytest.mark.parametrize("make", [
+    lambda y: pd.Series(y.astype(str), dtype="string"), lambda y: pd.Series(y, dtype="Int64"),
+    lambda y: pd.Series(pd.Categorical(y.astype(str))), lambda y: pd.Series(y.astype(object)),
+])  # fmt: skip
+def test_labels_that_are_missing_are_named(make):
+    import dask.array as da
+
+    X, y = samples()
+    for given in (X, da.from_array(X, chunks=(50, 12))):
+        with pytest.raises(ValueError, match=r"y\[7\] is (missing|nan)|y contains NaN"):
+            LogisticRegression(**LOCAL).fit(given, make(y).mask(np.arange(150) == 7))
+
+
+def test_a_data_array_over_sparse_entries():
+    import xarray as xr
+
+    X, y = samples()
+    X = X * (X > 0.5)
+    held = xr.DataArray(sparse.COO.from_numpy(X), dims=("sample", "feature"))
+    model = LogisticRegression(**LOCAL).fit(held, y)
+    whole = LogisticRegression(**LOCAL).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(held), whole.predict_proba(held))
+
+
+def test_entries_given_in_pieces_are_placed_as_one():
+    X, y = samples()
+    whole = scipy.sparse.csr_array(X * (X > 0.5))
+    pieces = scipy.sparse.csr_array(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr),
+        shape=whole.shape,
+    )
+    for partitioner in ("parsa", "connectivity"):
+        model = LogisticRegression(solver="server", partitioner=partitioner, max_iter=3, **LOCAL)
+        plans = [model.plan(each, y).partition.assignment for each in (whole, pieces)]
+        np.testing.assert_array_equal(*plans)
+    assert pieces.nnz == 2 * whole.nnz

@@ -71,7 +71,7 @@ def test_a_plan_knows_which_rows_a_rank_gets(path):
         with daskpart.collectives.communicator_for("local", 4) as comm:
             held = comm.gather(problem.rows_on(comm, seed))
         for rows, own in zip(held, members, strict=True):
-            np.testing.assert_array_equal(rows.target, y[own])
+            np.testing.assert_array_equal(rows.target[:, 0], y[own])
             np.testing.assert_array_equal(rows.data, X[own].data)
             np.testing.assert_array_equal(rows.indices, X[own].indices)
 

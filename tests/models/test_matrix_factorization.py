@@ -228,6 +228,8 @@ def test_verbose_writes_lines_where_there_is_no_terminal(ratings, capfd, monkeyp
 def test_an_asynchronous_client_is_refused_in_words_of_a_fit(ratings):
     with pytest.raises(InputError, match="a fit waits for its ranks: run it in a thread"):
         model(transport="auto").fit(ratings, client=SimpleNamespace(asynchronous=True))
+    with pytest.raises(InputError, match="the client is closed"):
+        model(transport="auto").fit(ratings, client=SimpleNamespace(status="closed"))
 
 
 def test_early_stopping(ratings):

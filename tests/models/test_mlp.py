@@ -56,16 +56,20 @@ def gradients_of(network: Network, vectors: Any, X: Any, targets: Any, weight: A
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("loss", [SoftmaxLoss(), SquaredLoss()])
+@pytest.mark.parametrize("loss", [SoftmaxLoss(), SigmoidLoss(), SquaredLoss()])
 @pytest.mark.parametrize("sparse", [True, False])
 def test_gradients_are_finite_differences(activation, loss, sparse):
     random = np.random.default_rng(1)
-    n_outputs = 3 if loss.name == "softmax" else 1
+    n_outputs = 1 if loss.name == "squared" else 3
     network = Network((6, 5, 4, n_outputs), activation, loss, "float64")
     vectors = [random.normal(size=size) for size in network.sizes()]
     X = scipy.sparse.random_array((9, 6), density=0.4, rng=random).tocsr()
     X = X if sparse else X.toarray()
-    targets = random.integers(0, 3, 9) if n_outputs == 3 else random.normal(size=(9, 1))
+    targets = {
+        "softmax": random.integers(0, 3, 9),
+        "sigmoid": random.integers(0, 2, (9, 3)),
+        "squared": random.normal(size=(9, 1)),
+    }[loss.name]
     weight = random.uniform(0.5, 2, 9)
     found = gradients_of(network, vectors, X, targets, weight)
     for place, vector in enumerate(vectors):
@@ -290,8 +294,54 @@ def test_several_targets_are_one_loss(tmp_path):
     lazy = three.predict(da.from_array(X, chunks=(70, 2)))
     assert lazy.shape == (300, 3) and lazy.chunks[0] == (70, 70, 70, 70, 20)
     np.testing.assert_allclose(lazy.compute(), three.predict(X))
+    lines = daskpart.LinearRegression(n_ranks=2).fit(da.from_array(X, chunks=(70, 2)), Y)
+    lazy = lines.predict(da.from_array(X, chunks=(70, 2)))
+    assert lazy.shape == (300, 3)
+    np.testing.assert_allclose(lazy.compute(), lines.predict(X))
     with pytest.raises(InputError, match=r"y has shape \(300, 3\), X has 300 samples"):
-        daskpart.LinearRegression(n_ranks=1).fit(da.from_array(X, chunks=(70, 2)), Y)
+        daskpart.LogisticRegression(n_ranks=1).fit(da.from_array(X, chunks=(70, 2)), Y > 0)
+
+
+def test_several_classes_have_a_probability_each(tmp_path):
+    import dask.array as da
+
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (300, 2))
+    Y = np.stack([X[:, 0] * X[:, 1] > 0, X.sum(axis=1) > 0, -X[:, 0] > 0.3], axis=1).astype(int)
+    more = {"eta0": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
+    one, three = (MLPClassifier(20, n_ranks=k, batch_size=60 // k, **more) for k in (1, 3))
+    one.fit(X, Y, eval_set=(X, Y))
+    three.fit(scipy.sparse.csr_array(X), scipy.sparse.csr_array(Y))
+    np.testing.assert_allclose(three.predict_proba(X), one.predict_proba(X), atol=1e-8)
+    found, shares = one.predict(X), one.predict_proba(X)
+    np.testing.assert_array_equal(found, shares > 0.5)
+    assert one.several_ and one.classes_.tolist() == [0, 1, 2]
+    assert one.score(X, Y) == (found == Y).all(axis=1).mean() > 0.8
+    last = one.history_.iloc[-1]
+    loss = -np.where(Y, np.log(shares), np.log1p(-shares)).mean()
+    assert last.validation_loss == pytest.approx(loss)
+    assert last.validation_score == pytest.approx((found == Y).mean())
+    still = MLPClassifier(20, eta0=1e-12, alpha=0, **LOCAL).fit(X, Y)
+    shares = still.predict_proba(X)
+    loss = -np.where(Y, np.log(shares), np.log1p(-shares)).mean()
+    assert still.history_.loss.iloc[-1] == pytest.approx(loss)
+    assert still.history_.score.iloc[-1] == pytest.approx((still.predict(X) == Y).mean())
+    lazy = one.predict(da.from_array(X, chunks=(70, 2)))
+    assert lazy.shape == (300, 3) and lazy.dtype == found.dtype
+    np.testing.assert_array_equal(lazy.compute(), found)
+    one.save(tmp_path / "model")
+    np.testing.assert_array_equal(MLPClassifier.load(tmp_path / "model").predict(X), found)
+
+
+def test_several_classes_go_on_by_partial_fit():
+    X, y = samples()
+    Y = np.stack([y == 0, y > 0], axis=1).astype(int)
+    model = classifier(max_iter=2).partial_fit(X, Y, classes=[0, 1]).partial_fit(X, Y)
+    np.testing.assert_array_equal(weights_of(model), weights_of(classifier(max_iter=2).fit(X, Y)))
+    with pytest.raises(InputError, match=r"classes are 0 to 1, not \[0, 2\]"):
+        classifier().partial_fit(X, Y, classes=[0, 2])
+    with pytest.raises(InputError, match=r"y\[\d+, 0\] is 2: a table .* MultiOutputClassifier"):
+        classifier().fit(X, np.stack([y, y], axis=1))
 
 
 def test_float32_stays_float32_and_files_are_as_memory(tmp_path):
@@ -380,3 +430,25 @@ def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
 def test_more_ranks_than_samples():
     X, y = samples(5)
     assert classifier(n_ranks=7, batch_size=1).fit(X, y).n_iter_ == 3
+
+
+@pytest.mark.parametrize("tol", [0, 10.0])
+def test_each_partial_fit_is_an_epoch_and_other_data_are_trained_on(tol):
+    """However little the last epoch, perhaps of other samples, changed."""
+    X, y = samples()
+    model = classifier(tol=tol)
+    for call in range(1, 4):
+        assert model.partial_fit(X, y, classes=[0, 1, 2]).n_iter_ == call
+    before = weights_of(model)
+    model.set_params(warm_start=True).fit(X, 2 - y)
+    assert model.n_iter_ > 3 and not np.array_equal(weights_of(model), before)
+
+
+def test_a_warm_start_may_change_optimiser_ranks_and_topk():
+    X, y = samples()
+    model = classifier(warm_start=True, top_k=2).fit(X, y)
+    for other in ({"optimizer": "adam", "top_k": None}, {"n_ranks": 3}, {"top_k": 1, "eta0": 0.1},
+                  {"optimizer": "adagrad", "n_ranks": 2}):  # fmt: skip
+        done, kept = model.n_iter_, len(model.history_)
+        assert model.set_params(**other).fit(X, y).n_iter_ == done + 3 == kept + 3
+        assert len(model.state_.residual) == model.n_ranks

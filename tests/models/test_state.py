@@ -18,6 +18,7 @@ from daskpart._floor import archive
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.base.state import State, replicated, rows_of, same_bits, scalar
+from daskpart.models.cp.state import CPState
 from daskpart.models.matrix_factorization.state import MFState
 
 SUFFIXES = [".npz", ".zarr"]
@@ -298,11 +299,29 @@ def test_writer_passes_over_damage_and_other_fits(tmp_path):
         writer.write(make_factors(seed=epoch, epoch=epoch))
     (tmp_path / "other.epoch-000009.npz").write_text("another run in the same folder")
     writer.path_of(2).write_bytes(writer.path_of(2).read_bytes()[:500])
-    with pytest.warns(DaskpartWarning, match="passed over"):
-        assert writer.latest().epoch == 1
+    other = CheckpointWriter(writer.path, CPState)
+    with pytest.warns(DaskpartWarning, match="holds no CPState"):
+        assert other.latest() is None
+    assert writer.epochs() == [1]
+    writer.write(make_factors(epoch=2))
     with pytest.raises(InputError, match="later epoch than 1, so of another fit"):
         writer.write(make_factors(epoch=1))
     assert writer.epochs() == [1, 2]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".zarr"])
+def test_a_damaged_checkpoint_is_not_in_the_way_of_a_fit_that_goes_on(tmp_path, suffix):
+    writer = CheckpointWriter(tmp_path / f"run{suffix}", MFState)
+    for _ in range(2):  # it may happen again
+        writer.write(make_factors(epoch=1))
+        damaged = writer.write(make_factors(epoch=2))
+        for file in [damaged] if suffix == ".npz" else damaged.rglob("*"):
+            if file.is_file():
+                file.write_bytes(file.read_bytes()[:20])
+        with pytest.warns(DaskpartWarning, match=rf"passed over.*{damaged.name}.damaged now"):
+            assert writer.latest().epoch == 1
+        writer.check_free(1)
+        assert writer.epochs() == [1]
 
 
 def test_writer_settings_are_checked(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,12 @@ class Workplace:
         assert done.returncode == 0, done.stderr
         return done
 
+    def fill(self, files: dict[Path, bytes]) -> None:
+        """Put files where a process of this workplace has written them."""
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
     def files(self) -> dict[Path, bytes]:
         """The cache."""
         return {path: path.read_bytes() for path in (self.folder / "cache").rglob("*.nbc")}
@@ -134,9 +141,28 @@ class Workplace:
         return list((self.folder / "cache").rglob("*.lock"))
 
 
+@pytest.fixture(scope="module")
+def used_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Path, bytes]]:
+    """A folder, and the cache that a process has left there."""
+    workplace = Workplace(tmp_path_factory.mktemp("kernels"))
+    assert COMPILED in workplace.run().stdout
+    return workplace.folder, workplace.files()
+
+
 @pytest.fixture
-def workplace(tmp_path: Path) -> Workplace:
-    return Workplace(tmp_path)
+def workplace(used_before) -> Workplace:
+    """With an empty cache. Its folder is that of all others: it is in the names of the files."""
+    folder, _ = used_before
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return Workplace(folder)
+
+
+@pytest.fixture
+def filled(workplace, used_before) -> Workplace:
+    """With what a process has compiled before."""
+    workplace.fill(used_before[1])
+    return workplace
 
 
 def test_what_one_process_compiles_the_next_one_loads(workplace):
@@ -154,12 +180,11 @@ def test_what_one_process_compiles_the_next_one_loads(workplace):
         pytest.param(IN_A_WORKER, id="dask", marks=pytest.mark.cluster),
     ],
 )
-def test_children_load_what_is_there_and_write_the_rest(workplace, code):
+def test_children_load_what_is_there_and_write_the_rest(filled, code):
     """Two types: of one the helper and the kernel are there, of the other neither."""
-    workplace.run()
-    assert "[(10, 1, 0, False), (10, 1, 1, True)]" in workplace.run(code).stdout
-    assert len(workplace.files()) == 4
-    assert "[(10, 1, 0, False), (10, 2, 0, False)]" in workplace.run(code).stdout
+    assert "[(10, 1, 0, False), (10, 1, 1, True)]" in filled.run(code).stdout
+    assert len(filled.files()) == 4
+    assert "[(10, 1, 0, False), (10, 2, 0, False)]" in filled.run(code).stdout
 
 
 def test_of_jobs_of_joblib_one_compiles_a_kernel(workplace):
@@ -174,35 +199,32 @@ def test_of_processes_that_need_a_kernel_at_once_one_compiles(workplace):
     assert workplace.locks() == []
 
 
-def test_a_lock_that_a_killed_process_left_keeps_nobody(workplace):
-    workplace.run()
-    for path, content in workplace.files().items():
+def test_a_lock_that_a_killed_process_left_keeps_nobody(filled):
+    for path, content in filled.files().items():
         path.with_name(f"{path.name}.lock").write_bytes(b"")
         path.write_bytes(content[:10])
-    assert "(10, 0, 1, True)" in workplace.run().stdout  # what it has written is less: the locks
-    assert workplace.locks() == []
+    assert "(10, 0, 1, True)" in filled.run().stdout  # what it has written is less: the locks
+    assert filled.locks() == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no flock")
-def test_a_process_that_does_not_end_its_turn_keeps_others_for_a_while_only(workplace):
+def test_a_process_that_does_not_end_its_turn_keeps_others_for_a_while_only(filled):
     import fcntl
 
-    workplace.run()
-    path, *_ = (path for path in workplace.files() if path.name.startswith("kernels.total"))
+    path, *_ = (path for path in filled.files() if path.name.startswith("kernels.total"))
     path.unlink()
     with path.with_name(f"{path.name}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         impatient = "import daskpart._floor.kernels as k; k._PATIENCE = 0.1\n" + HERE
-        assert "(10, 0, 1, True)" in workplace.run(impatient).stdout
-        assert workplace.locks() != []  # it is not theirs
-    assert LOADED in workplace.run().stdout
+        assert "(10, 0, 1, True)" in filled.run(impatient).stdout
+        assert filled.locks() != []  # it is not theirs
+    assert LOADED in filled.run().stdout
 
 
-def test_without_a_cache_nothing_is_read_or_written(workplace):
-    workplace.run()
-    before = workplace.files()
-    assert "(10, 0, 1, False)" in workplace.run(DASKPART_KERNEL_CACHE="off").stdout
-    assert workplace.files() == before
+def test_without_a_cache_nothing_is_read_or_written(filled):
+    before = filled.files()
+    assert "(10, 0, 1, False)" in filled.run(DASKPART_KERNEL_CACHE="off").stdout
+    assert filled.files() == before
 
 
 def test_kernels_of_sparse_are_kept_too(workplace):
@@ -211,23 +233,21 @@ def test_kernels_of_sparse_are_kept_too(workplace):
 
 
 @pytest.mark.parametrize("damage", [b"", b"not ours", None], ids=["empty", "foreign", "cut"])
-def test_a_damaged_file_is_compiled_anew(workplace, damage):
-    workplace.run()
-    for path, content in workplace.files().items():
+def test_a_damaged_file_is_compiled_anew(filled, damage):
+    for path, content in filled.files().items():
         path.write_bytes(content[: len(content) // 2] if damage is None else damage)
-    assert "(10, 0, 1, False)" in workplace.run().stdout  # the same names: no new file
-    assert LOADED in workplace.run().stdout
+    assert "(10, 0, 1, False)" in filled.run().stdout  # the same names: no new file
+    assert LOADED in filled.run().stdout
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [("STEP = 1", "STEP = 2"), ("value + STEP", "value + 2 * STEP")]
 )
-def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(workplace, before, after):
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(filled, before, after):
     """Also where its own module did not: an upgrade of the package must not run old code."""
-    workplace.run()
-    helper = workplace.folder / "helper.py"
+    helper = filled.folder / "helper.py"
     helper.write_text(helper.read_text().replace(before, after))
-    assert "(14, 0, 1, True)" in workplace.run().stdout
+    assert "(14, 0, 1, True)" in filled.run().stdout
 
 
 def test_a_folder_that_cannot_be_written_to_is_passed_over(workplace):

@@ -83,6 +83,17 @@ def test_the_way_back(back):
     assert same(as_matrix(getattr(first, back)()), first)
 
 
+def test_what_xarray_makes_of_a_series():
+    """Its absent entries are NaN: nothing is known of them."""
+    book = pd.DataFrame({"reader": [3, 3, 8], "book": ["a", "b", "b"], "stars": [5.0, 0.0, 2.0]})
+    array = xr.DataArray.from_series(book.set_index(["reader", "book"]).stars, sparse=True)
+    assert np.isnan(array.data.fill_value)
+    for data in (array, array.copy(data=da.from_array(array.data, chunks=1))):
+        matrix = as_matrix(data)
+        assert matrix.values.tolist() == [5.0, 0.0, 2.0]
+        assert matrix.row_labels.tolist() == [3, 8]
+
+
 def test_small_coordinates_in_pydata_sparse():
     coo = as_matrix(ratings()).to_coo()
     assert coo.coords.dtype == np.int32
@@ -182,7 +193,6 @@ BAD = {
     "three dimensions": (sparse.zeros((2, 2, 2)), "3 dimensions with shape"),
     "one dimension": (scipy.sparse.coo_array([1.0, 2.0]), "1 dimensions"),
     "fill value": (sparse.COO.from_numpy(np.eye(3), fill_value=1), "fill value 1"),
-    "fill NaN": (sparse.COO.from_numpy(np.eye(3), fill_value=np.nan), "fill value nan"),
     "dask dense": (da.ones((4, 4), chunks=2), "Dask array of dense chunks"),
     "dask of three": (da.from_array(sparse.zeros((2, 2, 2))), "3 dimensions"),
     "xarray dense": (xr.DataArray(np.eye(3)), "dense array"),
