@@ -241,7 +241,9 @@ class Perceptron(SampleModel):
         if state.settings.get("optimizer") != settings["optimizer"]:
             state = replace(state, slots={})
         residual = self._no_residual(settings["n_ranks"], state.weights)
-        return state if state.residual.shape == residual.shape else replace(state, residual=residual)
+        return (
+            state if state.residual.shape == residual.shape else replace(state, residual=residual)
+        )
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
         super()._keep_more(problem, plan)
