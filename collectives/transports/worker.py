@@ -33,6 +33,7 @@ from distributed.core import Status
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
+from daskpart._floor.memory import keep_freed_memory
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.errors import InputError
 
@@ -331,6 +332,7 @@ class Session:
 
     def serve(self, rank: int) -> None:
         """Run texts until the communicator is closed; on the rank's own thread."""
+        keep_freed_memory()
         mailbox, requests = self.mailboxes[rank], self._queues[rank]
         endpoint = self.spec.endpoint(self, rank)
         self._note(self._running, rank)
