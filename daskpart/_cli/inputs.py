@@ -33,6 +33,7 @@ _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz")
 TENSORS = ("tns", "npz", "mtx")
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
+_ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
@@ -175,7 +176,10 @@ def is_table(source: str | Path) -> bool:
 
 
 def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
-    """A CSV file with a header, or a Parquet file; all of CSV may stay text, as it is written.
+    """A CSV file with a header, or a Parquet file.
+
+    A column of CSV is of numbers where all that is written in it are some. 007 is none, it would
+    become 7, and where others are text NA is a country. All may stay text, too, as it is written.
 
     Raises
     ------
@@ -188,12 +192,37 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     try:
         if path.suffix in (".parquet", ".pq"):
             return pd.read_parquet(path)
-        text: dict[str, Any] = {"dtype": str, "keep_default_na": False} if as_written else {}
-        return pd.read_csv(path, sep=None, engine="python", **text)
+        table = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False)
+        return table if as_written else table.apply(_as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
+
+
+def _separator(path: Path) -> str:
+    """What stands between the columns, by the header; a comma if there is one column."""
+    with opened(path) as stream:
+        header = stream.readline().decode("utf-8-sig", "replace")
+    try:
+        return csv.Sniffer().sniff(header, ",;\t| ").delimiter
+    except csv.Error:
+        return ","
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """Numbers, NaN where there is none; the text where one is no number, or would not be kept."""
+    import pandas as pd
+
+    text = column.str.strip()
+    absent = text.str.lower().isin(_ABSENT)
+    numbers = pd.to_numeric(text.mask(absent), errors="coerce")
+    changed = text.str.match(r"[+-]?0\d")
+    if numbers.dtype.kind == "f":
+        changed |= text.str.fullmatch(r"[+-]?\d{16,}")
+    if absent.all() or changed.any() or not numbers[~absent].notna().all():
+        return column.mask(column == "")
+    return numbers
 
 
 def _of_columns(

@@ -90,7 +90,7 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
 def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
     """The table, and the labels of users and items in it, each of the kind that the model has.
 
-    Pandas takes 007 for a number wherever all of a column are some, whatever they were in the fit.
+    1e3 is a number wherever all of a column are some, whatever they were in the fit.
     """
     from daskpart.models.matrix_factorization.pairs import pair_places
 

@@ -9,11 +9,12 @@ connect ──► the transport that was asked for
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 from daskpart._floor.cores import n_cores
 from daskpart.collectives.transports import communicator_for
-from daskpart.errors import InputError, WorkerLostError
+from daskpart.errors import DaskpartWarning, InputError, WorkerLostError
 
 
 def client_for(transport: str, client: Any = None) -> Any:
@@ -97,13 +98,28 @@ class Connection:
         """A communicator on the workers that are there now."""
         self._fell_back = False
         if not after_loss:
-            return communicator_for(self.transport, self.n_ranks, self.client)
+            session = communicator_for(self.transport, self.n_ranks, self.client)
+            if self.transport == "auto" and transport_of(session) == "graph":
+                self._warn_of_tasks()
+            return session
         try:
             session = communicator_for(self.transport, self.n_ranks, self.client)
         except (InputError, WorkerLostError):  # too few workers are left for ranks that run at once
             session = communicator_for("graph", self.n_ranks, self.client)
         self._fell_back = transport_of(session) == "graph" != self.transport
         return session
+
+    def _warn_of_tasks(self) -> None:
+        threads = default_ranks(self.transport, self.client)
+        few = f"the workers have {threads} thread(s) for {self.n_ranks} ranks"
+        warnings.warn(
+            f"{few if threads < self.n_ranks else 'other runs hold the threads of the workers'}, "
+            "so each step of a rank is a task of the cluster (transport='graph'), which is many "
+            "times slower than ranks with a thread each. Give fewer n_ranks or more workers, or "
+            "wait for the other runs; transport='graph' says that this is meant.",
+            DaskpartWarning,
+            stacklevel=2,
+        )
 
     def can_go_back(self) -> bool:
         """Whether a fit that went on as a graph after a loss may have its transport again."""

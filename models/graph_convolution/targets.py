@@ -116,7 +116,8 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
         places = pd.Index(names).get_indexer(pd.Index(found))
         if (places < 0).any():
             raise InputError(
-                f"label {found[int(np.argmin(places))]!r} is out of range: the classes are {names}"
+                f"label {found.tolist()[int(np.argmin(places))]!r} is out of range: the classes "
+                f"are {names.tolist()}"
             )
         found, codes = names, places[codes]
     values = np.full(len(given), -1, np.int64)

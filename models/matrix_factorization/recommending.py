@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from daskpart._floor.checks import whole_number
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
@@ -101,7 +102,7 @@ class Recommender(FactorModel):
             For unknown users or items, `n` < 1, or `exclude_seen` where the ratings seen are not
             known.
         """
-        state, n = self._fitted(), _count(n)
+        state, n = self._fitted(), whole_number(n, "n", 1)
         index = state.users()
         users = index.positions(_listed(user))
         seen = self._seen()[users] if exclude_seen else None
@@ -138,7 +139,7 @@ class Recommender(FactorModel):
         recommended : DataFrame
             As of `recommend`.
         """
-        state, n = self._fitted(), _count(n)
+        state, n = self._fitted(), whole_number(n, "n", 1)
         matrix, columns = self._new_rows(X_new)
         rows, row_bias = self._solve(matrix, columns)
         pattern = (np.ones(matrix.nnz, np.bool_), columns, matrix.row_pointer())
@@ -171,12 +172,12 @@ class Recommender(FactorModel):
             For unknown items or `n` < 1.
         """
         state = self._fitted()
-        return _similar(state.item_factors, state.items(), item, _count(n))
+        return _similar(state.item_factors, state.items(), item, whole_number(n, "n", 1))
 
     def similar_users(self, user: Any, n: int = 10) -> pd.DataFrame:
         """The `n` users whose factors point the same way; as `similar_items`."""
         state = self._fitted()
-        return _similar(state.user_factors, state.users(), user, _count(n))
+        return _similar(state.user_factors, state.users(), user, whole_number(n, "n", 1))
 
     def recommend_all(
         self,
@@ -211,7 +212,7 @@ class Recommender(FactorModel):
         InputError
             For unknown items, `n` < 1, or `exclude_seen` where the ratings seen are not known.
         """
-        state, n = self._fitted(), _count(n)
+        state, n = self._fitted(), whole_number(n, "n", 1)
         level = _level(state, items, exclude)
         seen, index = self._seen() if exclude_seen else None, state.users()
         blank = _without_order(state.user_factors, level)
@@ -233,7 +234,7 @@ class Recommender(FactorModel):
         similar : dask.dataframe.DataFrame
             As of `similar_items`.
         """
-        state, n = self._fitted(), _count(n)
+        state, n = self._fitted(), whole_number(n, "n", 1)
         rows, index = directions(state.item_factors), state.items()
         blocks = [
             (index.take(own), rows[own], np.zeros(own.size, np.float32), np.zeros(own.size, bool),
@@ -271,12 +272,6 @@ class Recommender(FactorModel):
 
         table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
-
-
-def _count(n: Any) -> int:
-    if isinstance(n, bool) or int(n) != n or n < 1:
-        raise InputError(f"n must be a whole number of at least 1, got {n!r}.")
-    return int(n)
 
 
 def _listed(labels: Any) -> Any:

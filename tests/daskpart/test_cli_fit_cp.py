@@ -11,7 +11,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
-from daskpart._cli.inputs import load_tensor
+from daskpart._cli.inputs import load_tensor, read_table
 from daskpart._cli.last_steps import LastSteps
 from daskpart.collectives.timeline import Span, Timeline
 
@@ -71,6 +71,30 @@ def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
 
 def metrics_of(folder):
     return json.loads((folder / "metrics.json").read_text())
+
+
+def test_labels_of_a_table_are_as_they_are_written(tmp_path):
+    """01234 and 1234 are two, NA is a country, and of long numbers no digit is lost."""
+    table = tmp_path / "sales.csv"
+    table.write_text(
+        "\ufeffzip;country;id;day;amount\n01234;NA;9007199254740993123;1;2.5\n"
+        '1234;DE;9007199254740993124;2;1e1\n1234;"a\nb";9007199254740993124;10;NA\n'
+    )
+    found = read_table(table)
+    assert found["zip"].tolist() == ["01234", "1234", "1234"]
+    assert found["country"].tolist() == ["NA", "DE", "a\nb"]
+    assert found["id"].tolist() == [9007199254740993123, 9007199254740993124, 9007199254740993124]
+    assert found["day"].tolist() == [1, 2, 10]
+    np.testing.assert_array_equal(found["amount"], [2.5, 10, np.nan])
+    table.write_text("id,value\n1234567890123456789,1\n,2\nx,3\n")
+    assert read_table(table)["id"].tolist()[::2] == ["1234567890123456789", "x"]
+    table.write_text("zip,country,amount\n01234,NA,2\n1234,DE,4\n1234,NA,8\n")
+    tensor = load_tensor(str(table), None, None, (), value="amount")
+    assert tensor.shape == (2, 2)
+    assert sorted(tensor.labels["zip"]) == ["01234", "1234"]
+    assert sorted(tensor.labels["country"]) == ["DE", "NA"]
+    table.write_text("one\n1\n2\n")
+    assert read_table(table)["one"].tolist() == [1, 2]
 
 
 def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run_cli):

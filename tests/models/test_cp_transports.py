@@ -59,7 +59,8 @@ def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
 def test_graph_on_worker_processes(tensor, client):
     options = {"n_ranks": 9, "method": "emb", "max_iter": 2}
     local = model("local", **options).fit(tensor)
-    graph = model("auto", **options).fit(tensor)  # more ranks than threads
+    with pytest.warns(DaskpartWarning, match="more workers"):
+        graph = model("auto", **options).fit(tensor)
     assert_same(local, graph)
     assert graph.comm_report_.transport == "graph"
 
