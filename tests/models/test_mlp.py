@@ -340,7 +340,7 @@ def test_several_classes_go_on_by_partial_fit():
     np.testing.assert_array_equal(weights_of(model), weights_of(classifier(max_iter=2).fit(X, Y)))
     with pytest.raises(InputError, match=r"classes are 0 to 1, not \[0, 2\]"):
         classifier().partial_fit(X, Y, classes=[0, 2])
-    with pytest.raises(InputError, match=r"y\[\d+, 0\] is 2: a table .* MultiOutputClassifier"):
+    with pytest.raises(InputError, match=r"y\[\d+, 0\] is 2: a table .*MultiOutputClassifier"):
         classifier().fit(X, np.stack([y, y], axis=1))
 
 
