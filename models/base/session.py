@@ -111,12 +111,13 @@ class Connection:
 
     def _warn_of_tasks(self) -> None:
         threads = default_ranks(self.transport, self.client)
-        few = f"the workers have {threads} thread(s) for {self.n_ranks} ranks"
+        if threads >= self.n_ranks:  # another run holds them for a while
+            return
         warnings.warn(
-            f"{few if threads < self.n_ranks else 'other runs hold the threads of the workers'}, "
-            "so each step of a rank is a task of the cluster (transport='graph'), which is many "
-            "times slower than ranks with a thread each. Give fewer n_ranks or more workers, or "
-            "wait for the other runs; transport='graph' says that this is meant.",
+            f"the workers have {threads} thread(s) for {self.n_ranks} ranks, so each step of a "
+            "rank is a task of the cluster (transport='graph'), which is many times slower than "
+            "ranks with a thread each. Give fewer n_ranks or more workers; transport='graph' says "
+            "that this is meant.",
             DaskpartWarning,
             stacklevel=2,
         )
