@@ -129,7 +129,7 @@ class Sequential:
         """A communicator."""
         return LocalCommunicator(self.n_ranks, sequential=True)
 
-    def can_go_back(self) -> bool:
+    def can_spread(self) -> bool:
         """There is nowhere to go back to."""
         return False
 

@@ -73,12 +73,14 @@ class ClusterServer:
         client: Any,
         timeout: float,
         start_seconds: float,
+        oversubscribe: bool,
     ) -> None:
         kind = MpiCommunicator if transport == "mpi" else DaskCommunicator
         try:
             self.communicator = comm = kind(
-                spec.n_ranks, client, timeout=timeout, start_seconds=start_seconds
-            )
+                spec.n_ranks, client,
+                timeout=timeout, start_seconds=start_seconds, oversubscribe=oversubscribe,
+            )  # fmt: skip
         except InputError as error:
             error.add_note("a parameter server knows transport='local' besides, and no graph")
             raise

@@ -83,7 +83,7 @@ class ParameterServer:
         "local": threads of this process. "dask": long tasks on the workers of a Dask cluster; rows
         travel from worker to worker. "mpi": the same on workers that are ranks of an MPI job, of
         dask-mpi; rows travel over Dask's connections there too. "auto" is "dask" if there is a
-        client.
+        client, with several ranks a thread of a worker if need be.
     client : distributed.Client, optional
         Default: the current one.
     schedule : "in turn", "stalest" or int sequence, optional
@@ -96,6 +96,9 @@ class ParameterServer:
     start_seconds : float, optional
         Seconds to wait until a cluster has workers enough, and until they are free; default: Dask's
         setting ``daskpart.start-seconds``, or 30.
+    oversubscribe : bool
+        Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
+        that is an InputError.
 
     Raises
     ------
@@ -131,6 +134,7 @@ class ParameterServer:
         schedule: str | Sequence[int] | None = None,
         timeout: float | None = None,
         start_seconds: float | None = None,
+        oversubscribe: bool = False,
     ) -> None:
         ranks = getattr(placement, "n_parts", None) if n_ranks is None else n_ranks
         n_ranks = whole_number(ranks, "n_ranks", 1)
@@ -147,7 +151,7 @@ class ParameterServer:
         timeout, start_seconds = time_limits(timeout, start_seconds)
         pieces = self._cut(initial, "initial")
         self._transport = _transport_of(
-            self._spec, pieces, transport, client, schedule, timeout, start_seconds
+            self._spec, pieces, transport, client, schedule, timeout, start_seconds, oversubscribe
         )
         self._report = ServerReport(self._transport.places)
         self._closed = False
@@ -370,6 +374,7 @@ def _transport_of(
     schedule: str | Sequence[int] | None,
     timeout: float,
     start_seconds: float,
+    oversubscribe: bool,
 ) -> LocalServer | ClusterServer:
     """The transport by name."""
     if transport not in ("auto", "local", "dask", "mpi"):
@@ -383,7 +388,8 @@ def _transport_of(
     from .cluster import ClusterServer
 
     kind = "mpi" if transport == "mpi" else "dask"
-    return ClusterServer(spec, pieces, kind, client, timeout, start_seconds)
+    share = oversubscribe or transport == "auto"
+    return ClusterServer(spec, pieces, kind, client, timeout, start_seconds, share)
 
 
 def _has_client() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from typing import Any
 
 from daskpart.collectives.communicator import Communicator
@@ -15,18 +14,23 @@ _AUTO_SECONDS = 5.0  # that "auto" waits for ranks to run before it takes the gr
 TRANSPORTS = ("auto", "local", "graph", "dask", "mpi")
 
 
-def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Communicator:
+def communicator_for(
+    transport: str, n_ranks: int, client: Any = None, *, oversubscribe: bool = False
+) -> Communicator:
     """The communicator of a transport by name.
 
     Parameters
     ----------
     transport : {"auto", "local", "graph", "dask", "mpi"}
         "auto" is local without a client; with one it is SPMD, over MPI where the workers are ranks
-        of an MPI job and over Dask comms otherwise; and the graph where SPMD cannot be: with more
-        ranks than threads, or while another run holds the workers.
+        of an MPI job and over Dask comms otherwise, with several ranks a thread if need be; and the
+        graph while another run holds the workers.
     n_ranks : int
     client : distributed.Client, optional
         Default: the current one, if any.
+    oversubscribe : bool
+        Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
+        that is an InputError.
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport={transport!r}; allowed are {', '.join(TRANSPORTS)}.")
@@ -42,11 +46,11 @@ def communicator_for(transport: str, n_ranks: int, client: Any = None) -> Commun
     if transport == "dask":
         from .dask_comm import DaskCommunicator
 
-        return DaskCommunicator(n_ranks, client)
+        return DaskCommunicator(n_ranks, client, oversubscribe=oversubscribe)
     if transport == "mpi":
         from .mpi import MpiCommunicator
 
-        return MpiCommunicator(n_ranks, client)
+        return MpiCommunicator(n_ranks, client, oversubscribe=oversubscribe)
     from .graph import GraphCommunicator
 
     return GraphCommunicator(n_ranks, client)
@@ -56,14 +60,14 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
     """The fastest transport that the client's cluster can run now."""
     if client is None:
         return LocalCommunicator(n_ranks)
-    from .graph import GraphCommunicator
-    from .rank_cluster import WorkersBusyError, has_threads_for
+    from .dask_comm import DaskCommunicator
+    from .mpi import MpiCommunicator, workers_are_mpi_ranks
+    from .rank_cluster import WorkersBusyError
 
-    if has_threads_for(client, n_ranks):
-        from .dask_comm import DaskCommunicator
-        from .mpi import MpiCommunicator, workers_are_mpi_ranks
+    spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
+    try:
+        return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)
+    except WorkersBusyError:
+        from .graph import GraphCommunicator
 
-        spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
-        with suppress(WorkersBusyError):
-            return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS)
-    return GraphCommunicator(n_ranks, client)
+        return GraphCommunicator(n_ranks, client)

@@ -4,7 +4,8 @@
     A           4        2       1           A has 1 left, so it gets none of them and asks again
     B           4        2       1
 
-So two runs can't each hold half of what they need. The table lives on the scheduler.
+So two runs can't each hold half of what they need. The table lives on the scheduler. A run with
+more ranks on a worker than it has threads (`oversubscribe`) needs them all.
 `distributed.MultiLock` would do the same for whole workers, but stays locked when its client dies;
 a lease is void as soon as its client is gone, or its ranks are.
 """
@@ -23,9 +24,9 @@ _STARTING_SECONDS = 120.0  # in which a lease counts although its ranks don't ru
 
 @dataclass(frozen=True)
 class Lease:
-    """What a run holds: ranks on each worker; its client and the key of its first rank's task."""
+    """What a run holds: threads of each worker; its client and the key of its first rank's task."""
 
-    ranks: Counter[str]
+    threads: Counter[str]
     client_id: str
     task: tuple
     since: float
@@ -36,14 +37,15 @@ def take_lease(
 ) -> str | None:
     """On the scheduler: take a thread for each rank; or take none, and say what is missing."""
     table = _valid(dask_scheduler)
-    wanted = Counter(placement)
-    for address, ranks in wanted.items():
+    wanted: Counter[str] = Counter()
+    for address, ranks in Counter(placement).items():
         if address not in dask_scheduler.workers:
             return f"worker {address} is gone"
         threads = dask_scheduler.workers[address].nthreads
-        holders = [run for run, lease in table.items() if lease.ranks[address]]
-        free = threads - sum(table[run].ranks[address] for run in holders)
-        if ranks > free:
+        wanted[address] = min(ranks, threads)
+        holders = [run for run, lease in table.items() if lease.threads[address]]
+        free = threads - sum(table[run].threads[address] for run in holders)
+        if wanted[address] > free:
             return (
                 f"{ranks} rank(s) find {free} of {threads} threads free on worker {address}; the "
                 f"others are held by run(s) {', '.join(holders)}"

@@ -28,7 +28,7 @@ from daskpart.errors import InputError
 from . import wire
 from . import worker as on_worker
 from .mailbox import Call
-from .rank_cluster import places_by_threads
+from .rank_cluster import threads_by_worker
 from .spmd import SpmdCommunicator
 
 _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
@@ -292,7 +292,9 @@ def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
 
 def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     """Whether the workers that ranks would live on are ranks of one MPI job."""
-    return mpi_processes(client, places_by_threads(client, n_ranks)) is not None
+    if getattr(client, "asynchronous", False):
+        return False
+    return mpi_processes(client, list(threads_by_worker(client))[:n_ranks]) is not None
 
 
 def _give_way(waited: float) -> None:

@@ -144,7 +144,7 @@ class RankCluster(Cluster):
             if monotonic() > limit:
                 raise WorkersBusyError(
                     f"After {seconds:g} s still {held}. Wait until that is over (or close its "
-                    "communicator), or use transport='graph', which shares threads."
+                    "communicator), or use transport='graph', which waits for no thread."
                 )
             sleep(0.1)
 
@@ -190,7 +190,7 @@ class RankCluster(Cluster):
 def has_threads_for(client: Client, n_ranks: int) -> bool:
     """Whether the workers that are there now have a thread for every rank."""
     synchronous = not getattr(client, "asynchronous", False)
-    return synchronous and n_ranks <= sum(_threads_by_worker(client).values())
+    return synchronous and n_ranks <= sum(threads_by_worker(client).values())
 
 
 def places_by_threads(
@@ -198,8 +198,9 @@ def places_by_threads(
     n_ranks: int,
     placement: Sequence[str] | None = None,
     seconds: float = 0.0,
+    oversubscribe: bool = False,
 ) -> list[str]:
-    """Workers of the ranks, never more ranks on a worker than it has threads.
+    """Workers of the ranks: round-robin, each worker as often as it has threads.
 
     Parameters
     ----------
@@ -209,26 +210,30 @@ def places_by_threads(
         As wished for.
     seconds : float
         How long to wait for workers with threads enough: they may be on their way.
+    oversubscribe : bool
+        Whether ranks may share threads: once each has its rank, all get another one.
 
     Raises
     ------
     InputError
-        If the ranks, or the ranks placed on one worker, exceed the threads.
+        If the ranks, or the ranks placed on one worker, exceed the threads; with `oversubscribe`,
+        if there is no worker.
     """
     limit = monotonic() + seconds
     while True:
-        threads = _threads_by_worker(client)
-        wrong = [a for a in placement or () if placement.count(a) > threads.get(a, 0)]  # type: ignore[union-attr]
-        if (n_ranks <= sum(threads.values()) and not wrong) or monotonic() > limit:
+        threads = threads_by_worker(client)
+        most = dict.fromkeys(threads, n_ranks) if oversubscribe else threads
+        wrong = [a for a in placement or () if placement.count(a) > most.get(a, 0)]  # type: ignore[union-attr]
+        if (n_ranks <= sum(most.values()) and not wrong) or monotonic() > limit:
             break
         sleep(0.1)
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
-    if n_ranks > sum(threads.values()):
+    if n_ranks > sum(most.values()):
         waited = f" after {seconds:g} s" if seconds else ""
         raise InputError(
             f"{n_ranks} ranks need as many threads of workers; the cluster has "
-            f"{sum(threads.values())}{waited} ({listed}). Use fewer ranks, workers with more "
-            "threads, or transport='graph', where several ranks share a thread."
+            f"{sum(threads.values())}{waited} ({listed}). Use fewer ranks or more workers; ranks "
+            "share threads with transport='auto', or oversubscribe=True."
         )
     if placement is not None:
         if len(placement) != n_ranks or wrong:
@@ -239,13 +244,15 @@ def places_by_threads(
             )
         return list(placement)
     places: list[str] = []
+    held = 1  # ranks of a thread
     while len(places) < n_ranks:
-        free = [a for a, n in threads.items() if places.count(a) < n]
+        free = [a for a, n in threads.items() if places.count(a) < n * held]
         places.extend(free[: n_ranks - len(places)])
+        held += not free
     return places
 
 
-def _threads_by_worker(client: Client) -> dict[str, int]:
+def threads_by_worker(client: Client) -> dict[str, int]:
     """Threads of the workers that take tasks, in order of their names."""
     workers = known_workers(client)
     return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}

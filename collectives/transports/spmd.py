@@ -2,8 +2,8 @@
 
     driver ── request ──▶ scheduler ──▶ workers: a long task a rank (`worker`, `rank`)
 
-Discipline. Ranks never exceed the workers' free threads: the communicator holds a lease on them.
-All ranks run before the first text. Every wait has an end. A worker that is lost, a cancelled task
+Discipline. The communicator holds a lease on a thread for each rank, or where ranks share them, on
+all threads of their workers. All ranks run before the first text. Every wait has an end. A worker that is lost, a cancelled task
 and a client that goes away end the ranks within seconds, and leave nothing.
 """
 
@@ -39,7 +39,7 @@ class SpmdCommunicator(RankedCommunicator):
     Parameters
     ----------
     n_ranks : int
-        At most as many as the workers have threads.
+        At most as many as the workers have threads, or see `oversubscribe`.
     client : distributed.Client, optional
         Default: the current one.
     placement : sequence of str, optional
@@ -50,6 +50,8 @@ class SpmdCommunicator(RankedCommunicator):
     start_seconds : float, optional
         How long to wait until there are workers with threads enough, again until they are free, and
         again until all ranks run; default: Dask's setting ``daskpart.start-seconds``, or 30.
+    oversubscribe : bool
+        Whether several ranks may share a thread where there are more ranks than threads.
 
     Raises
     ------
@@ -71,6 +73,7 @@ class SpmdCommunicator(RankedCommunicator):
         placement: Sequence[str] | None = None,
         timeout: float | None = None,
         start_seconds: float | None = None,
+        oversubscribe: bool = False,
     ) -> None:
         super().__init__(n_ranks)
         timeout, start_seconds = time_limits(timeout, start_seconds)
@@ -81,7 +84,9 @@ class SpmdCommunicator(RankedCommunicator):
                 "transport='local'."
             )
         self.run_id = uuid.uuid4().hex[:12]
-        self.placement = tuple(places_by_threads(client, n_ranks, placement, start_seconds))
+        self.placement = tuple(
+            places_by_threads(client, n_ranks, placement, start_seconds, oversubscribe)
+        )
         self._cluster = RankCluster(client, self.placement)
         self._tasks: list[Future] = []
         self._begin(timeout, start_seconds)

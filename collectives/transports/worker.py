@@ -99,6 +99,11 @@ class RankHost:
             worker.extensions[_EXTENSION] = RankHost(worker)
         return worker.extensions[_EXTENSION]
 
+    @property
+    def n_ranks(self) -> int:
+        """Of all communicators, on this worker."""
+        return sum(len(session.mailboxes) for session in self.sessions.values())
+
     def open(self, spec: SessionSpec) -> None:
         """Make ready for the ranks of a communicator."""
         if not self.sessions:

@@ -1,10 +1,10 @@
 """Where the ranks run: in this process, on a cluster of this machine, under mpiexec, or elsewhere.
 
 none       one process, no Dask client           transport local
-threads    LocalCluster in this process          transport graph
-processes  LocalCluster, one process a worker    transport dask; graph with more ranks than threads
+threads    LocalCluster in this process          transport dask
+processes  LocalCluster, one process a worker    transport dask
 mpi        mpiexec -n P: rank 0 scheduler, rank 1 the client (this text), others workers: transport
-           mpi; graph with more ranks than threads
+           mpi
 HOST:PORT  the scheduler of a cluster that is there
 """
 
@@ -28,7 +28,7 @@ from .mpi import ANY_PORT, begin
 from .terminal import MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
-_TRANSPORTS = {"none": "local", "threads": "graph", "processes": "dask"}
+_TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}
 _LOST_AFTER = "60s"
 
 
@@ -81,7 +81,7 @@ def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPl
             "P - 2 workers"
         )
     if transport == "local" and kind != "none":
-        raise InputError(f"--transport local stays in one process; with --cluster {kind} use graph")
+        raise InputError(f"--transport local stays in one process; with --cluster {kind} use auto")
     if transport == "dask" and kind == "none":
         raise InputError(
             "--transport dask needs --cluster threads or processes or mpi or HOST:PORT, not none"

@@ -279,8 +279,6 @@ def _run_here(name: str, **given: Any) -> None:
     partitioner = given.get("partitioner")
     if given["n_ranks"] is None:
         given["n_ranks"] = getattr(partitioner, "n_parts", run["workers"])
-    if run["cluster"] == "threads" and given["transport"] == "auto":
-        given["transport"] = "graph"
     estimator = getattr(daskpart, model.estimator)(**given)
     ctx.exit(_run(_Job(model, source, reading, given, **run), estimator, ctx.obj))
 

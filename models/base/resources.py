@@ -12,12 +12,15 @@ import dask
 def rank_memory(n_ranks: int) -> float:
     """Bytes that this rank may take at most.
 
-    On a Dask worker its memory limit over its threads, infinite where it has none; else what this
-    process may take over the ranks, all of which are in it.
+    On a Dask worker its memory limit over its threads, or over its ranks where they are more;
+    infinite where it has none. Else what this process may take over the ranks, which are all in it.
     """
     worker = _worker()
     if worker is not None:
-        return float((worker.memory_manager.memory_limit or float("inf")) / worker.state.nthreads)
+        from daskpart.collectives.transports.worker import RankHost
+
+        shares = max(worker.state.nthreads, RankHost.of(worker).n_ranks)
+        return float((worker.memory_manager.memory_limit or float("inf")) / shares)
     from distributed.system import MEMORY_LIMIT  # of the control group, too
 
     return float(MEMORY_LIMIT / n_ranks)

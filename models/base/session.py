@@ -1,20 +1,19 @@
-"""Where the ranks of a fit run: which transport, how many ranks, and the way back after a loss.
+"""Where the ranks of a fit run: which transport, how many ranks, and the way on after a loss.
 
 connect ──► the transport that was asked for
               │ a worker is lost
-              ├─ enough workers are left, or were started anew ──► the same again
-              └─ too few ──► graph, which needs one; and back as soon as there are enough
+              ├─ a thread of a worker for each rank is left ──► the same again
+              └─ too few ──► the same, ranks share threads ──► a thread each, once workers came
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 from daskpart._floor.cores import n_cores
 from daskpart.collectives.transports import communicator_for
-from daskpart.errors import DaskpartWarning, InputError, WorkerLostError
+from daskpart.errors import InputError, WorkerLostError
 
 
 def client_for(transport: str, client: Any = None) -> Any:
@@ -53,14 +52,12 @@ def default_ranks(transport: str, client: Any = None) -> int:
 
 
 def expected_transport(transport: str, n_ranks: int, client: Any = None) -> str:
-    """What "auto" will come to with the workers that are there now."""
+    """What "auto" will come to with the workers that are there now, if no other run holds them."""
     if transport != "auto":
         return transport
     found = client_for(transport, client)
     if found is None:
         return "local"
-    if not _suffice(found, n_ranks):
-        return "graph"
     from daskpart.collectives.transports.mpi import workers_are_mpi_ranks
 
     return "mpi" if workers_are_mpi_ranks(found, n_ranks) else "dask"
@@ -70,12 +67,6 @@ def transport_of(session: Any) -> str:
     """The name of a session's transport."""
     known = getattr(session, "transport", None)  # of a session that is no communicator
     return known or type(session).__name__.removesuffix("Communicator").lower()
-
-
-def _suffice(client: Any, n_ranks: int) -> bool:
-    from daskpart.collectives.transports.rank_cluster import has_threads_for
-
-    return bool(has_threads_for(client, n_ranks))
 
 
 class Connection:
@@ -92,39 +83,33 @@ class Connection:
 
     def __init__(self, transport: str, n_ranks: int, client: Any = None) -> None:
         self.transport, self.n_ranks, self.client = transport, n_ranks, client
-        self._fell_back = False
+        self._shared = False
 
     def open(self, after_loss: bool) -> Any:
-        """A communicator on the workers that are there now."""
-        self._fell_back = False
-        if not after_loss:
-            session = communicator_for(self.transport, self.n_ranks, self.client)
-            if self.transport == "auto" and transport_of(session) == "graph":
-                self._warn_of_tasks()
-            return session
+        """A session on the workers that are there now; after a loss ranks may share threads."""
+        self._shared = self._too_few_threads()
+        return self._session(after_loss)
+
+    def _session(self, after_loss: bool) -> Any:
         try:
-            session = communicator_for(self.transport, self.n_ranks, self.client)
-        except (InputError, WorkerLostError):  # too few workers are left for ranks that run at once
-            session = communicator_for("graph", self.n_ranks, self.client)
-        self._fell_back = transport_of(session) == "graph" != self.transport
-        return session
+            return communicator_for(
+                self.transport, self.n_ranks, self.client, oversubscribe=after_loss
+            )
+        except (InputError, WorkerLostError):
+            if not after_loss:
+                raise
+            return communicator_for("graph", self.n_ranks, self.client)
 
-    def _warn_of_tasks(self) -> None:
-        threads = default_ranks(self.transport, self.client)
-        if threads >= self.n_ranks:  # another run holds them for a while
-            return
-        warnings.warn(
-            f"the workers have {threads} thread(s) for {self.n_ranks} ranks, so each step of a "
-            "rank is a task of the cluster (transport='graph'), which is many times slower than "
-            "ranks with a thread each. Give fewer n_ranks or more workers; transport='graph' says "
-            "that this is meant.",
-            DaskpartWarning,
-            stacklevel=2,
-        )
+    def can_spread(self) -> bool:
+        """Whether ranks that share threads could have one each by now, in a new session."""
+        return self._shared and not self._too_few_threads()
 
-    def can_go_back(self) -> bool:
-        """Whether a fit that went on as a graph after a loss may have its transport again."""
-        if not self._fell_back:
+    def _too_few_threads(self) -> bool:
+        if self.transport in ("local", "graph"):
             return False
         client = client_for(self.transport, self.client)
-        return client is not None and _suffice(client, self.n_ranks)
+        if client is None:
+            return False
+        from daskpart.collectives.transports.rank_cluster import has_threads_for
+
+        return not has_threads_for(client, self.n_ranks)

@@ -43,7 +43,7 @@ class Trainer:
 
     Parameters
     ----------
-    connection : Connection, or anything with its `open` and `can_go_back`
+    connection : Connection, or anything with its `open` and `can_spread`
     make_text : callable
         ``make_text(session)`` sets a text up, and ``text.begin_from(state)`` is called next.
     state : State
@@ -167,7 +167,7 @@ class Trainer:
         rows = self._counted(text, steps)
         if one_by_one or self._unkept >= KEEP_AFTER * self._keeping:
             self._keep(text)
-            if self._connection.can_go_back():
+            if self._connection.can_spread():
                 self.close()
         if self._evaluate is not None:
             rows[-1].update(self._evaluate(self.kept))

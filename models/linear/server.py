@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from daskpart.collectives import Communicator, ParameterServer, PerRank
 from daskpart.collectives.counters import Counters
 from daskpart.errors import InputError
-from daskpart.models.base.session import expected_transport
+from daskpart.models.base.session import Connection, expected_transport
 from daskpart.models.base.text import Step, Text
 from daskpart.models.samples.plan import SamplesPlan
 
@@ -29,29 +29,18 @@ from .delayed_blocks import DelayedBlocks, set_up, update_rule
 from .state import LinearState
 
 
-class ServerConnection:
+class ServerConnection(Connection):
     """Opens sessions on the parameter server for one fit."""
 
-    def __init__(self, transport: str, n_ranks: int, client: Any) -> None:
-        self.transport, self.n_ranks, self.client = transport, n_ranks, client
-
-    def open(self, after_loss: bool) -> ServerSession:
-        """A session; after a loss on the transport that was found first, whose server waits until
-        there are workers enough again."""
-        if not after_loss:
-            self.transport = expected_transport(self.transport, self.n_ranks, self.client)
-        found = self.transport
+    def _session(self, after_loss: bool) -> ServerSession:
+        found = expected_transport(self.transport, self.n_ranks, self.client)
         if found == "graph":
             raise InputError(
-                "solver='server' needs a thread of a worker for each rank: there is no server on "
-                f"transport='graph', and too few workers for {self.n_ranks} ranks otherwise. Give "
-                "transport='local' or fewer ranks"
+                "there is no parameter server on transport='graph', which solver='server' needs; "
+                "give 'auto', 'local', 'dask' or 'mpi'"
             )
-        return ServerSession(found, self.n_ranks, self.client)
-
-    def can_go_back(self) -> bool:
-        """It never goes elsewhere."""
-        return False
+        share = after_loss or self.transport == "auto"
+        return ServerSession(found, self.n_ranks, self.client, share)
 
 
 class ServerSession:
@@ -61,13 +50,16 @@ class ServerSession:
     ----------
     transport : {"local", "dask", "mpi"}
     n_ranks : int
+    oversubscribe : bool
+        Whether ranks may share threads of workers.
     counters : Counters
         Of what went between a rank and another one's shard.
     server : ParameterServer or None
     """
 
-    def __init__(self, transport: str, n_ranks: int, client: Any) -> None:
+    def __init__(self, transport: str, n_ranks: int, client: Any, oversubscribe: bool) -> None:
         self.transport, self.n_ranks, self.client = transport, n_ranks, client
+        self.oversubscribe = oversubscribe
         self.counters = Counters(n_ranks)
         self.server: ParameterServer | None = None
 
@@ -75,8 +67,9 @@ class ServerSession:
         """A new server; the one before is closed."""
         self.close()
         self.server = ParameterServer(
-            n_items, n_ranks=self.n_ranks, transport=self.transport, client=self.client, **options
-        )
+            n_items, n_ranks=self.n_ranks, transport=self.transport, client=self.client,
+            oversubscribe=self.oversubscribe, **options,
+        )  # fmt: skip
         return self.server
 
     def count(self, seconds: NDArray[np.float64]) -> None:

@@ -105,9 +105,10 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         Stop after so many epochs in which that became no better; the model then has the factors of
         the best epoch.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send: in this process; by a Dask task graph; as long tasks, one a thread, over
-        Dask comms or MPI. "auto": "local" without a client, else "mpi" or "dask" where threads
-        suffice, else "graph", which is also the way on while workers are missing.
+        How ranks send: in this process; by a Dask task graph; as long tasks over Dask comms or
+        MPI. "auto": "local" without a client, else "mpi" or "dask", where ranks share threads if
+        they must, or "graph" while another fit holds the workers. "dask" and "mpi" by name need
+        a thread a rank, but go on with fewer after a lost worker.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
     checkpoint_path : path or None, default=None

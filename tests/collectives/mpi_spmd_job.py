@@ -38,6 +38,7 @@ from daskpart.collectives import (
     LocalCommunicator,
     MpiCommunicator,
     allreduce,
+    communicator_for,
 )
 from daskpart.collectives.transports.mpi import open_groups
 from daskpart.collectives.transports.rank_cluster import WorkersBusyError
@@ -91,6 +92,9 @@ def faults(client):
 def more_ranks_than_threads(client):
     with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
         MpiCommunicator(9, client)
+    with communicator_for("auto", 9, client) as crowded:
+        assert isinstance(crowded, MpiCommunicator)
+        assert allreduce(crowded, crowded.values([1] * 9)).result() == 9
     with MpiCommunicator(6, client):
         begin = time.monotonic()
         with pytest.raises(WorkersBusyError, match="threads free"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -238,8 +239,21 @@ def test_a_run_waits_for_threads_that_another_holds(quiet_client):
 def test_more_ranks_than_threads(quiet_client):
     with pytest.raises(InputError, match=r"9 ranks need as many threads.*has 8"):
         DaskCommunicator(9, quiet_client, start_seconds=0.5)
-    with communicator_for("auto", 9, quiet_client) as communicator:
-        assert isinstance(communicator, GraphCommunicator)
+    with (
+        communicator_for("auto", 9, quiet_client) as communicator,
+        communicator_for("local", 9) as local,
+    ):
+        assert isinstance(communicator, DaskCommunicator)
+        assert Counter(Counter(communicator.placement).values()) == {5: 1, 4: 1}
+        sums = [allreduce(c, c.values([0.1 * r for r in range(9)])) for c in (communicator, local)]
+        assert sums[0].result() == sums[1].result()
+        with pytest.raises(WorkersBusyError, match=rf"0 of 4.*{communicator.run_id}"):
+            DaskCommunicator(2, quiet_client, start_seconds=0.3)  # it has all threads
+    first = next(iter(quiet_client.nthreads()))
+    with pytest.raises(InputError, match="too many on"):
+        DaskCommunicator(5, quiet_client, [first] * 5, start_seconds=0.3)
+    with DaskCommunicator(5, quiet_client, [first] * 5, oversubscribe=True) as crowded:
+        assert allreduce(crowded, crowded.values([1] * 5)).result() == 5
     assert_nothing_left(quiet_client)
 
 

@@ -160,6 +160,11 @@ def test_threads_are_leased_all_or_none():
     assert leased_runs(dask) == ["one", "two"]
     end_lease("one", dask)
     assert take_lease("three", "me", ("v", 0), ["a", "a", "b"], dask) is None
+    end_lease("two", dask)
+    assert "3 rank(s) find 0 of 2" in take_lease("five", "me", ("x", 0), ["a"] * 3, dask)
+    end_lease("three", dask)
+    assert take_lease("five", "me", ("x", 0), ["a"] * 3, dask) is None  # they share its threads
+    assert take_lease("six", "you", ("y", 0), ["b", "b"], dask) is None
     assert "worker c is gone" in take_lease("four", "me", ("w", 0), ["c"], dask)
 
 
@@ -242,6 +247,8 @@ def test_places_never_exceed_threads():
     assert places == [0, 1, 2, 1, 2, 1]
     with pytest.raises(InputError, match=r"7 ranks need as many threads.*has 6.*tcp://1: 3"):
         places_by_threads(Client(), 7)
+    places = [int(place[-1]) for place in places_by_threads(Client(), 13, oversubscribe=True)]
+    assert places == 2 * [0, 1, 2, 1, 2, 1] + [0]
     given = ["tcp://2", "tcp://1"]
     assert places_by_threads(Client(), 2, given) == given
     with pytest.raises(InputError, match=r"too many on.*tcp://0"):

@@ -69,7 +69,7 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "x", "--plan", "plan.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
         (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
-        (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use graph"),
+        (("fit", "mf", "x", "--cluster", "threads", "--transport", "local"), "use auto"),
         (("fit", "mf", "x", "--transport", "dask"), "needs --cluster threads or processes or mpi"),
         (("fit", "mf", "x", "--cluster", "threads", "--transport", "mpi"), "needs --cluster mpi"),
         (("fit", "mf"), "Missing argument 'RATINGS'"),

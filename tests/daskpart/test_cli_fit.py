@@ -66,7 +66,8 @@ def test_it_is_told_which_epoch_the_model_is_of(tmp_path, rating_file, capsys, r
     ("transport", "arguments"),
     [
         ("local", ()),
-        ("graph", ("--cluster", "threads")),
+        ("graph", ("--cluster", "threads", "--transport", "graph")),
+        ("dask", ("--cluster", "threads")),
         pytest.param(
             "dask", ("--cluster", "processes", "--transport", "dask"), marks=pytest.mark.cluster
         ),

@@ -65,7 +65,7 @@ class Local:
     def open(self, after_loss):
         return LocalCommunicator(self.n_ranks, sequential=True)
 
-    def can_go_back(self):
+    def can_spread(self):
         return False
 
 

@@ -142,7 +142,7 @@ class Threads:
     def open(self, after_loss):
         return ThreadsCommunicator(self.n_ranks)
 
-    def can_go_back(self):
+    def can_spread(self):
         return False
 
 

@@ -196,7 +196,7 @@ def test_bad_input(samples):
         model.set_params(delay=1.5).fit(X, y)
     with pytest.raises(InputError, match="delay"):
         model.set_params(delay=-1).fit(X, y)
-    with pytest.raises(InputError, match="no server on transport='graph'"):
+    with pytest.raises(InputError, match="no parameter server on transport='graph'"):
         model.set_params(delay=0, transport="graph").fit(X, y)
     lazy = dask.array.from_array(X.toarray())
     for partitioner in ("parsa", "connectivity"):

@@ -340,7 +340,7 @@ class Threads:
     def open(self, after_loss: bool) -> ThreadsCommunicator:
         return ThreadsCommunicator(self.n_ranks)
 
-    def can_go_back(self) -> bool:
+    def can_spread(self) -> bool:
         return False
 
 

@@ -1,0 +1,77 @@
+"""Where the ranks of a fit run, and that they spread over workers that come later."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.session import Connection
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def growing():
+    """A client of a cluster with one worker of one thread; more can come."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture
+def places(monkeypatch):
+    """On how many workers the ranks of each session lived."""
+    seen, original = [], Connection.open
+
+    def opened(connection, after_loss):
+        session = original(connection, after_loss)
+        seen.append(len(set(session.placement)))
+        return session
+
+    monkeypatch.setattr(Connection, "open", opened)
+    return seen
+
+
+class More(EpochCallback):
+    """Two more workers after the second epoch."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 2:
+            self.client.cluster.scale(3)
+            self.client.wait_for_workers(3, timeout=60)
+        return False
+
+
+def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places):
+    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+
+    def model(transport):
+        # what is held out is looked at after each epoch, so each is kept, and a way on
+        return daskpart.MatrixFactorization(
+            4, n_ranks=3, max_iter=6, validation_fraction=0.1, transport=transport
+        )
+
+    fitted = model("auto").set_callbacks(More(growing)).fit(ratings, client=growing)
+    assert places == [1, 3]
+    expected = model("graph").fit(ratings, client=growing)
+    np.testing.assert_array_equal(fitted.item_factors_, expected.item_factors_)
+    assert fitted.comm_report_.transport == "dask" and fitted.comm_report_.matches
+    assert fitted.history_["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_fit_that_has_its_threads_stays_where_it_is(growing, places):
+    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+    one = daskpart.MatrixFactorization(4, n_ranks=1, max_iter=4)
+    one.set_callbacks(More(growing)).fit(ratings, client=growing)
+    assert places == [1] and one.comm_report_.transport == "dask"
