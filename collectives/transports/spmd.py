@@ -3,8 +3,9 @@
     driver ── request ──▶ scheduler ──▶ workers: a long task a rank (`worker`, `rank`)
 
 Discipline. The communicator holds a lease on a thread for each rank, or where ranks share them, on
-all threads of their workers. All ranks run before the first text. Every wait has an end. A worker that is lost, a cancelled task
-and a client that goes away end the ranks within seconds, and leave nothing.
+all threads of their workers. All ranks run before the first text. Every wait has an end. A worker
+that is lost, a cancelled task and a client that goes away end the ranks within seconds, and leave
+nothing.
 """
 
 from __future__ import annotations

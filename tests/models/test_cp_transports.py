@@ -56,7 +56,7 @@ def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
 
 
 @pytest.mark.cluster
-def test_worker_processes_give_the_bits_of_local(tensor, client):
+def test_more_ranks_than_threads_of_workers(tensor, client):
     options = {"n_ranks": 9, "method": "emb", "max_iter": 2}
     local = model("local", **options).fit(tensor)
     for transport in ("graph", "auto"):  # "auto": nine ranks share eight threads
