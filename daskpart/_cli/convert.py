@@ -10,7 +10,7 @@ from daskpart.errors import InputError
 from daskpart.layouts import write_layout
 from daskpart.partitions import Partition
 
-from .inputs import in_words, load_any, load_matrix
+from .inputs import in_words, load_any, load_graph_matrix
 from .terminal import say
 
 
@@ -26,7 +26,7 @@ def run(
     if (to is None) != (partition is None):
         raise InputError("--to needs --partition, and --partition needs --to")
     if to is not None and partition is not None:
-        matrix, parts = load_matrix(source, format), Partition.from_file(partition)
+        matrix, parts = load_graph_matrix(source, format), Partition.from_file(partition)
         say(in_words(matrix, source))
         write_layout(matrix, parts, target, to)
         say(f"  {target}  {to}: {parts.n_vertices:,} vertices in {parts.n_parts} parts")

@@ -54,7 +54,7 @@ class _GCN(Model):
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read graph, features and labels, and hide the labels of some vertices."""
         graph, X, y = _read(source, given)
-        known = np.flatnonzero((y != -1) & ~pd.isna(y))
+        known = np.flatnonzero((y != -1) & ~pd.isna(y) & (y.astype(str) != "-1"))
         random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
         test = np.sort(known[random.random(known.size) < given["test_fraction"]])
         shown = y.astype(object)
@@ -191,6 +191,7 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
                 f"{path}: {len(labels):,} labels for {len(vertices):,} vertices; give one a line, "
                 "−1 where it is unknown, or the name of a vertex and its label"
             )
+        _refuse_names(path, vertices, "a table of the name of a vertex and its label")
         return pd.Series(labels.to_numpy(), index=vertices)
     rows = rows_by_name(vertices.to_numpy(), _names(table.iloc[:, 0], vertices), f"{path}: labels")
     if rows is None:
@@ -200,17 +201,26 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
 
 def _features(path: str, vertices: pd.Index) -> Any:
     """A row a vertex, in their order."""
-    if path.endswith(".npy"):
-        return np.load(path)
     if not is_table(path):
-        return read(path)
+        _refuse_names(path, vertices, "a table (.csv, .parquet) whose first column names them")
+        return np.load(path) if path.endswith(".npy") else read(path)
     table = read_table(path)
     first = table.columns[0]
     is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
     if not is_name:
+        _refuse_names(path, vertices, "a first column that names them")
         return table
     order = in_order(vertices.to_numpy(), _names(table.pop(first), vertices), f"{path}: features")
     return (table if order is None else table.iloc[order]).set_axis(vertices)
+
+
+def _refuse_names(path: str, vertices: pd.Index, needed: str) -> None:
+    """Refuse rows without names where vertices have some that are not numbers, so no order."""
+    if vertices.dtype.kind not in "iu":
+        raise InputError(
+            f"{path}: the graph names its vertices, such as {vertices[0]!r}, and nothing says "
+            f"which row is whose; give {needed}"
+        )
 
 
 def _names(found: pd.Series, vertices: pd.Index) -> NDArray[Any]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BUILT_IN = "python-source"
 MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
 _MAY_REPEAT = ("ratings", "parquet", "adjacency")
-GRAPHS = ("edges", "mtx", "npz")
+GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 _ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
@@ -99,11 +99,33 @@ def _of_table(columns: Columns, repeats: str) -> tuple[dict[str, Any], dict[str,
 
 
 def load_graph(source: str, format: str | None = None) -> Any:
-    """Read a graph: lines of edges, or a square matrix; errors as of `load_matrix`."""
+    """Read a graph: lines of edges, a square matrix, or METIS's; errors as of `load_matrix`."""
+    if source == BUILT_IN:
+        from daskpart.datasets import load_python_source
+
+        return load_python_source()["imports"]
     data = _read(source, format, GRAPHS, table="edges")
+    if isinstance(data, Hypergraph) and (np.diff(data.net_pointer) == 2).all():
+        return _adjacency(data)
     if isinstance(data, Hypergraph) or len(getattr(data, "shape", ())) != 2:
         raise InputError(f"{source} holds no graph: give edges or a square matrix")
     return data
+
+
+def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
+    """Read a graph, as `load_graph`, as a matrix."""
+    return _matrix(load_graph(source, format), ("reader", "vertex"))
+
+
+def _adjacency(graph: Hypergraph) -> Any:
+    """The symmetric matrix of a graph whose edges are nets of two pins."""
+    import scipy.sparse
+
+    ends = graph.pins.reshape(-1, 2).T
+    rows, columns = np.concatenate([ends, ends[::-1]], axis=1)
+    weights = np.concatenate([graph.net_costs, graph.net_costs]).astype(np.float64)
+    shape = graph.n_vertices, graph.n_vertices
+    return scipy.sparse.coo_array((weights, (rows, columns)), shape=shape).tocsr()
 
 
 def load_any(source: str, format: str | None = None) -> Cuttable:

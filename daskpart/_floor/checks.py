@@ -55,6 +55,8 @@ def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int6
     if len(negative):
         at = negative[0]
         raise InputError(f"{what} {at} is {checked[at]}: {what}s are 0 or more")
+    if checked.sum(dtype=np.float64) >= 2.0**63:
+        raise InputError(f"the {what}s sum to 2^63 or more, beyond int64: scale them down")
     return checked
 
 

@@ -55,7 +55,7 @@ class CheckpointWriter:
             self._suffix = checked_suffix(self.path)
         else:
             self.folder, stem, self._suffix = self.path, "", SUFFIXES[0]
-        self._stem = stem
+        self._stem, self._own = stem, set[int]()
         self._pattern = re.compile(rf"{re.escape(stem)}epoch-(\d{{6,}}){re.escape(self._suffix)}")
 
     def due(self, epoch: int) -> bool:
@@ -79,12 +79,19 @@ class CheckpointWriter:
         Raises
         ------
         InputError
-            When later epochs lie there: they belong to another fit, and are not removed.
+            When later epochs lie there, or this one that it did not write: they belong to another
+            fit, and are not replaced or removed.
         OSError
             When the disk refuses; earlier checkpoints are kept.
         """
         self.check_free(state.epoch)
         target = self.path_of(state.epoch)
+        if target.exists() and state.epoch not in self._own:
+            raise InputError(
+                f"{target} is of another fit, which seems to run now: give each a checkpoint_path "
+                "of its own."
+            )
+        self._own.add(state.epoch)
         state.save(target)
         for epoch in self.epochs()[: -self.keep]:
             remove(self.path_of(epoch))

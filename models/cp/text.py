@@ -88,6 +88,11 @@ class CPText(Text):
                 "the values are too large: the sum of their squares overflows. Divide the tensor "
                 "by its largest value."
             )
+        if not self._squared_norm:
+            raise InputError(
+                "the values are too small: the sum of their squares is 0 in floating point. Divide "
+                "the tensor by its largest value."
+            )
         self._modes = prepared(comm, plan, ids)
 
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
 
+from daskpart.errors import InputError
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
@@ -94,7 +95,9 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
         return named(loss.predicted(outputs), names, self.classes_)
 
-    def score(self, X: Any, y: Any, *, mask: Any = None, graph: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, graph: Any = None
+    ) -> float:
         """Accuracy on the labelled vertices; of several classes the share of right entries.
 
         Parameters
@@ -102,14 +105,27 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         X, graph
             As in `predict`.
         y : array-like
-            As in `fit`, also by name.
-        mask : array of bool or of positions, optional
-            Of the vertices to judge by, in the order of the graph; default: all that are labelled.
+            As in `fit`, also by name. A label that the model does not know is never right.
+        sample_weight : array, optional
+            Of the labels, in the order of y.
+        mask : array of bool, of positions or of names, optional
+            Of the vertices to judge by, as `validation_mask`; default: all that are labelled.
+
+        Raises
+        ------
+        InputError
+            Where nothing is left to judge by, or no label is known.
         """
-        outputs, targets, chosen = self._judged(class_targets(y, self.classes_), X, y, mask, graph)
-        loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
-        sums = loss.sums(outputs[chosen], targets.values[chosen])
-        return loss.score(sums, int(chosen.sum()) * targets.terms_a_vertex)
+        given = class_targets(y, self.classes_, to_judge=True)
+        if (given.kind == "several") != self.several_:
+            of_model = "several classes a vertex" if self.several_ else "one class a vertex"
+            raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
+        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph)
+        if self.several_:
+            right = ((outputs > 0) == targets).mean(axis=1)
+        else:
+            right = outputs.argmax(axis=1) == targets
+        return float(np.average(right, weights=weight))
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
@@ -156,7 +172,10 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         outputs = outputs[:, 0] if self.n_outputs_ == 1 else outputs
         return named(outputs, names)
 
-    def score(self, X: Any, y: Any, *, mask: Any = None, graph: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, graph: Any = None
+    ) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
-        outputs, targets, chosen = self._judged(number_targets(y), X, y, mask, graph)
-        return float(r2_score(targets.values[chosen], outputs[chosen]))
+        given = number_targets(y)
+        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph)
+        return float(r2_score(targets, outputs, sample_weight=weight))

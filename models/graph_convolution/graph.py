@@ -2,7 +2,7 @@
 
 scipy, sparse, Dask, DataArray   entry (i, j): vertex i reads vertex j
 networkx                         its nodes are the names
-edge list (frame or array)       source, target, weight (1 where there is none)
+edge list (frame, array, list)   source, target, weight (1 where there is none)
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from .operators import narrow
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
     "xarray.DataArray over one of these, a networkx graph, or an edge list: a DataFrame "
-    "(source, target, weight) or an integer array of shape (m, 2)"
+    "(source, target, weight), an integer array of shape (m, 2), or a list of (source, target) or "
+    "(source, target, weight)"
 )
 
 
@@ -77,12 +78,14 @@ def read_graph(
     ------
     InputError
         For a matrix that is not square or of another length, an edge to a vertex beyond the graph,
-        weights that are not finite, or no container of a graph.
+        weights that are not finite, no container of a graph, or edges by name where rows of
+        features or labels have none.
 
     Warns
     -----
     DaskpartWarning
-        An edge is there more than once: weights are summed.
+        An edge is there more than once: weights are summed. Or nodes of networkx are numbers in
+        another order than rising, and rows have no names: they are taken to go by number.
     """
     if graph is None:
         assert n_vertices is not None
@@ -119,9 +122,10 @@ def _edges(
     if is_a(graph, "networkx", "Graph"):
         import networkx  # type: ignore[import-untyped]
 
-        nodes = list(graph.nodes)
-        matrix = networkx.to_scipy_sparse_array(graph, weight="weight", format="coo")
-        plain = nodes == list(range(len(nodes)))
+        nodes = _rising(list(graph.nodes), n is not None and names is None)
+        # its COO has a loop three times, one of them negative; parallel edges are summed by it
+        matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
+        plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
         labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
         return *matrix.coords, matrix.data, len(nodes), labels
     if is_a(graph, "pandas", "DataFrame"):
@@ -136,6 +140,8 @@ def _edges(
         return rows, columns, values, _side(shape), targets if sources is None else sources
     if isinstance(graph, np.ndarray):
         return _edge_list(*_array_columns(graph), n, names, labelled)
+    if isinstance(graph, list | tuple):
+        return _edge_list(*_frame_columns(_frame_of(graph)), n, names, labelled)
     if not (scipy.sparse.issparse(graph) or hasattr(graph, "nnz") or hasattr(graph, "chunks")):
         raise InputError(f"cannot read a {type(graph).__qualname__} as a graph; give {_ACCEPTED}")
     read = dask_triples if is_a(graph, "dask.array", "Array") else sparse_triples
@@ -143,11 +149,31 @@ def _edges(
     return rows, columns, values, _side(shape), None
 
 
+def _rising(nodes: list[Any], rows_have_no_names: bool) -> list[Any]:
+    """Nodes of networkx in rising order where they are numbers, else in their own.
+
+    A graph made of edges has its nodes in the order in which these name them.
+    """
+    if not all(isinstance(node, int | np.integer) for node in nodes):
+        return nodes
+    rising = sorted(nodes)
+    if rising != nodes and rows_have_no_names:
+        warnings.warn(
+            f"the nodes of the graph are numbers in the order {str(nodes[:4])[1:-1]} …, and rows "
+            "of features or labels have no names: these are taken to go by number, from "
+            f"{rising[0]}. To say otherwise give a DataFrame, or a Series, whose index names nodes",
+            DaskpartWarning,
+            stacklevel=7,
+        )
+    return rising
+
+
 def _side(shape: tuple[int, ...]) -> int:
     if shape[0] != shape[1]:
         raise InputError(
             f"the graph is a matrix of shape {tuple(shape)}: it must be square, a row and a column "
-            "for each vertex"
+            "for each vertex (scikit-learn's cross-validation cuts rows out of it: hold labels out "
+            "by −1 in y instead, and score with mask=…)"
         )
     return int(shape[0])
 
@@ -157,10 +183,24 @@ def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
         raise InputError(
             f"the graph is a dense array of shape {edges.shape}; allowed is an edge list of shape "
             "(m, 2) or (m, 3). A dense adjacency: scipy.sparse.csr_array(array); an edge_index of "
-            "shape (2, m): its transpose"
+            "shape (2, m), whose targets read their sources: edge_index[::-1].T"
         )
     weights = edges[:, 2] if edges.shape[1] == 3 else np.ones(len(edges))
     return edges[:, 0], edges[:, 1], weights
+
+
+def _frame_of(edges: Any) -> pd.DataFrame:
+    """A list of edges as a table; of networkx's edge attributes the weight."""
+    lengths = {len(edge) if isinstance(edge, list | tuple | np.ndarray) else 0 for edge in edges}
+    if len(lengths) > 1 or not lengths <= {2, 3}:
+        raise InputError(
+            f"the graph is a list of {len(edges)}, which is no list of edges: each is (source, "
+            "target), or all of them (source, target, weight)"
+        )
+    columns = [list(column) for column in zip(*edges, strict=True)] or [[], []]
+    if len(columns) == 3 and all(isinstance(each, dict) for each in columns[2]):
+        columns[2] = [each.get("weight", 1) for each in columns[2]]
+    return pd.DataFrame(dict(enumerate(columns)))
 
 
 def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
@@ -190,8 +230,17 @@ def _edge_list(
     ends = np.concatenate([np.asarray(source), np.asarray(target)])
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
-    numbers = ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all())
-    if names is None and labelled is not None:
+    numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))
+    if names is None and n is not None and (labelled is None or len(labelled) != n):
+        # rows without names: of vertices 0 to n − 1
+        if not numbers:
+            raise InputError(
+                f"edges name vertices, such as {ends.tolist()[0]!r}, and the {n} rows of features "
+                "or labels have no names, so nothing says which row is whose: give a DataFrame, or "
+                "a Series, whose index names vertices, or number the vertices of edges 0, 1, 2 …"
+            )
+        names = None if labelled is None else np.arange(n)
+    elif names is None and labelled is not None:
         # those of the labels first, in their order
         others = pd.Index(ends).unique().difference(pd.Index(labelled))
         names = as_labels(pd.Index(labelled).append(others).to_numpy())
@@ -216,12 +265,9 @@ def _edge_list(
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
     """Features as a numpy or scipy CSR array (or a DataFrame), and the names of its rows."""
-    names = None
+    names = names_of_rows(X)
     if is_a(X, "xarray", "DataArray"):
-        names = as_labels(X.coords[X.dims[0]].values) if X.dims[0] in X.coords else None
         X = X.data
-    elif is_a(X, "pandas", "DataFrame"):
-        names = _names_of(X)
     if is_a(X, "dask.array", "Array"):
         X = X.compute()
     if hasattr(X, "asformat") and not scipy.sparse.issparse(X) and hasattr(X, "coords"):
@@ -231,12 +277,12 @@ def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
     return X, names
 
 
-def names_of_labels(y: Any) -> NDArray[Any] | None:
-    """Names of vertices from the index of a Series or DataFrame, None where it has no names."""
-    if is_a(y, "pandas", "Series") or is_a(y, "pandas", "DataFrame"):
-        return _names_of(y)
-    if is_a(y, "xarray", "DataArray") and y.dims[0] in y.coords:
-        return as_labels(y.coords[y.dims[0]].values)
+def names_of_rows(data: Any) -> NDArray[Any] | None:
+    """Names of vertices from the index of a Series, DataFrame or DataArray; None without names."""
+    if is_a(data, "pandas", "Series") or is_a(data, "pandas", "DataFrame"):
+        return _names_of(data)
+    if is_a(data, "xarray", "DataArray") and data.dims[0] in data.coords:
+        return as_labels(data.coords[data.dims[0]].values)
     return None
 
 

@@ -9,19 +9,20 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.labels import LabelIndex
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -32,7 +33,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import in_order, names_of_labels, read_features, read_graph, rows_by_name
+from .graph import in_order, names_of_rows, read_features, read_graph, rows_by_name
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
 from .minibatch import BatchText
@@ -41,7 +42,7 @@ from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
 from .state import GCNState
-from .targets import Targets, as_mask
+from .targets import Targets, as_mask, is_mask
 from .text import GCNText
 
 # columns that are best at their lowest, and at their highest
@@ -250,14 +251,17 @@ class GraphNetwork(DistributedEstimator):
         y : array-like of shape (n,) or (n, n_columns)
             Labels; −1, NaN or None where a vertex is unlabelled. Of several columns each is a
             class of its own (0 and 1), or a number. A Series or DataFrame whose index names
-            vertices is matched by name, and may leave out those without labels.
+            vertices is matched by name, and may leave out those without labels; an array is in the
+            order of the rows of X.
         graph : container, optional
             scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
-            says whom vertex i reads; networkx; or an edge list, DataFrame (source, target, weight)
-            or int array of shape (m, 2). None: no edges, so that each vertex stands for itself, and
-            this is a plain network.
-        validation_mask : array of bool of shape (n,), or of positions, optional
-            Labelled vertices that are not trained on; their loss and score go into the history.
+            says whom vertex i reads; networkx, whose rows are in the order of its nodes, or rising
+            where these are numbers; or an edge list, DataFrame (source, target, weight), int array
+            of shape (m, 2), or list of tuples. None: no edges, so that each vertex stands for
+            itself, and this is a plain network.
+        validation_mask : array of bool of shape (n,), of positions or of names, optional
+            Labelled vertices that are not trained on; their loss and score go into the history. An
+            array is in the order of the rows of X; a Series of bool is matched by name.
         {words of fit}
         """
         return self._fit(
@@ -325,7 +329,7 @@ class GraphNetwork(DistributedEstimator):
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        return (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
+        return (int(self.hidden),) if isinstance(self.hidden, Integral) else tuple(self.hidden)
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
         if y is None:
@@ -337,12 +341,15 @@ class GraphNetwork(DistributedEstimator):
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
         goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
-        label_names = names_of_labels(y)
+        label_names, row_names = names_of_rows(y), names_of_rows(X)
         problem = self._read(
             X, data.get("graph"), len(targets.values), label_names, reset=not goes_on
         )
-        targets = by_vertex(targets, problem.names, label_names, problem.n_vertices)
-        held = None if mask is None else as_mask(mask, problem.n_vertices, "validation_mask")
+        of_targets = row_names if label_names is None else label_names
+        targets = by_vertex(targets, problem.names, of_targets, problem.n_vertices)
+        held = None
+        if mask is not None:
+            held = mask_of(mask, problem.names, row_names, problem.n_vertices, "validation_mask")
         training, validation = split_labelled(
             targets, held, float(self.validation_fraction), random_state
         )
@@ -547,15 +554,22 @@ class GraphNetwork(DistributedEstimator):
         return outputs_of(problem, network, state.weights, place), problem.names
 
     def _judged(
-        self, targets: Targets, X: Any, y: Any, mask: Any, graph: Any
-    ) -> tuple[NDArray[Any], Targets, NDArray[np.bool_]]:
-        """Outputs, targets in the order of the vertices, and which of them are judged by."""
+        self, targets: Targets, X: Any, y: Any, sample_weight: Any, mask: Any, graph: Any
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+        """Of the labelled vertices that are judged by: outputs, targets, weights."""
         outputs, vertices = self._outputs(X, graph)
-        targets = by_vertex(targets, vertices, names_of_labels(y), len(outputs))
-        chosen = targets.labelled
+        row_names, label_names = names_of_rows(X), names_of_rows(y)
+        weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)
+        of_targets = row_names if label_names is None else label_names
+        rows = rows_by_name(vertices, of_targets, "labels")
+        targets = by_vertex(targets, vertices, of_targets, len(outputs))
+        weight = weight if rows is None else weight[rows]
+        chosen = targets.labelled & (weight > 0)
         if mask is not None:
-            chosen = chosen & as_mask(mask, len(chosen), "mask")
-        return outputs, targets, chosen
+            chosen = chosen & mask_of(mask, vertices, row_names, len(outputs), "mask")
+        if not chosen.any():
+            raise InputError("no labelled vertex is left to judge by: see y, mask, sample_weight")
+        return outputs[chosen], targets.values[chosen], weight[chosen]
 
 
 def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> Targets:
@@ -567,7 +581,7 @@ def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> T
         For a name that is no vertex, or comes twice; without names, for another length.
     """
     rows = rows_by_name(vertices, names, "labels")
-    if rows is not None:
+    if rows is not None and names is not None and len(targets.values) == len(names):
         return targets.at(rows)
     if len(targets.values) != n_vertices:
         raise InputError(
@@ -575,6 +589,32 @@ def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> T
             "Series whose index names the vertices"
         )
     return targets
+
+
+def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDArray[np.bool_]:
+    """A mask of vertices, whatever says it.
+
+    Parameters
+    ----------
+    mask : array-like
+        Booleans or positions, in the order of the rows of X; a Series of booleans by name; names.
+    vertices : ndarray or None
+        Names of the vertices.
+    row_names : ndarray or None
+        Of the rows of X; None: in the order of the vertices.
+    n : int
+        Number of vertices.
+    name : str
+        For errors, which are InputErrors.
+    """
+    if not is_mask(mask) and vertices is not None and np.asarray(mask).dtype.kind in "OUT":
+        return as_mask(LabelIndex(vertices, n, "vertex").positions(mask), n, name)
+    own = names_of_rows(mask) if is_mask(mask) else None
+    given = row_names if own is None else own
+    rows = rows_by_name(vertices, given, name)
+    if rows is None:
+        return as_mask(mask, n, name)
+    return as_mask(mask, len(given), name)[rows] & (rows >= 0)
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:

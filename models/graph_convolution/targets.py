@@ -1,6 +1,7 @@
 """Labels of vertices, of which some are known: classes, several classes, or numbers.
 
-unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all)
+unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all;
+                                    among texts "-1" and "")
 
 Pandas and scikit-learn are imported where y is read: ranks, which import this file too, never do.
 """
@@ -69,7 +70,7 @@ def _plain(y: Any) -> NDArray[Any]:
     return found
 
 
-def class_targets(y: Any, classes: Any = None) -> Targets:
+def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Targets:
     """Classes of vertices, or a table of 0 and 1, a column for each class.
 
     Parameters
@@ -77,11 +78,13 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
     y : array-like
     classes : array-like or None
         All classes there are; None: those in y.
+    to_judge : bool
+        Of a model that knows `classes`: other labels count, as number −1, which no answer has.
 
     Raises
     ------
     InputError
-        For labels out of range, or where no vertex is labelled.
+        For labels out of range, or where no vertex is labelled, or all are of one class.
     """
     import pandas as pd
 
@@ -104,6 +107,8 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
             raise InputError(
                 f"label {worst} is out of range: classes are numbered from 0, −1 is unlabelled"
             )
+    else:
+        unknown |= np.isin(given.astype(str), ("-1", ""))  # of a file of texts
     _require_some(~unknown)
     known = given[~unknown]
     if given.dtype == object and len({type(label) for label in known}) == 1:
@@ -114,12 +119,17 @@ def class_targets(y: Any, classes: Any = None) -> Targets:
     if classes is not None:
         names = np.unique(np.asarray(classes))
         places = pd.Index(names).get_indexer(pd.Index(found))
-        if (places < 0).any():
+        if (places < 0).all() if to_judge else (places < 0).any():
             raise InputError(
                 f"label {found.tolist()[int(np.argmin(places))]!r} is out of range: the classes "
                 f"are {names.tolist()}"
             )
         found, codes = names, places[codes]
+    elif len(found) < 2:
+        raise InputError(
+            f"y has one class only, {found.tolist()[0]!r}: give two or more (−1 is no class, it "
+            "says that a vertex is unlabelled; classes −1 and 1 as 0 and 1)"
+        )
     values = np.full(len(given), -1, np.int64)
     values[~unknown] = codes
     return Targets(values, ~unknown, found, len(found), "classes")
@@ -170,10 +180,19 @@ def _require_some(labelled: NDArray[np.bool_]) -> None:
         )
 
 
+def is_mask(mask: Any) -> bool:
+    """Whether it is a value for each vertex: booleans, or 0 and 1 more often than positions are."""
+    found = np.asarray(mask)
+    if found.dtype == bool:
+        return True
+    return found.dtype.kind in "iu" and found.size > 2 and bool(np.isin(found, (0, 1)).all())
+
+
 def as_mask(mask: Any, n: int, name: str) -> NDArray[np.bool_]:
     """A mask from booleans, or from positions of vertices (InputError for others)."""
     found = np.asarray(mask)
-    if found.dtype == bool:
+    if is_mask(found):
+        found = found.astype(bool)
         if found.shape != (n,):
             raise InputError(f"{name} has shape {found.shape}, there are {n} vertices")
         return found

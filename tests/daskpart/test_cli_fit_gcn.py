@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -120,3 +121,44 @@ def test_tables_that_do_not_fit(named, capsys, run_cli, file, text, message):
     given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
     assert run_cli("fit", "gcn", named / "edges.csv", *given, "--ranks", 2) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_graph_of_metis(files, tmp_path, run_cli):
+    """Both directions of each edge, with its weight; also as a graph in parts."""
+    lines = ["60 60 001"]
+    for v in range(60):
+        before, after = (v - 1) % 60, (v + 1) % 60
+        lines.append(f"{before + 1} {2 + before} {after + 1} {2 + v}")
+    (tmp_path / "ring.graph").write_text("\n".join(lines) + "\n")
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", tmp_path / "ring.graph", *given, *SMALL, "--out", out) == 0
+    vertices = np.arange(60)
+    wanted = np.zeros((60, 60))
+    wanted[vertices, (vertices + 1) % 60] = wanted[(vertices + 1) % 60, vertices] = 2 + vertices
+    fitted = daskpart.GCNClassifier.load(out / "model")
+    np.testing.assert_array_equal(fitted.graph_.toarray(), wanted)
+    (tmp_path / "parts").write_text("".join(f"{v // 30}\n" for v in vertices))
+    parts = ("--to", "parmetis", "--partition", tmp_path / "parts")
+    assert run_cli("convert", tmp_path / "ring.graph", tmp_path / "halves", *parts) == 0
+    with np.load(tmp_path / "halves" / "rank1.npz") as arrays:
+        assert arrays["vtxdist"].tolist() == [0, 30, 60] and len(arrays["adjncy"]) == 60
+
+
+def test_rows_without_names_beside_vertices_with(files, tmp_path, capsys, run_cli):
+    """Vertices called by texts have no order that a file of features could keep."""
+    edges, labels = tmp_path / "calls.csv", tmp_path / "known.csv"
+    names = [f"n{vertex}" for vertex in range(60)]
+    pairs = [f"{one},{other}" for one, other in pairwise(names)]
+    edges.write_text("\n".join(["source,target", *pairs]))
+    known = [f"n{vertex},{'ab'[vertex % 2]}" for vertex in range(57)]
+    labels.write_text("\n".join(["vertex,label", *known, "n57,-1"]))
+    fit = ("fit", "gcn", edges, *SMALL, "--no-plots", "--out", tmp_path / "out")
+    for given in (
+        ("--features", files / "X.npy", "--labels", labels),
+        ("--labels", files / "y.txt"),
+    ):
+        assert run_cli(*fit, *given) == 2
+        assert "nothing says which row is whose" in capsys.readouterr().err
+    assert run_cli(*fit, "--labels", labels) == 0
+    assert daskpart.GCNClassifier.load(tmp_path / "out" / "model").classes_.tolist() == ["a", "b"]

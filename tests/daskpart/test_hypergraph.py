@@ -133,6 +133,7 @@ def test_shows_itself_in_plain_words():
         (([0, 1], [0], 2, [1, 2, 3]), "3 vertex weights were given, 2 are needed"),
         (([0, 1], [0], 2, None, [-1]), "net cost 0 is -1: net costs are 0 or more"),
         (([0, 1], [0], 2, None, [np.inf]), "net cost 0 is inf"),
+        (([0, 1], [0], 2, [2**62, 2**62]), "the vertex weights sum to 2^63 or more"),
     ],
 )
 def test_bad_input_is_refused_with_its_value(arguments, message):

@@ -399,3 +399,10 @@ def test_a_decomposition_into_nothing_says_so(tensor):
     with pytest.warns(DaskpartWarning, match="all components are 0, and so is the fit"):
         fitted = model(nonnegative=True).fit(-tensor)
     assert fitted.fit_ == 0
+
+
+def test_values_whose_squares_vanish_are_refused():
+    """Their norm is 0, and a fit relative to it no number."""
+    X = sparse.random((5, 5, 5), nnz=30, random_state=0) * 1e-200
+    with pytest.raises(InputError, match="the values are too small"):
+        daskpart.CPDecomposition(2, n_ranks=2, transport="local").fit(X)

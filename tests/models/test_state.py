@@ -385,3 +385,16 @@ def test_replicated_lists_and_dicts_come_back(tmp_path, suffix):
     assert same_bits(Layers.load(tmp_path / f"run{suffix}"), layers())
     with pytest.raises(ReadError, match="holds no MFState"):
         MFState.load(tmp_path / f"run{suffix}")
+
+
+def test_two_fits_do_not_share_checkpoints(tmp_path):
+    """That of another fit is not replaced, however far it is."""
+    one, other = (CheckpointWriter(tmp_path / "run.npz", MFState) for _ in range(2))
+    path = one.write(make_factors(epoch=1))
+    kept = path.read_bytes()
+    with pytest.raises(InputError, match="is of another fit, which seems to run now"):
+        other.write(make_factors(epoch=1))
+    assert path.read_bytes() == kept
+    one.write(make_factors(epoch=1))  # a step that is done again
+    with pytest.raises(InputError, match="is of a later epoch than 0"):
+        other.check_free(0)
