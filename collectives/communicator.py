@@ -33,14 +33,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .counters import Counters
-from .messages import (
-    Exchange,
-    Payload,
-    PreparedPlan,
-    PreparedRound,
-    localise,
-    slices_of_ranks,
-)
+from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
 from .plan import Plan, require_same_ranks
 from .timeline import Timeline, timeline_if_recorded
 
@@ -482,7 +475,7 @@ class Communicator(ABC):
 
     def _slices(self, plans: Sequence[Plan]) -> PerRank:
         """Each rank's slice of some plans."""
-        return self.values(slices_of_ranks(plans) or [[]] * self.n_ranks)
+        return self.values([slices_of_rank(plans, rank) for rank in range(self.n_ranks)])
 
     # -- checks ---
 
@@ -494,12 +487,6 @@ class Communicator(ABC):
         """Refuse a step whose arguments are not values of this communicator, or are spent."""
         self._require_open()
         for place, value in enumerate(values):
-            if (
-                isinstance(value, (PerRank, Replicated))
-                and value.communicator is self
-                and not value.spent
-            ):
-                continue
             if not isinstance(value, (PerRank, Replicated)):
                 raise InputError(
                     f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
@@ -507,10 +494,11 @@ class Communicator(ABC):
                 )
             if value.communicator is not self:
                 raise InputError(f"Argument {place} belongs to another communicator.")
-            raise InputError(
-                f"Argument {place} was given to update or collect before, which may have "
-                "overwritten it; use the value that they returned."
-            )
+            if value.spent:
+                raise InputError(
+                    f"Argument {place} was given to update or collect before, which may have "
+                    "overwritten it; use the value that they returned."
+                )
         for name, value in static.items():
             if isinstance(value, (PerRank, Replicated)):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")

@@ -104,13 +104,9 @@ def _start(communicator: Communicator) -> PerRank:
     """As much as happens before the first step."""
     held = communicator.values([np.zeros(3)] * communicator.n_ranks)
     streams = communicator.map(stream_of, held)
-    agreed = communicator.fold(communicator.map(_same, held), _largest, label="cost model")
+    agreed = communicator.fold(communicator.map(_unchanged, held), _largest, label="cost model")
     agreed.result()
-    return communicator.map(_first_of, streams, agreed)
-
-
-def _first_of(value: Any, other: Any) -> Any:
-    return value
+    return communicator.map(_unchanged, streams, agreed)
 
 
 # -- messages ---
@@ -146,7 +142,7 @@ def _long_bytes(n_ranks: int) -> int:
 def _seconds_of_bytes(communicator: Communicator, n_bytes: int) -> float:
     lengths = communicator.values([n_bytes] * communicator.n_ranks)
     held = communicator.settle(communicator.map(_frozen_bytes, lengths))
-    return _seconds_of_rounds(communicator, held, 1, _pack_all, _keep)
+    return _seconds_of_rounds(communicator, held, 1, _pack_all, _unchanged)
 
 
 def _seconds_of_rounds(
@@ -157,7 +153,7 @@ def _seconds_of_rounds(
     exchange = Exchange.from_pairs(n_ranks, pairs)
 
     def text(n_rounds: int) -> PerRank:
-        state = communicator.map(_same, held)
+        state = communicator.map(_unchanged, held)
         for index in range(n_rounds):
             pending = communicator.post_values(exchange, state, pack, "cost model", index)
             state = communicator.collect(pending, state, combine)
@@ -197,11 +193,7 @@ def _pack_all(array: NDArray[np.uint8], source: int, destination: int) -> Payloa
     return (array,)
 
 
-def _keep(array: NDArray[np.uint8], inbox: ValueInbox) -> NDArray[np.uint8]:
-    return array
-
-
-def _same(value: Any) -> Any:
+def _unchanged(value: Any, *others: Any) -> Any:
     return value
 
 

@@ -49,7 +49,8 @@ from .plan import Plan
 from .reduction import SUM, Reduction, combine_agreeing, pack_rows, place_agreeing
 
 ALGORITHMS = ("hypercube", "direct")
-Ready = tuple[PreparedPlan | PreparedEmbedding, PerRank]
+# a plan, the numbering of each rank's rows, the layout of each rank
+Pattern = tuple[Plan, list[NDArray[np.int64]], list[Any]]
 
 
 @collective
@@ -83,14 +84,7 @@ def allgather(
         If blocks disagree with each other or with counts; names the ranks.
     """
     rows = row_counts(communicator.n_ranks, counts)
-
-    def prepare() -> Ready:
-        plan = allgather_plan(communicator.n_ranks, rows.tolist())
-        numbering = [np.arange(plan.n_items)] * communicator.n_ranks
-        return _prepare(communicator, plan, numbering, block_layouts(rows), "allgather", algorithm)
-
-    key = ("allgather", _checked(algorithm), *rows.tolist())
-    prepared, layouts = communicator.cached(key, prepare)
+    prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
     held = communicator.map(_spread, values, layouts, stacked=counts is None)
     return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
 
@@ -123,16 +117,9 @@ def reduce_scatter(
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     rows = row_counts(communicator.n_ranks, counts)
-
-    def prepare() -> Ready:
-        plan = allgather_plan(communicator.n_ranks, rows.tolist()).reversed()
-        numbering = [np.arange(plan.n_items)] * communicator.n_ranks
-        return _prepare(
-            communicator, plan, numbering, block_layouts(rows), "reduce-scatter", algorithm
-        )
-
-    key = ("reduce-scatter", _checked(algorithm), *rows.tolist())
-    prepared, layouts = communicator.cached(key, prepare)
+    prepared, layouts = _prepared(
+        communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
+    )
     held = communicator.map(_whole, values, layouts)
     combine = partial(combine_agreeing, reduction=reduction)
     if isinstance(prepared, PreparedEmbedding):
@@ -169,14 +156,7 @@ def alltoall(
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
     table = exchange_counts(communicator.n_ranks, counts)
-
-    def prepare() -> Ready:
-        plan = alltoall_plan(communicator.n_ranks, table)
-        numbering, layouts = exchange_numbering(table), exchange_layouts(table)
-        return _prepare(communicator, plan, numbering, layouts, "alltoall", algorithm)
-
-    key = ("alltoall", _checked(algorithm), *table.ravel().tolist())
-    prepared, layouts = communicator.cached(key, prepare)
+    prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
     held = communicator.map(_with_room, values, layouts)
     held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
     return communicator.map(_received, held, layouts)
@@ -205,39 +185,48 @@ def broadcast(
     n_ranks = communicator.n_ranks
     if isinstance(root, bool) or not 0 <= root < n_ranks:
         raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
-
-    def prepare() -> Ready:
-        numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
-        plan, ranks = broadcast_plan(n_ranks, root), list(range(n_ranks))
-        return _prepare(communicator, plan, numbering, ranks, "broadcast", algorithm)
-
-    prepared, ranks = communicator.cached(("broadcast", _checked(algorithm), root), prepare)
+    make = partial(_of_root_alone, n_ranks=n_ranks)
+    prepared, ranks = _prepared(communicator, "broadcast", algorithm, np.array(root), make)
     held = communicator.map(_of_root, values, ranks, root=root)
     held = _run_expand(communicator, prepared, held, _pack_value, _place_value)
     return communicator.map(_plain, held)
 
 
-def _checked(algorithm: str) -> str:
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
-    return algorithm
-
-
-def _prepare(
+def _prepared(
     communicator: Communicator,
-    plan: Plan,
-    numbering: list[NDArray[np.int64]],
-    layouts: Sequence[Any],
     label: str,
     algorithm: str,
-) -> Ready:
-    """The plan ready to run, and a layout a rank."""
-    numbers, held = communicator.values(numbering), communicator.values(layouts)
-    if algorithm == "direct":
-        return communicator.prepare(plan, numbers, label), held
-    routed = embed(plan, every_message=False)
-    embedded = prepare_embedded(communicator, routed, numbers, label)
-    return embedded, held
+    pattern: NDArray[np.int64],
+    make: Callable[[NDArray[np.int64]], Pattern],
+) -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
+    """The plan of ``make(pattern)`` ready to run, and a layout a rank; made on the first call."""
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
+
+    def prepare() -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
+        plan, numbering, layouts = make(pattern)
+        numbers, held = communicator.values(numbering), communicator.values(layouts)
+        if algorithm == "direct":
+            return communicator.prepare(plan, numbers, label), held
+        routed = embed(plan, every_message=False)
+        return prepare_embedded(communicator, routed, numbers, label), held
+
+    return communicator.cached((label, algorithm, *pattern.ravel().tolist()), prepare)
+
+
+def _of_blocks(rows: NDArray[np.int64], *, reduces: bool = False) -> Pattern:
+    plan = allgather_plan(len(rows), rows.tolist())
+    numbering = [np.arange(plan.n_items)] * len(rows)
+    return plan.reversed() if reduces else plan, numbering, block_layouts(rows)
+
+
+def _of_exchange(table: NDArray[np.int64]) -> Pattern:
+    return alltoall_plan(len(table), table), exchange_numbering(table), exchange_layouts(table)
+
+
+def _of_root_alone(root: NDArray[np.int64], *, n_ranks: int) -> Pattern:
+    numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
+    return broadcast_plan(n_ranks, int(root)), numbering, list(range(n_ranks))
 
 
 def _run_expand(

@@ -58,7 +58,6 @@ class PreparedEmbedding:
 
     kind: str
     label: str
-    combines: bool  # copies of a row that meet on the way
     payload_rows: int
     every_message: bool
     prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
@@ -94,7 +93,7 @@ def prepare_embedded(
         raise InputError(f"{plan!r} is not embedded; use embed(plan), or Communicator.prepare.")
     require_same_ranks([plan], communicator.n_ranks)
     pieces = communicator.values(pieces_of_ranks(plan))
-    combines = plan.kind == "reduce" and plan.aware
+    combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
     routes = communicator.map(
         routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
     )
@@ -104,7 +103,6 @@ def prepare_embedded(
     return PreparedEmbedding(
         kind=plan.kind,
         label=prepared.label,
-        combines=combines,
         payload_rows=plan.payload_rows,
         every_message=plan.every_message,
         prepared=prepared,
@@ -244,7 +242,7 @@ def _embedded(
     end: Callable,
     static: dict[str, Any],
     payload_reduction: Reduction = SUM,
-    reduction: Reduction | None = None,
+    reduction: Reduction = SUM,
 ) -> tuple[PerRank, Any]:
     routes, rounds = prepared.routes, prepared.prepared.rounds
     folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
@@ -252,27 +250,18 @@ def _embedded(
     buffer = communicator.map(
         pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows
     )
-    for place, prepared_round in enumerate(rounds):
+    for index, prepared_round in enumerate(rounds):
         pending = communicator.post(prepared_round, buffer, pack_slots)
         of_payload: dict[str, Any] = {}
         if payload is not None:
             final = folds and prepared_round is rounds[-1]
             of_payload = {"final": final, "payload_reduction": payload_reduction}
-        if prepared.combines:
-            buffer = communicator.collect(
-                pending, buffer, combine_slots, routes, round_index=place, reduction=reduction,
-                **of_payload,
-            )  # fmt: skip
-        else:
-            buffer = communicator.collect(pending, buffer, unpack_slots, **of_payload)
+        buffer = communicator.collect(
+            pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
+            **of_payload,
+        )  # fmt: skip
     values = communicator.update(
-        unpack_buffer,
-        values,
-        buffer,
-        routes,
-        place=end,
-        combined=prepared.combines,
-        place_static=static,
+        unpack_buffer, values, buffer, routes, place=end, place_static=static
     )
     return values, None if payload is None else communicator.map(payload_of, buffer)
 
@@ -399,14 +388,6 @@ def pack_slots(buffer: ForwardingBuffer, slots: NDArray[np.int64]) -> NDArray[An
     return buffer.rows.take(slots, axis=0)
 
 
-def unpack_slots(buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any) -> ForwardingBuffer:
-    """Put arriving rows into their slots."""
-    for place, rows in _messages(buffer, inbox, **of_payload):
-        slots = inbox.positions[place]
-        buffer.allocated(rows, inbox.sources[place])[slots[: len(rows)]] = rows
-    return buffer
-
-
 def combine_slots(
     buffer: ForwardingBuffer,
     inbox: Inbox,
@@ -416,10 +397,18 @@ def combine_slots(
     reduction: Reduction,
     **of_payload: Any,
 ) -> ForwardingBuffer:
-    """Combine arriving rows with the copies that wait here; rows at their end are set aside."""
+    """Put arriving rows into their slots.
+
+    Where copies combine on the way they are combined with those that wait here, and rows at their
+    end are set aside.
+    """
     for place, rows in _messages(buffer, inbox, **of_payload):
-        source, here = inbox.sources[place], routes.arrivals[round_index][place]
+        source = inbox.sources[place]
         held = buffer.allocated(rows, source)
+        if not routes.arrivals:
+            held[inbox.positions[place][: len(rows)]] = rows
+            continue
+        here = routes.arrivals[round_index][place]
         if len(here.ending):
             buffer.arrived.append((source, here.ending_positions, rows[here.ending]))
         held[here.first_slots] = rows[here.first]
@@ -435,7 +424,6 @@ def unpack_buffer(
     routes: RankRoutes,
     *,
     place: Callable,
-    combined: bool,
     place_static: dict[str, Any],
 ) -> Any:
     """Hand what ended here to the state in one inbox.
@@ -443,7 +431,7 @@ def unpack_buffer(
     Its sources are those of the point-to-point plan; where copies were combined on the way, the
     ranks of the last hop.
     """
-    if combined:
+    if routes.arrivals:
         arrived = sorted(buffer.arrived, key=lambda entry: entry[0])
         sources, positions = [entry[0] for entry in arrived], [entry[1] for entry in arrived]
         inbox = Inbox(routes.rank, sources, positions, [entry[2] for entry in arrived])

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_LEAST, _MOST = 1 << 16, 1 << 25  # bytes; shorter ones have no pages of their own
+# bytes; what is shorter the C library keeps well by itself, once it was told to (`_floor.memory`)
+_LEAST, _MOST = 1 << 23, 1 << 25
 _KEPT = 16  # of each size, at most
 
 _kept: defaultdict[int, deque[NDArray[Any]]] = defaultdict(lambda: deque(maxlen=_KEPT))

@@ -101,11 +101,6 @@ class RankMessages:
             payload = copied(payload)  # a view could change under the receiver
         return Message(destination, payload, len(payload), payload.nbytes)
 
-    def outgoing(self, value: Any, pack: Callable) -> Iterator[Message]:
-        """The messages, packed one after another."""
-        for index in range(len(self.destinations)):
-            yield self.message(index, value, pack)
-
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
         """What arrived, in the order of `sources`; they must agree in dtype and row shape."""
         for source, payload in zip(self.sources, payloads, strict=True):
@@ -152,12 +147,6 @@ class PreparedPlan:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plan": None}
-
-
-def slices_of_ranks(plans: Sequence[Plan]) -> list[list[RankRound]]:
-    """For each rank its slice of every round of every plan, in order."""
-    n_ranks = plans[0].n_ranks if plans else 0
-    return [slices_of_rank(plans, rank) for rank in range(n_ranks)]
 
 
 def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:
@@ -249,11 +238,6 @@ class RankExchange:
         nbytes = sum([array.nbytes for array in payload])
         return Message(destination, payload, len(payload[0]), nbytes)
 
-    def outgoing(self, value: Any, pack: Callable) -> Iterator[Message]:
-        """The messages, packed one after another."""
-        for index in range(len(self.destinations)):
-            yield self.message(index, value, pack)
-
     def incoming(self, payloads: list[Payload]) -> ValueInbox:
         """What arrived, in the order of `sources`."""
         return ValueInbox(self.rank, self.sources, payloads)
@@ -305,6 +289,12 @@ class Exchange:
         destinations = _grouped(self.n_ranks, self.source, self.destination)
         sources = _grouped(self.n_ranks, self.destination, self.source)
         return [RankExchange(r, destinations[r], sources[r]) for r in range(self.n_ranks)]
+
+
+def outgoing(half: RankMessages | RankExchange, value: Any, pack: Callable) -> Iterator[Message]:
+    """The messages of a rank in a round, packed one after another."""
+    for index in range(len(half.destinations)):
+        yield half.message(index, value, pack)
 
 
 def _payload(packed: Any, source: int, destination: int) -> Payload:

@@ -108,15 +108,11 @@ def allreduce(
         return communicator.assume_replicated(hypercube_allreduce(communicator, values, reduction))
     if algorithm != "star":
         raise InputError(f"algorithm={algorithm!r}; allowed are star, hypercube.")
-    return communicator.fold(values, _fold, reduction=reduction)
+    return communicator.fold(values, reduction.fold)
 
 
 @collective
 def barrier(communicator: Communicator) -> None:
     """Wait until every rank has come here; moves no rows."""
     zeros = communicator.values([0] * communicator.n_ranks)
-    communicator.fold(zeros, _fold, label="barrier", reduction=SUM).result()
-
-
-def _fold(values: list[Any], reduction: Reduction) -> Any:
-    return reduction.fold(values)
+    communicator.fold(zeros, SUM.fold, label="barrier").result()

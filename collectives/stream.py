@@ -130,7 +130,7 @@ class Stream:
         """The same with a value for every index of the range."""
         if self.indices is None:
             return self
-        return self.replaced(_dense_values(self), None, self.lower, self.upper)
+        return self.replaced(_dense_of([self]), None, self.lower, self.upper)
 
     def to_sparse(self) -> Stream:
         """The same as entries; those equal to the neutral element are dropped."""
@@ -275,7 +275,7 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     length = last.upper - first.lower
     entries = sum(stream.n_entries for stream in streams)
     if all(stream.is_dense for stream in streams) or (length and entries >= density * length):
-        return first.replaced(_dense_of(streams, length), None, first.lower, last.upper)
+        return first.replaced(_dense_of(streams), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(
         joined([stream.values for stream in sparse]),
@@ -292,12 +292,12 @@ def _marks(streams: Sequence[Stream]) -> tuple[NDArray[np.uint64], int]:
     return touched, sum(mark(touched, lower, _wide(stream.indices)) for stream in streams)
 
 
-def _dense_of(streams: Sequence[Stream], length: int) -> NDArray[Any]:
-    """Values of adjacent ranges of that length together, dense."""
+def _dense_of(streams: Sequence[Stream]) -> NDArray[Any]:
+    """Values of adjacent ranges together, dense."""
     if all(stream.is_dense for stream in streams):
         return joined([stream.values for stream in streams])
     first, lower = streams[0], streams[0].lower
-    values = filled_array(length, first.values.dtype, first.neutral)
+    values = filled_array(streams[-1].upper - lower, first.values.dtype, first.neutral)
     for stream in streams:
         if stream.indices is None:
             values[stream.lower - lower : stream.upper - lower] = stream.values
@@ -308,7 +308,7 @@ def _dense_of(streams: Sequence[Stream], length: int) -> NDArray[Any]:
 
 def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
     first = streams[0]
-    total = first.values if first.is_dense else _dense_values(first)
+    total = first.values if first.is_dense else _dense_of([first])
     for stream in streams[1:]:
         if stream.indices is None:
             # into the array at hand where that is one of ours: long new ones cost more than adding
@@ -319,13 +319,6 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
             scatter = sparse_kernels(reduction.combine).scatter
             scatter(total, stream.lower, _wide(stream.indices), stream.values)
     return first.replaced(total, None, first.lower, first.upper)
-
-
-def _dense_values(stream: Stream) -> NDArray[Any]:
-    length = stream.upper - stream.lower
-    dense = filled_array(length, stream.values.dtype, stream.neutral)
-    place(dense, stream.lower, _wide(stream.indices), stream.values)
-    return dense
 
 
 def _place(indices: NDArray[Any], bound: int) -> int:

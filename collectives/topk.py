@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -219,8 +220,8 @@ def topk_select(
 
     Parameters are those of `topk_allreduce`.
     """
-    pairs = communicator.map(_compress, gradients, feedback, compressor=compressor)
-    return communicator.map(_first, pairs), communicator.map(_second, pairs)
+    pairs = communicator.map(compressor.compress, gradients, feedback)
+    return communicator.map(itemgetter(0), pairs), communicator.map(itemgetter(1), pairs)
 
 
 def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.float32) -> PerRank:
@@ -261,18 +262,6 @@ def _largest(values: NDArray[Any], k: int) -> NDArray[np.int64]:
     equal = np.flatnonzero(magnitudes == threshold)[: k - np.count_nonzero(above)]
     above[equal] = True
     return places[above]
-
-
-def _compress(gradient: Any, feedback: Feedback, *, compressor: Compressor) -> Any:
-    return compressor.compress(gradient, feedback)
-
-
-def _first(pair: tuple) -> Stream:
-    return pair[0]
-
-
-def _second(pair: tuple) -> Feedback:
-    return pair[1]
 
 
 def _zero_feedback(rank: int, *, size: int, dtype: np.dtype[Any]) -> Feedback:

@@ -23,10 +23,11 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.cores import n_cores
+from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
-from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
+from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages, outgoing
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.errors import InputError
 
@@ -57,6 +58,7 @@ class LocalCommunicator(Communicator):
         self, n_ranks: int, n_threads: int | None = None, sequential: bool = False
     ) -> None:
         super().__init__(n_ranks)
+        keep_freed_memory()
         if n_threads is not None and n_threads < 1:
             raise InputError(f"n_threads must be at least 1 (or None), got {n_threads}.")
         cores = n_cores()
@@ -93,7 +95,7 @@ class LocalCommunicator(Communicator):
         held = values.content
 
         def step(rank: int) -> list[Message]:
-            return list(self._half(pending, rank).outgoing(held[rank], pack))
+            return list(outgoing(self._half(pending, rank), held[rank], pack))
 
         sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms))
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
@@ -148,6 +150,7 @@ class LocalCommunicator(Communicator):
     def _close(self) -> None:
         self._pool.close()
         free_kept_memory()
+        give_back_freed_memory()
 
     def _run(
         self,

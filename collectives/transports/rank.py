@@ -20,7 +20,13 @@ from typing import Any, NamedTuple, Protocol
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
-from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
+from daskpart.collectives.messages import (
+    Exchange,
+    RankExchange,
+    RankMessages,
+    outgoing,
+    slices_of_rank,
+)
 from daskpart.collectives.plan import Plan
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
 from daskpart.errors import InputError
@@ -281,7 +287,7 @@ class RankCommunicator(Communicator):
         call = self._next_call(f"{pending.label} {pending.index}")
         begin = perf_counter()
         ranks, rows, sizes = [], [], []
-        for message in self._half(pending).outgoing(values.content, pack):
+        for message in outgoing(self._half(pending), values.content, pack):
             ranks.append(message.destination)
             rows.append(message.rows)
             sizes.append(message.nbytes)

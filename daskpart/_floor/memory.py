@@ -24,13 +24,25 @@ _LARGEST_BLOCK = 32 << 20  # the most that glibc takes
 
 
 @cache
+def _glibc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
+
+
+@cache
 def keep_freed_memory() -> None:
     """Have this process keep what it frees, up to 64 MiB for each arena of glibc.
 
     Nothing happens under another C library, or where the user has set MALLOC_MMAP_THRESHOLD_.
     """
-    if platform.libc_ver()[0] != "glibc" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
+    library = _glibc()
+    if library is None or "MALLOC_MMAP_THRESHOLD_" in os.environ:
         return
-    library = ctypes.CDLL(None)
     library.mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)
     library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_BLOCK)
+
+
+def give_back_freed_memory() -> None:
+    """Let the system have what is free now; what is freed from now on is kept as before."""
+    library = _glibc()
+    if library is not None:
+        library.malloc_trim(0)

@@ -37,7 +37,6 @@ __all__ = [
     "EarlyStopping",
     "EpochCallback",
     "Epochs",
-    "Patience",
     "Tolerance",
     "TrainingProgress",
     "epoch_contexts",
@@ -280,33 +279,6 @@ class EarlyStopping(EpochCallback):
                 f"early stopping watches {self.monitor!r}, which this fit does not measure. Give "
                 "validation=… or validation_fraction > 0, or watch 'train_rmse'."
             )
-        self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
-        return self._watch.ran_out(self._seen)
-
-
-class Patience(EpochCallback):
-    """The parameter `patience` of a model: ends the loop where the trainer or the text ends.
-
-    Parameters
-    ----------
-    watch : Watch
-    behind : int
-        The step behind which it counts.
-    """
-
-    def __init__(self, watch: Watch, behind: int) -> None:
-        self._watch, self._behind, self._seen = watch, behind, Seen()
-
-    def next_look(self, epoch: int) -> None:
-        """It only listens: who watches ends the run."""
-
-    def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
-        """Whether patience had run out before."""
-        self._seen = self._watch.over(history, self._behind)
-        return self._watch.ran_out(self._seen)
-
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
-        """Whether it has run out now."""
         self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
         return self._watch.ran_out(self._seen)
 

@@ -31,7 +31,6 @@ from .callbacks import (
     CallbackSupportMixin,
     Checkpoint,
     EpochCallback,
-    Patience,
     Tolerance,
     TrainingProgress,
     epoch_contexts,
@@ -207,9 +206,17 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """``evaluate(state)``, columns of the history that need the state; None: there are none."""
         return None
 
-    def _train(self, trainer: Trainer, problem: Any, plan: Any, start: Any, last: int) -> State:
-        """Steps from `start` to `last`, with all callbacks; gives the state to keep."""
-        self._run_steps(trainer, problem, start, last)
+    def _train(
+        self,
+        trainer: Trainer,
+        problem: Any,
+        plan: Any,
+        start: Any,
+        last: int,
+        own: list[EpochCallback],
+    ) -> State:
+        """Steps from `start` to `last`, with `own` and all other callbacks; the state to keep."""
+        self._run_steps(trainer, problem, start, last, own)
         return trainer.state()
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
@@ -393,11 +400,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan.expected(),
             self._evaluation(problem),
             self._watch(),
-            same=same and not one_step,
         )
+        own = self._own_callbacks(same and not one_step)
         state: State | None = None
         try:
-            state = self._train(trainer, problem, plan, start, last)
+            state = self._train(trainer, problem, plan, start, last, own)
         except KeyboardInterrupt:
             trainer.rescue()
             raise
@@ -424,16 +431,13 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """What opens the session of a fit, and opens it anew after a loss."""
         return Connection(self.transport, plan.n_ranks, client)
 
-    def _run_steps(self, trainer: Trainer, problem: Any, start: State, last: int) -> None:
+    def _run_steps(
+        self, trainer: Trainer, problem: Any, start: State, last: int, own: list[EpochCallback]
+    ) -> None:
         with epoch_contexts(
-            self,
-            start.epoch,
-            last,
-            X=problem,
-            own=self._own_callbacks(start, trainer.same),
-            history=start.history,
+            self, start.epoch, last, X=problem, own=own, history=start.history
         ) as epochs:
-            while epochs.go_on():
+            while epochs.go_on() and not trainer.ran_out:
                 rows = trainer.run(epochs.begin())
                 epochs.done(rows, snapshot=trainer.state)
 
@@ -522,7 +526,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         assert self.checkpoint_path is not None  # checked
         return CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
 
-    def _own_callbacks(self, start: State, same: bool) -> list[EpochCallback]:
+    def _own_callbacks(self, same: bool) -> list[EpochCallback]:
+        """`same`: the steps before are of this very fit, so they may have been enough."""
         own: list[EpochCallback] = []
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
@@ -530,9 +535,6 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
             own.append(Tolerance(self.tol, self._tolerance_column, looks_back=same))
-        watch = self._watch()
-        if watch is not None:
-            own.append(Patience(watch, start.watched_behind))
         return own
 
     def _most_ranks(self, problem: Any) -> float:

@@ -99,7 +99,7 @@ class Text(ABC):
     """One attempt of a fit on one session, from one state; made by the driver, used by the trainer.
 
     What is set up in ``__init__`` (data laid out, kernels compiled, `begin_from`) does not count as
-    training. A session is a communicator, or whatever the estimator's ``_connect`` gives.
+    training. A session is a communicator, or whatever the estimator's ``_connection`` opens.
 
     Attributes
     ----------

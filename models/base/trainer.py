@@ -55,8 +55,6 @@ class Trainer:
         ``evaluate(state)`` gives columns of the history that need the state of each step.
     watch : Watch or None
         What says which step is the best: it is kept beside the last one.
-    same : bool
-        Whether the steps before `state` are of this very fit: only then they may have been enough.
 
     Attributes
     ----------
@@ -79,11 +77,8 @@ class Trainer:
         expected: Expected | None = None,
         evaluate: Callable[[Any], Row] | None = None,
         watch: Watch | None = None,
-        *,
-        same: bool = False,
     ) -> None:
         self._connection: Connection = connection
-        self.same = same
         self._make_text, self._evaluate, self._watch = make_text, evaluate, watch
         self._n_ranks, self._expected = n_ranks, expected
         self._text: Text | None = None

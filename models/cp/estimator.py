@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
-from daskpart.models.base.callbacks import Tolerance, with_callbacks
+from daskpart.models.base.callbacks import EpochCallback, Tolerance, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -429,7 +429,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
         return lambda state: {"validation_rmse": held_out.rmse(state)}
 
     def _train(
-        self, trainer: Trainer, problem: TensorProblem, plan: CPPlan, start: State, last: int
+        self,
+        trainer: Trainer,
+        problem: TensorProblem,
+        plan: CPPlan,
+        start: State,
+        last: int,
+        own: list[EpochCallback],
     ) -> State:
         """The best of all starts; the last of them, number 0, with all callbacks."""
         enough = Tolerance(self.tol, "fit_change")
@@ -444,7 +450,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             trainer.earlier = _better(trainer.state(), trainer.earlier)
         if trainer.earlier is not None:
             trainer.begin_again(start)
-        self._run_steps(trainer, problem, start, last)
+        self._run_steps(trainer, problem, start, last, own)
         trainer.state()
         return self._best_kept(trainer)
 

@@ -329,8 +329,10 @@ class LinearModel(SampleModel):
         rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
 
-    def _train(self, trainer: Any, problem: Any, plan: Any, start: Any, last: int) -> State:
-        state = super()._train(trainer, problem, plan, start, last)
+    def _train(
+        self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, own: Any
+    ) -> State:
+        state = super()._train(trainer, problem, plan, start, last, own)
         if self.solver == "lbfgs" and self.tol and state.epoch > start.epoch:
             first, row = state.history[start.epoch], state.history[-1]
             large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from daskpart.collectives import large_arrays
 from daskpart.collectives.large_arrays import (
     copied,
     empty_array,
@@ -19,7 +20,8 @@ from daskpart.collectives.large_arrays import (
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def nothing_kept(monkeypatch):
+    monkeypatch.setattr(large_arrays, "_LEAST", 1 << 16)
     free_kept_memory()
     yield
     free_kept_memory()

@@ -12,7 +12,7 @@ import pytest
 SCRIPT = """
 import resource
 import numpy as np
-from daskpart._floor.memory import keep_freed_memory
+from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -24,7 +24,11 @@ def faults():
 before = faults()
 keep_freed_memory()
 faults()
-print(before, faults())
+kept = faults()
+arrays = [np.ones(1 << 20, np.uint8) for _ in range(8)]
+del arrays
+give_back_freed_memory()
+print(before, kept, faults())
 """
 
 
@@ -38,9 +42,10 @@ def test_steps_reuse_memory(of_user):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment
     )
-    before, after = map(int, done.stdout.split())
+    before, after, given_back = map(int, done.stdout.split())
     assert before > 5000
     if of_user:
         assert after > 5000  # who has set it keeps it
     else:
         assert after < before / 10
+        assert after + 1000 < given_back < before / 2  # fresh pages once, and kept again
