@@ -279,6 +279,7 @@ def largest_of_buckets(values: Values, bucket: int, k: int, chosen: Indices) -> 
                 place -= 1
             best[place] = i
             least = abs(values[best[held - 1]])
-        chosen[n_chosen : n_chosen + held] = np.sort(best[:held])
-        n_chosen += held
+        for i in np.sort(best[:held]):
+            chosen[n_chosen] = i
+            n_chosen += 1
     return n_chosen

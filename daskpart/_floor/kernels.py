@@ -72,6 +72,9 @@ def kernel(function: Callable | None = None, *, internal: bool = False, **option
 
     Division by zero gives infinity or NaN, as in numpy: callers look for them once at the end.
 
+    Arrays are copied by loops: with ``a[:] = b``, and with `np.diff`, numba compiles what words it
+    has for shapes that differ, for 4 s in every process that does so.
+
     Parameters
     ----------
     function : callable

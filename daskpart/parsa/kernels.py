@@ -166,7 +166,9 @@ def assign_data(
     n_data = len(pointer) - 1
     costs = _first_costs(pointer, local, sets, n_parts)
     links = np.empty((n_parts, n_data, 2), np.int32)
-    longest = np.diff(pointer).max() if n_data else 0
+    longest = 0
+    for member in range(n_data):
+        longest = max(longest, pointer[member + 1] - pointer[member])
     heads = np.full((n_parts, longest + 1), -1, np.int32)
     lowest, limits = np.zeros(n_parts, np.int64), np.zeros(n_parts, np.int64)
     load = np.zeros(n_parts, np.int64)

@@ -38,24 +38,25 @@ if "DASKPART_TESTS_IN_MPI_JOB" in os.environ:
     TRANSPORTS = ["mpi"]
 
 
-_RANKS_IN_TASKS = (1, 5)
+# of 5 ranks on 4 workers some share theirs and some do not; 8 are a power of two, and all do
+_NUMBERS_OF_RANKS = {"graph-processes": (1, 5), "mpi": (1, 5, 8)}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out some numbers of ranks where each message is a task of the cluster.
+    """Leave out some numbers of ranks where a run takes long and others of its kind say as much.
 
-    The graph of any number is run on threads by the transports beside it, and as tasks of workers
-    by `mpi_job.py`; here tasks are sent to processes, which takes milliseconds each.
+    Each text is run by any number of ranks on the threads of a process; all numbers are sent
+    messages by MPI in `mpi_spmd_job.py`, and as tasks of workers in `mpi_job.py`.
     """
-    left_out = [item for item in items if _is_too_many_tasks(item)]
+    left_out = [item for item in items if not _is_among_those_run(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
 
-def _is_too_many_tasks(item: pytest.Item) -> bool:
+def _is_among_those_run(item: pytest.Item) -> bool:
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    in_tasks = params.get("make_communicator") == "graph-processes"
-    return in_tasks and params.get("n_ranks", 1) not in _RANKS_IN_TASKS
+    some = _NUMBERS_OF_RANKS.get(params.get("make_communicator", ""))
+    return some is None or params.get("n_ranks", 1) in some
 
 
 @pytest.fixture(scope="session")

@@ -355,7 +355,7 @@ MODELS = {
         labelled,
         lambda model: model.predict_proba(samples()[0]),
         partial(
-            daskpart.MLPClassifier, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"
+            daskpart.MLPClassifier, (20,), eta0=0.03, max_iter=12, n_ranks=1, transport="local"
         ),
         SGD_WEIGHS,
         watched={"eta0": 0.05},
@@ -375,7 +375,7 @@ MODELS = {
         ),
         samples,
         lambda model: model.predict(samples()[0]),
-        partial(daskpart.MLPRegressor, (20,), eta0=0.03, max_iter=20, n_ranks=1, transport="local"),
+        partial(daskpart.MLPRegressor, (20,), eta0=0.03, max_iter=12, n_ranks=1, transport="local"),
         SGD_WEIGHS,
         watched={},
         held_out=some_wrong,
@@ -391,7 +391,7 @@ MODELS = {
             weight_decay=0.0,
             initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=15,
+            max_iter=8,
             transport="local",
         ),
         {
@@ -412,7 +412,7 @@ MODELS = {
             weight_decay=0.0,
             initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=8,
+            max_iter=4,
             transport="local",
         ),
         {
@@ -431,7 +431,7 @@ MODELS = {
             weight_decay=0.0,
             initial_learning_rate=0.2,
             n_ranks=1,
-            max_iter=15,
+            max_iter=8,
             transport="local",
         ),
         {"check_transformer_preserve_dtypes": _DTYPE},

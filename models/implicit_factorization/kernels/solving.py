@@ -257,7 +257,10 @@ def solve_by_blocks(
     width = min(block_size, n_components)
     square, vector = np.empty((width, width), np.float32), np.empty(width, np.float32)
     image = np.empty(n_components, np.float32)  # (G + λI) w
-    products = np.empty(max(0, np.max(np.diff(pointer))) if pointer.size > 1 else 0, np.float32)
+    longest = 0
+    for row in range(pointer.size - 1):
+        longest = max(longest, pointer[row + 1] - pointer[row])
+    products = np.empty(longest, np.float32)
     objective = 0.0
     for row in range(pointer.size - 1):
         begin, end = pointer[row], pointer[row + 1]

@@ -71,8 +71,10 @@ def solve_equations(left, right, solution):
     """Solve ``left[row] x = right[row]`` for each row by Cholesky; NaN where a row is singular."""
     lower = np.empty(left.shape[1:])
     for row in range(left.shape[0]):
-        lower[:] = left[row]
-        solution[row] = right[row]
+        for f in range(right.shape[1]):
+            solution[row, f] = right[row, f]
+            for g in range(right.shape[1]):
+                lower[f, g] = left[row, f, g]
         if cholesky(lower):
             substitute(lower, solution[row])
         else:
