@@ -11,8 +11,8 @@ endif
 
 BIN := .venv/bin
 OUT ?= demo-output
-# two test files at a time: many tests start processes of their own; in the order of tests/conftest.py
-PYTEST_OPTIONS ?= -n 2 --dist loadfile --no-loadscope-reorder
+# three test files at a time on two cores, as many wait for processes; in the order of tests/conftest.py
+PYTEST_OPTIONS ?= -n 3 --dist loadfile --no-loadscope-reorder
 # most modules that pip would compile are never imported
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --editable
 MADE := .venv/made

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
-from daskpart.models.graph_convolution.graph import in_order, rows_by_name
+from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
 
 from .classes import draw_confusion, judged, most_frequent

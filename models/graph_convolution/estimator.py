@@ -24,10 +24,11 @@ from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 
-from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork, named
+from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork
 from .plan import GCNPlan
 from .problem import GraphProblem
 from .targets import Targets, class_targets, number_targets
+from .vertex_names import named
 
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)

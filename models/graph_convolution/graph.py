@@ -27,6 +27,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .operators import narrow
+from .vertex_names import names_of_rows
 
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -275,62 +276,3 @@ def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
     elif type(X).__name__ == "GCXS":
         X = X.tocoo().tocsr()
     return X, names
-
-
-def names_of_rows(data: Any) -> NDArray[Any] | None:
-    """Names of vertices from the index of a Series, DataFrame or DataArray; None without names."""
-    if is_a(data, "pandas", "Series") or is_a(data, "pandas", "DataFrame"):
-        return _names_of(data)
-    if is_a(data, "xarray", "DataArray") and data.dims[0] in data.coords:
-        return as_labels(data.coords[data.dims[0]].values)
-    return None
-
-
-def _names_of(frame: Any) -> NDArray[Any] | None:
-    """An index of plain numbers in order is none."""
-    if isinstance(frame.index, pd.RangeIndex):
-        return None
-    if frame.index.dtype.kind in "iu" and (np.arange(len(frame)) == frame.index.to_numpy()).all():
-        return None
-    return as_labels(frame.index.to_numpy())
-
-
-def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
-    """Positions that put rows named `given` into the order of `names`; None: they are in it.
-
-    Raises
-    ------
-    InputError
-        For names that the graph does not have, or that are missing.
-    """
-    order = rows_by_name(names, given, what)
-    if order is not None and (order < 0).any():
-        lacking = int((order < 0).sum())
-        raise InputError(
-            f"{what} name {len(order) - lacking} of the {len(order)} vertices: give a row for each"
-        )
-    return order
-
-
-def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
-    """For each of `names` the place in `given`, −1 where it has none; None: all have their own.
-
-    Raises
-    ------
-    InputError
-        For names that the graph does not have, or that come twice.
-    """
-    if names is None or given is None or np.array_equal(names, given):
-        return None
-    places = LabelIndex(names, len(names), "vertex").find(given)
-    if (places < 0).any():
-        raise InputError(
-            f"{what} name {given[places < 0].tolist()[0]!r}, which is no vertex of the graph; "
-            f"names that are none: {int((places < 0).sum()):,}"
-        )
-    order = np.full(len(names), -1, np.int64)
-    order[places] = np.arange(len(places))
-    if int((order >= 0).sum()) < len(places):
-        seen = pd.Index(given)
-        raise InputError(f"{what} name {seen[seen.duplicated()][0]!r} more than once")
-    return order

@@ -22,7 +22,6 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
-from daskpart.models.base.labels import LabelIndex
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -33,7 +32,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import in_order, names_of_rows, read_features, read_graph, rows_by_name
+from .graph import read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, make_layers
 from .minibatch import BatchText
@@ -42,8 +41,9 @@ from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
 from .state import GCNState
-from .targets import Targets, as_mask, is_mask
+from .targets import Targets
 from .text import GCNText
+from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, rows_by_name
 
 # columns that are best at their lowest, and at their highest
 MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -570,57 +570,3 @@ class GraphNetwork(DistributedEstimator):
         if not chosen.any():
             raise InputError("no labelled vertex is left to judge by: see y, mask, sample_weight")
         return outputs[chosen], targets.values[chosen], weight[chosen]
-
-
-def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> Targets:
-    """Targets in the order of the vertices: by name where both have names.
-
-    Raises
-    ------
-    InputError
-        For a name that is no vertex, or comes twice; without names, for another length.
-    """
-    rows = rows_by_name(vertices, names, "labels")
-    if rows is not None and names is not None and len(targets.values) == len(names):
-        return targets.at(rows)
-    if len(targets.values) != n_vertices:
-        raise InputError(
-            f"{len(targets.values)} labels for {n_vertices} vertices: give one for each, or a "
-            "Series whose index names the vertices"
-        )
-    return targets
-
-
-def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDArray[np.bool_]:
-    """A mask of vertices, whatever says it.
-
-    Parameters
-    ----------
-    mask : array-like
-        Booleans or positions, in the order of the rows of X; a Series of booleans by name; names.
-    vertices : ndarray or None
-        Names of the vertices.
-    row_names : ndarray or None
-        Of the rows of X; None: in the order of the vertices.
-    n : int
-        Number of vertices.
-    name : str
-        For errors, which are InputErrors.
-    """
-    if not is_mask(mask) and vertices is not None and np.asarray(mask).dtype.kind in "OUT":
-        return as_mask(LabelIndex(vertices, n, "vertex").positions(mask), n, name)
-    own = names_of_rows(mask) if is_mask(mask) else None
-    given = row_names if own is None else own
-    rows = rows_by_name(vertices, given, name)
-    if rows is None:
-        return as_mask(mask, n, name)
-    return as_mask(mask, len(given), name)[rows] & (rows >= 0)
-
-
-def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:
-    """Values by vertex, under the names of the vertices where there are some."""
-    if names is None:
-        return values
-    if values.ndim == 1:
-        return pd.Series(values, index=names)
-    return pd.DataFrame(values, index=names, columns=columns)

@@ -1,0 +1,194 @@
+"""What users give for vertices, by name or in an order: edges, rows, labels, masks and scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sparse
+from test_graph_convolution import N, features, graph, labels, model, weights_of
+
+import daskpart
+from daskpart.errors import DaskpartWarning, InputError
+
+
+def test_labels_are_matched_by_name():
+    """In fit and score alike; vertices that a Series leaves out have no label."""
+    import pandas as pd
+
+    names = np.array([f"v{vertex}" for vertex in range(12)])
+    ring = pd.DataFrame({"source": names, "target": np.roll(names, -1)})
+    y = pd.Series(np.arange(12) // 6, index=names)
+    model = daskpart.GCNClassifier(4, n_ranks=2, max_iter=60, symmetrize=True, dropout=0.0)
+    model.fit(None, y, graph=ring)
+    assert model.predict(None).to_dict() == y.to_dict()
+    shuffled = y.sample(frac=1, random_state=0)
+    assert model.score(None, y) == model.score(None, shuffled) == 1.0
+    assert model.score(None, shuffled[:5]) == 1.0
+    assert model.score(None, 1 - shuffled) == 0.0
+
+    some = y.drop(["v3", "v9"])
+    again = daskpart.GCNClassifier(4, n_ranks=2, max_iter=60, symmetrize=True, dropout=0.0)
+    again.fit(None, some, graph=ring)
+    assert sorted(again.vertex_names_) == sorted(names)
+    assert again.predict(None)[names].tolist() == y.tolist()
+    for wrong, message in (
+        (pd.Series([0, 1], index=["v1", "w"]), "labels name 'w', which is no vertex of the graph"),
+        (pd.Series([0, 1], index=["v1", "v1"]), "labels name 'v1' more than once"),
+        ([0, 1], "2 labels for 12 vertices"),
+    ):
+        with pytest.raises(InputError, match=message):
+            again.score(None, wrong)
+
+
+def _ring(names):
+    """A ring whose halves are two classes."""
+    import pandas as pd
+
+    return pd.DataFrame({"source": names, "target": np.roll(names, -1)})
+
+
+def test_edges_as_a_list():
+    edges = np.argwhere(graph().toarray() != 0)
+    weights = graph().toarray()[tuple(edges.T)]
+    plain = model().fit(features(), labels(), graph=graph())
+    tuples = [(int(i), int(j), w) for (i, j), w in zip(edges, weights, strict=True)]
+    attributes = [(i, j, {"weight": w}) for i, j, w in tuples]
+    for given in (tuples, attributes, tuple(tuples)):
+        fitted = model().fit(features(), labels(), graph=given)
+        np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    for wrong in ([(0, 1), (1, 2, 3.0)], [[0] * 9, [1] * 9], [0, 1, 2]):
+        with pytest.raises(InputError, match="no list of edges"):
+            model().fit(features(), labels(), graph=wrong)
+    alone = model(max_iter=1).fit(features(), labels(), graph=[])
+    assert alone.graph_ is None
+
+
+def test_rows_without_names_go_with_no_named_edges():
+    """Nothing says which row is whose, so nothing is guessed."""
+    import pandas as pd
+
+    names = np.array([f"v{N - vertex:02d}" for vertex in range(N)])
+    two = pd.Series([0, 1], ["v01", "v02"])
+    for X, y in ((features(), labels()), (None, labels()), (features(), two)):
+        with pytest.raises(InputError, match="nothing says which row is whose"):
+            model().fit(X, y, graph=_ring(names))
+    # numbers are places, and labels of some of them say which
+    numbers = np.arange(N)
+    some = pd.Series(np.arange(10) % 2, index=np.arange(10)[::-1] + 5)
+    whole = np.full(N, -1)
+    whole[some.index] = some
+    fitted = model().fit(features(), some, graph=_ring(numbers))
+    plain = model().fit(features(), whole, graph=_ring(numbers))
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+
+
+def test_nodes_of_networkx_in_any_order():
+    networkx = pytest.importorskip("networkx")
+    import pandas as pd
+
+    order = np.random.default_rng(0).permutation(N)
+    A = graph()
+    made = networkx.from_scipy_sparse_array(A)
+    shuffled = networkx.Graph()
+    shuffled.add_nodes_from(order.tolist())
+    shuffled.add_edges_from(made.edges(data=True))
+    plain = model().fit(features(), labels(), graph=A)
+    with pytest.warns(DaskpartWarning, match="are taken to go by number, from 0"):
+        fitted = model().fit(features(), labels(), graph=shuffled)
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    # with names no order matters
+    X, y = pd.DataFrame(features()).iloc[order], pd.Series(labels())[order[::-1]]
+    fitted = model().fit(X, y, graph=shuffled)
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    assert fitted.score(X, y) == plain.score(features(), labels())
+
+
+def test_labels_and_masks_go_with_the_rows_of_features():
+    """Also where the graph names its vertices in another order."""
+    import pandas as pd
+    import xarray as xr
+
+    names = np.array([f"v{vertex:02d}" for vertex in range(N)])
+    A = xr.DataArray(
+        sparse.COO.from_scipy_sparse(graph()), coords={"a": names, "b": names}, dims=("a", "b")
+    )
+    order = np.random.default_rng(0).permutation(N)
+    held, y = np.arange(N) % 3 == 0, labels()
+    weight = np.random.default_rng(1).random(N)
+    plain = model().fit(features(), y, graph=graph(), validation_mask=held)
+    X = pd.DataFrame(features(), index=names).iloc[order]
+    of_name = pd.Series(held, index=names)
+    places = np.flatnonzero(held[order])
+    for mask in (
+        held[order],
+        places,
+        of_name[::-1],
+        of_name[of_name],
+        names[held],
+        held[order] * 1,
+    ):
+        fitted = model().fit(X, y[order], graph=A, validation_mask=mask)
+        np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+        pd.testing.assert_series_equal(fitted.history_["loss"], plain.history_["loss"])
+        assert fitted.score(X, y[order], weight[order], mask=mask) == pytest.approx(
+            plain.score(features(), y, weight, mask=held), rel=1e-12
+        )
+
+
+@pytest.mark.parametrize("kind", ["classes", "several", "numbers"])
+def test_score_is_that_of_scikit_learn(kind):
+    from sklearn.metrics import accuracy_score, r2_score
+
+    X, y = features(), labels(kind)
+    fitted = model(loss=kind).fit(X, y, graph=graph())
+    known = y >= 0 if kind == "classes" else ~np.isnan(y.reshape(N, -1)).any(axis=1)
+    weight = np.random.default_rng(0).random(N)
+    found, given = fitted.predict(X)[known], y[known]
+    for chosen in (None, weight):
+        each = None if chosen is None else chosen[known]
+        if kind == "several":
+            wanted = np.average((found == given).mean(axis=1), weights=each)
+        else:
+            wanted = {"classes": accuracy_score, "numbers": r2_score}[kind](
+                given, found, sample_weight=each
+            )
+        assert fitted.score(X, y, chosen) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_label_that_the_model_does_not_know_is_never_right():
+    from sklearn.metrics import accuracy_score
+
+    fitted = model().fit(features(), labels(), graph=graph())
+    y = np.where(np.arange(N) < 5, 9, labels())
+    found = fitted.predict(features())
+    assert fitted.score(features(), y) == accuracy_score(y[y >= 0], found[y >= 0])
+    with pytest.raises(InputError, match="label 'a' is out of range"):
+        fitted.score(features(), ["a"] * N)
+
+
+@pytest.mark.parametrize("nothing", [{"mask": np.zeros(N, bool)}, {"mask": labels() < 0}])
+def test_a_score_of_nothing_is_refused(nothing):
+    fitted = model(max_iter=1).fit(features(), labels(), graph=graph())
+    with pytest.raises(InputError, match="no labelled vertex is left to judge by"):
+        fitted.score(features(), labels(), **nothing)
+
+
+def test_one_class_is_none():
+    """Above all where −1 was meant as the other."""
+    with pytest.raises(InputError, match=r"one class only, 1: .* classes −1 and 1 as 0 and 1"):
+        model().fit(features(), np.where(labels() > 0, 1, -1), graph=graph())
+
+
+def test_texts_that_say_unlabelled():
+    words = np.array(["a", "b", "c", "-1"])[labels()]
+    fitted = model().fit(features(), words, graph=graph())
+    assert fitted.classes_.tolist() == ["a", "b", "c"]
+    plain = model().fit(features(), labels(), graph=graph())
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    blank = np.where(words == "-1", "", words)
+    assert fitted.score(features(), blank) == plain.score(features(), labels())
+
+
+def test_widths_as_numpy_gives_them():
+    fitted = model(hidden=np.int64(4), max_iter=1).fit(features(), labels(), graph=graph())
+    assert fitted.transform(features()).shape == (N, 4)
