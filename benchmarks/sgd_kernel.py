@@ -6,7 +6,9 @@ from time import perf_counter
 
 import numpy as np
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.models.matrix_factorization.kernels.sgd import (
+    lanes_of,
     padded_width,
     sgd_adagrad,
     sgd_fixed_rate,
@@ -32,8 +34,9 @@ class SgdKernel:
         n_users, n_items = (int(ids.max()) + 1 for ids in self.triples[:2])
         width = padded_width(n_components)
         generator = np.random.default_rng(0)
-        self.factors = [np.zeros((n, width), np.float32) for n in (n_users, n_items)]
+        self.factors = [aligned_rows(n, width, np.float32) for n in (n_users, n_items)]
         for factor in self.factors:
+            factor[:] = 0.0
             factor[:, :n_components] = generator.uniform(-0.1, 0.1, (len(factor), n_components))
         self.no_weights = np.zeros(0, np.float32)
         self.vectors = [np.ones(n, np.float32) for n in (n_users, n_items) * 2]
@@ -42,6 +45,7 @@ class SgdKernel:
     def time_pass(self, data: str, n_components: int, rate: str) -> None:
         """One pass."""
         self.kernel(
+            lanes_of(self.factors[0].shape[1]),
             *self.triples, 0, self.triples[0].size, self.n_components, *self.factors, *self.vectors,
             np.float32(3.5), np.float32(0.01), np.float32(0.05), True, self.no_weights, False,
         )  # fmt: skip

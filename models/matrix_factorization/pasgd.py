@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.collectives import (
     Communicator,
     Inbox,
@@ -37,6 +38,7 @@ from daskpart.collectives import (
 from .kernels.bpr import bpr
 from .kernels.sgd import (
     add_weighted,
+    lanes_of,
     pack_rows,
     padded_width,
     sgd_adagrad,
@@ -178,14 +180,20 @@ def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> R
     width = padded_width(layout.n_components)
     return RankModel(
         layout=layout,
-        user=np.zeros((n_users, width), np.float32),
-        item=np.zeros((n_items, width), np.float32),
+        user=_blank_rows(n_users, width),
+        item=_blank_rows(n_items, width),
         user_bias=np.zeros(n_users, np.float32),
         item_bias=np.zeros(n_items, np.float32),
         user_gradient=np.ones(n_users, np.float32),
         item_gradient=np.ones(n_items, np.float32),
         mean=np.float32(mean),
     )
+
+
+def _blank_rows(n_rows: int, width: int) -> np.ndarray:
+    rows = aligned_rows(n_rows, width, np.float32)
+    rows[:] = 0.0
+    return rows
 
 
 def apply_ratings(
@@ -209,7 +217,7 @@ def apply_ratings(
     if ratings.first_item:
         user, user_bias, user_gradient = model.item, model.item_bias, model.item_gradient
     model.loss += train(
-        ratings.rows, ratings.columns, ratings.values, start, stop,
+        lanes_of(model.item.shape[1]), ratings.rows, ratings.columns, ratings.values, start, stop,
         model.layout.n_components, user, model.item, user_bias, model.item_bias,
         user_gradient, model.item_gradient, model.mean, np.float32(rate),
         np.float32(regularization), model.layout.biases, ratings.weights, nonnegative,

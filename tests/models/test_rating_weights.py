@@ -12,7 +12,7 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.fold_in import solve_rows
-from daskpart.models.matrix_factorization.kernels.sgd import sgd_fixed_rate
+from daskpart.models.matrix_factorization.kernels.sgd import lanes_of, sgd_fixed_rate
 from daskpart.models.matrix_factorization.pasgd import RowLayout
 from daskpart.models.matrix_factorization.plan import plan_fit, rank_weights
 from daskpart.models.matrix_factorization.problem import Ratings
@@ -85,7 +85,7 @@ def _step(values, weights, rate):
     at, ones = np.zeros(n, np.int32), np.ones(1, np.float32)
     bias = [np.zeros(1, np.float32) for _ in range(2)]
     sgd_fixed_rate(
-        at, at, np.array(values, np.float32), 0, n, 16, user, item, *bias, ones, ones,
+        lanes_of(16), at, at, np.array(values, np.float32), 0, n, 16, user, item, *bias, ones, ones,
         np.float32(0), np.float32(rate), np.float32(0.1), True, np.array(weights, np.float32),
         False,
     )  # fmt: skip

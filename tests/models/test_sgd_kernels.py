@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from daskpart.models.matrix_factorization.kernels.sgd import (
     add_weighted,
     counting_sort,
+    lanes_of,
     pack_rows,
     padded_width,
     sgd_adagrad,
@@ -20,9 +21,9 @@ from daskpart.models.matrix_factorization.kernels.sgd import (
 N_USERS, N_ITEMS, N_COMPONENTS = 7, 5, 3
 
 
-def _start(seed: int) -> dict[str, np.ndarray]:
+def _start(seed: int, n_components: int = N_COMPONENTS) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
-    width = padded_width(N_COMPONENTS)
+    width = padded_width(n_components)
     state = {
         "user": np.zeros((N_USERS, width), np.float32),
         "item": np.zeros((N_ITEMS, width), np.float32),
@@ -31,8 +32,9 @@ def _start(seed: int) -> dict[str, np.ndarray]:
         "user_gradient": np.ones(N_USERS, np.float32),
         "item_gradient": np.ones(N_ITEMS, np.float32),
     }
-    state["user"][:, :N_COMPONENTS] = generator.normal(size=(N_USERS, N_COMPONENTS))
-    state["item"][:, :N_COMPONENTS] = generator.normal(size=(N_ITEMS, N_COMPONENTS))
+    scale = (N_COMPONENTS / n_components) ** 0.25  # of a product, whatever its length
+    for name, n_rows in (("user", N_USERS), ("item", N_ITEMS)):
+        state[name][:, :n_components] = scale * generator.normal(size=(n_rows, n_components))
     return state
 
 
@@ -43,16 +45,20 @@ def _ratings(seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return rows, columns, generator.normal(3, 1, n).astype(np.float32)
 
 
-def _run(kernel, state, ratings, mean, rate, gamma, biases, weights=None, nonnegative=False):
+def _run(
+    kernel, state, ratings, mean, rate, gamma, biases, weights=None, nonnegative=False,
+    n_components=N_COMPONENTS,
+):  # fmt: skip
     weights = np.zeros(0, np.float32) if weights is None else weights
     return kernel(
-        *ratings, 0, ratings[0].size, N_COMPONENTS, state["user"], state["item"],
+        lanes_of(state["item"].shape[1]),
+        *ratings, 0, ratings[0].size, n_components, state["user"], state["item"],
         state["user_bias"], state["item_bias"], state["user_gradient"], state["item_gradient"],
         np.float32(mean), np.float32(rate), np.float32(gamma), biases, weights, nonnegative,
     )  # fmt: skip
 
 
-def _twin(state, ratings, mean, rate, gamma, biases, adagrad):
+def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components):
     """Alg. 1 of the paper with the sign of the regularisation mended, in float64."""
     s = {name: array.astype(np.float64) for name, array in state.items()}
     total = 0.0
@@ -69,19 +75,21 @@ def _twin(state, ratings, mean, rate, gamma, biases, adagrad):
             s["user_bias"][i] += rate_i * (e - gamma * s["user_bias"][i])
             s["item_bias"][j] += rate_j * (e - gamma * s["item_bias"][j])
         if adagrad:
-            s["user_gradient"][i] += step_w @ step_w / N_COMPONENTS
-            s["item_gradient"][j] += step_h @ step_h / N_COMPONENTS
+            s["user_gradient"][i] += step_w @ step_w / n_components
+            s["item_gradient"][j] += step_h @ step_h / n_components
     return s, total
 
 
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("adagrad", [True, False])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_one_pass_equals_plain_python(seed, adagrad, biases):
-    state, ratings = _start(seed), _ratings(seed)
-    expected, squared_error = _twin(state, ratings, 3.0, 0.05, 0.1, biases, adagrad)
+@pytest.mark.parametrize("n_components", [1, 3, 16, 20, 48, 70, 150])
+def test_one_pass_equals_plain_python(n_components, adagrad, biases):
+    """Rows that are held whole, and rows with lines behind what is held."""
+    state, ratings = _start(n_components, n_components), _ratings(n_components)
+    settings = (3.0, 0.05, 0.1, biases)
+    expected, squared_error = _twin(state, ratings, *settings, adagrad, n_components)
     kernel = sgd_adagrad if adagrad else sgd_fixed_rate
-    measured = _run(kernel, state, ratings, 3.0, 0.05, 0.1, biases)
+    measured = _run(kernel, state, ratings, *settings, n_components=n_components)
     assert measured == pytest.approx(squared_error, rel=1e-4)
     for name, array in expected.items():
         np.testing.assert_allclose(state[name], array, rtol=2e-4, atol=2e-5, err_msg=name)

@@ -11,10 +11,14 @@ the regularisation wrong. ε_i = ε for a plain rate, and ε / √G_i for AdaGra
 the mean squared gradient of the row. The gradient of a rating of weight c is multiplied by c, its
 part of γ as well.
 
-Rows are padded with zeros to whole cache lines (`padded_width`): the inner loops then run over full
-vectors, and zeros stay zero under the update. The loop bound is the array's own width, so one
-compilation serves every number of components; a constant bound made LLVM unroll instead of
-vectorise and ran at half the speed for 32 components.
+Both rows of a rating are read once, into registers, and written back from there:
+
+    w_i  │ 16, 32 or 64 floats, held │ line │ line │ …    lines behind those that are held, if any,
+    h_j  │ 16, 32 or 64 floats, held │ line │ line │ …    are read for the product and to update
+
+They are padded with zeros to whole cache lines (`padded_width`), and zeros stay zero under the
+update. What is held is part of the type (`lanes_of`), so there are three compilations, which serve
+every number of components.
 """
 
 from __future__ import annotations
@@ -22,16 +26,27 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import add, add_scaled, load_all, multiply, store_all, sum_of, zeros
 from daskpart._floor.prefetch import prefetch_line
 
 FLOATS_PER_CACHE_LINE = 16
 RATINGS_AHEAD = 8
+_LINE_BYTES = 4 * FLOATS_PER_CACHE_LINE
+_HELD = {width: (np.float32(0.0),) * width for width in (64, 32, FLOATS_PER_CACHE_LINE)}
+
+Lanes = tuple[tuple[np.float32, ...], tuple[np.float32, ...]]
 
 
 def padded_width(n_components: int) -> int:
     """Floats in a stored factor row: `n_components` rounded up to whole cache lines."""
     lines = -(-n_components // FLOATS_PER_CACHE_LINE)
     return lines * FLOATS_PER_CACHE_LINE
+
+
+def lanes_of(width: int) -> Lanes:
+    """For rows of `width` floats, what the kernels hold of them and a line, as tuples of zeros."""
+    held = next(held for most, held in _HELD.items() if most <= width)
+    return held, _HELD[FLOATS_PER_CACHE_LINE]
 
 
 @kernel(internal=True)
@@ -41,31 +56,58 @@ def project(factors, row):
         factors[row, f] = max(factors[row, f], np.float32(0.0))
 
 
+@kernel(internal=True)
+def fetch_ahead(user, item, rows, columns, n):
+    """Have the rows of a later rating fetched."""
+    for line in range(user.shape[1] // FLOATS_PER_CACHE_LINE):
+        prefetch_line(user, rows[n], line)
+        prefetch_line(item, columns[n], line)
+
+
+@kernel(inline="always")
+def update_rows(w_address, h_address, w, h, keep_w, along_h, keep_h, along_w, lanes, n_bytes):
+    """w ← keep_w·w + along_h·h and h ← keep_h·h + along_w·w, with the old rows in both."""
+    held, line = zeros(lanes[0]), zeros(lanes[1])
+    store_all(w_address, add_scaled(add_scaled(held, keep_w, w), along_h, h))
+    store_all(h_address, add_scaled(add_scaled(held, keep_h, h), along_w, w))
+    for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+        own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
+        store_all(w_address + place, add_scaled(add_scaled(line, keep_w, own_w), along_h, own_h))
+        store_all(h_address + place, add_scaled(add_scaled(line, keep_h, own_h), along_w, own_w))
+
+
 @kernel(fastmath=True)
 def sgd_fixed_rate(
-    rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
+    lanes, rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
     user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
 ):  # fmt: skip
     """One pass over ratings[start:stop] at one rate; returns the sum of squared errors before each
     update.
 
-    `weights` holds c of each rating, or nothing: then all are 1. `nonnegative`: factors below 0
-    become 0 after each update. `n_components`, `user_gradient` and `item_gradient` are taken, and
-    left alone, so that both kernels are called alike.
+    `lanes` is of the width of `user` and `item`, in C order. `weights` holds c of each rating, or
+    nothing: then all are 1. `nonnegative`: factors below 0 become 0 after each update.
+    `n_components`, `user_gradient` and `item_gradient` are taken, and left alone, so that both
+    kernels are called alike.
     """
-    width = user.shape[1]
+    held, line = zeros(lanes[0]), zeros(lanes[1])
+    n_bytes = 4 * user.shape[1]
+    first_user, first_item = user.ctypes.data, item.ctypes.data
     c = np.float32(1.0)
     squared_error = 0.0
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
-        ahead = min(n + RATINGS_AHEAD, stop - 1)
-        for line in range(width // FLOATS_PER_CACHE_LINE):
-            prefetch_line(user, rows[ahead], line)
-            prefetch_line(item, columns[ahead], line)
-        product = np.float32(0.0)
-        for f in range(width):
-            product += user[i, f] * item[j, f]
+        fetch_ahead(user, item, rows, columns, min(n + RATINGS_AHEAD, stop - 1))
+        w_address = first_user + np.int64(i) * n_bytes
+        h_address = first_item + np.int64(j) * n_bytes
+        w, h = load_all(held, w_address), load_all(held, h_address)
+        product = sum_of(multiply(w, h))
+        if n_bytes > 4 * len(lanes[0]):
+            products = line
+            for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+                own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
+                products = add(products, multiply(own_w, own_h))
+            product += sum_of(products)
         error = values[n] - mean - product
         if weights.size:
             c = weights[n]
@@ -75,11 +117,8 @@ def sgd_fixed_rate(
             user_bias[i] += step * (error - regularization * user_bias[i])
             item_bias[j] += step * (error - regularization * item_bias[j])
         squared_error += c * (error * error)
-        for f in range(width):
-            w = user[i, f]
-            h = item[j, f]
-            user[i, f] = w + step * (error * h - regularization * w)
-            item[j, f] = h + step * (error * w - regularization * h)
+        keep, along = np.float32(1.0) - step * regularization, step * error
+        update_rows(w_address, h_address, w, h, keep, along, keep, along, lanes, n_bytes)
         if nonnegative:
             project(user, i)
             project(item, j)
@@ -88,34 +127,39 @@ def sgd_fixed_rate(
 
 @kernel(fastmath=True)
 def sgd_adagrad(
-    rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
+    lanes, rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
     user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
 ):  # fmt: skip
     """Like `sgd_fixed_rate`, with AdaGrad per row: rate / √(the row's gradient sum).
 
-    The squared gradient of w is ‖e·h − γw‖² = e²‖h‖² − 2eγ⟨w, h⟩ + γ²‖w‖²: its sums are taken in
-    the first loop, so that nothing waits for the error but the update itself.
+    The squared gradient of w is ‖e·h − γw‖² = e²‖h‖² − 2eγ⟨w, h⟩ + γ²‖w‖²: its sums are taken with
+    the product, so that nothing waits for the error but the update itself.
     """
-    width = user.shape[1]
+    held, line = zeros(lanes[0]), zeros(lanes[1])
+    n_bytes = 4 * user.shape[1]
+    first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
     c = np.float32(1.0)
     squared_error = 0.0
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
-        ahead = min(n + RATINGS_AHEAD, stop - 1)
-        for line in range(width // FLOATS_PER_CACHE_LINE):
-            prefetch_line(user, rows[ahead], line)
-            prefetch_line(item, columns[ahead], line)
-        product = np.float32(0.0)
-        user_square = np.float32(0.0)
-        item_square = np.float32(0.0)
-        for f in range(width):
-            w = user[i, f]
-            h = item[j, f]
-            product += w * h
-            user_square += w * w
-            item_square += h * h
+        fetch_ahead(user, item, rows, columns, min(n + RATINGS_AHEAD, stop - 1))
+        w_address = first_user + np.int64(i) * n_bytes
+        h_address = first_item + np.int64(j) * n_bytes
+        w, h = load_all(held, w_address), load_all(held, h_address)
+        product = sum_of(multiply(w, h))
+        user_square, item_square = sum_of(multiply(w, w)), sum_of(multiply(h, h))
+        if n_bytes > 4 * len(lanes[0]):
+            products = user_squares = item_squares = line
+            for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+                own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
+                products = add(products, multiply(own_w, own_h))
+                user_squares = add(user_squares, multiply(own_w, own_w))
+                item_squares = add(item_squares, multiply(own_h, own_h))
+            product += sum_of(products)
+            user_square += sum_of(user_squares)
+            item_square += sum_of(item_squares)
         error = values[n] - mean - product
         user_rate = rate / np.sqrt(user_gradient[i])
         item_rate = rate / np.sqrt(item_gradient[j])
@@ -128,13 +172,11 @@ def sgd_adagrad(
             user_bias[i] += user_rate * (error - regularization * user_bias[i])
             item_bias[j] += item_rate * (error - regularization * item_bias[j])
         squared_error += c * (error * error)
-        user_keep = np.float32(1.0) - user_rate * regularization
-        item_keep = np.float32(1.0) - item_rate * regularization
-        for f in range(width):
-            w = user[i, f]
-            h = item[j, f]
-            user[i, f] = user_keep * w + user_rate * error * h
-            item[j, f] = item_keep * h + item_rate * error * w
+        update_rows(
+            w_address, h_address, w, h,
+            np.float32(1.0) - user_rate * regularization, user_rate * error,
+            np.float32(1.0) - item_rate * regularization, item_rate * error, lanes, n_bytes,
+        )  # fmt: skip
         e2 = error * error
         cross = np.float32(2.0) * error * regularization * product
         g2 = regularization * regularization
