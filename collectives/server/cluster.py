@@ -184,6 +184,7 @@ def _run(
 ) -> RankOutcome:
     traffic, link = RankTraffic(shards.spec.n_ranks), ClusterLink(rank, shards, run)
     endpoint = ServerEndpoint(rank, shards.spec, link, traffic)
+    shards.begin(rank, run)
     try:
         result = program(endpoint, *values, **shared)
         endpoint.finish()
@@ -228,12 +229,19 @@ class WorkerShards:
         self.of_rank: dict[int, Shard] = {}
         self.locks: dict[int, threading.Lock] = {}
         self.errors: dict[int, Exception] = {}  # of a run
+        self._begun: dict[int, int] = {}  # the run that a rank's program is in, or was
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="shards", daemon=True).start()
 
     def add(self, rank: int, rows: NDArray[Any]) -> None:
         """Put a rank's shard here."""
         self.locks[rank], self.of_rank[rank] = threading.Lock(), Shard(rows, self.spec)
+
+    def begin(self, rank: int, run: int) -> None:
+        """A rank's program begins, unless its shard has failed already."""
+        self._begun[rank] = run  # before it looks: `_fail` does it the other way round
+        if run in self.errors:
+            raise self.errors[run]
 
     def put(self, message: tuple) -> None:
         """Take a message from another worker; on the event loop."""
@@ -277,6 +285,8 @@ class WorkerShards:
         """An update rule failed here: its rank raises that, all others stop."""
         error.add_note(f"in an update of shard {shard}")
         self.errors.setdefault(run, error)
+        if self._begun.get(shard) != run:
+            return  # it could not say what failed, once the run is stopped: it will as it begins
         reason = f"shard {shard} failed: {type(error).__name__}: {error}"
         stop = partial(self.session.stop, call.run, reason, tell_others=True)
         self.session.loop.call_soon_threadsafe(stop)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
-from .shard import FINISHED, ServerSpec
+from .shard import FINISHED, ServerSpec, without_mask
 from .traffic import RankTraffic
 
 
@@ -195,7 +195,7 @@ class ServerEndpoint:
             self._link.send("clock", task, [(shard,) for shard in range(self.n_ranks)])
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
-        array = np.asarray(ids)
+        array = without_mask(ids, "ids")
         if array.ndim == 1 and array.size == 0:
             return array.astype(np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -210,7 +210,9 @@ class ServerEndpoint:
         return array
 
     def _checked_rows(self, ids: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
-        spec, array = self._spec, np.asarray(rows)
+        spec, array = self._spec, without_mask(rows, "rows")
+        if not len(ids) and array.shape == (0,):
+            return np.empty((0, *spec.row_shape), spec.dtype)  # an empty list has no dtype
         shape = (len(ids), *spec.row_shape)
         if array.shape != shape:
             raise InputError(

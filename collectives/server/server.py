@@ -50,7 +50,7 @@ from daskpart.errors import InputError
 from .local import LocalServer
 from .placement import place_items
 from .rules import UpdateRule, rule_of
-from .shard import ServerSpec
+from .shard import ServerSpec, without_mask
 from .traffic import ServerReport
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class ParameterServer:
     row_length : int, optional
         Numbers in a row. Default: rows are single numbers.
     dtype : dtype
-        float32, float64, integer or bool. Sets of up to 64 parts fit one ``uint64`` as bits.
+        float32, float64, integer or bool. Sets of up to 64 parts fit one ``uint64`` as bits. Sums
+        of integers wrap around, as numpy's do: take a dtype that holds them.
     placement : "hashed", int array of shape (n_items,), or Partition
         The shard of each id.
     update : {"add", "assign", "or"}, UpdateRule, or callable
@@ -351,8 +352,8 @@ class ParameterServer:
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""
-        spec, given = self._spec, np.asarray(values)
-        if given.ndim == 0 and not given:
+        spec, given = self._spec, without_mask(values, what)
+        if given.ndim == 0 and given.dtype.kind in "biuf" and not given:
             given = np.zeros((), spec.dtype)  # 0 is of every dtype
         shape = (self.n_items, *spec.row_shape)
         if given.shape not in ((), shape):

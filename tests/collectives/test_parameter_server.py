@@ -338,3 +338,18 @@ def test_a_timeout_ends_every_wait():
     ):
         server.run(wait_long, seconds=0.5)
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"dtype": int}, {"dtype": bool, "update": "or"}, {"row_length": 2}]
+)
+def test_an_empty_push_changes_nothing(options):
+    def push_nothing(endpoint):
+        endpoint.push([], [])
+        endpoint.advance()
+        return endpoint.pull([]).shape
+
+    with local(N_ITEMS, **options) as server:
+        width = () if "row_length" not in options else (2,)
+        assert server.run(push_nothing) == [(0, *width)] * 3
+        assert not server.values().any()

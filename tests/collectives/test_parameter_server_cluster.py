@@ -272,3 +272,27 @@ def test_a_worker_killed_in_the_middle(own_client):
     own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
     assert_nothing_left(own_client)
     assert_usable(own_client)
+
+
+class LateOnRankOne:
+    """A value that a rank gets, and that takes its time there."""
+
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        time.sleep(0.5 if self.rank == 1 else 0.0)
+
+
+def push_seven_to(endpoint, late, *, target):
+    if endpoint.rank == 0:
+        endpoint.push([target], [7])
+
+
+def test_a_rule_that_fails_before_the_program_of_its_rank_begins(quiet_client):
+    with server_on(quiet_client, dtype=int, update=no_sevens, delay=1) as server:
+        target = int(np.flatnonzero(server.placement == 1)[0])
+        with pytest.raises(ArithmeticError, match="seven"):
+            server.run(push_seven_to, [LateOnRankOne(rank) for rank in range(4)], target=target)
+        assert (server.values() == 0).all()
