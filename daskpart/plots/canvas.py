@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 RANK_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
 MOST_LABELS = 16  # ranks whose names still fit beside an axis
+_MOST_BARS = 60  # with gaps between them
 
 
 def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
@@ -42,7 +43,17 @@ def whole_numbers(axis: Axis) -> None:
     """Ticks at integers only: epochs, ranks and parts come in ones."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def bar_style(n_bars: int) -> dict[str, Any]:
+    """Width of bars; many get no gaps, and no rounding to pixels, which would drop some."""
+    return {"width": 0.8} if n_bars <= _MOST_BARS else {"width": 1.0, "snap": False}
+
+
+def plain(name: Any) -> str:
+    """A name as a label: matplotlib would read what stands between dollars as mathematics."""
+    return str(name).replace("$", r"\$")
 
 
 def rgb(colour: str) -> NDArray[np.float64]:
@@ -55,4 +66,4 @@ def shorten(count: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= size:
             return f"{count / size:.3g}{unit}"
-    return f"{count:g}"
+    return f"{count:.3g}"

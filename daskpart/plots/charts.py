@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
+from .canvas import (
+    MOST_LABELS,
+    RANK_COLOURS,
+    axes_or_new,
+    bar_style,
+    plain,
+    quiet_frame,
+    shorten,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,10 +48,11 @@ def connectivity_histogram(
         histogram = histogram.histogram()
     counts = np.asarray(histogram, dtype=np.int64)[1:]
     shown = max(int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1, 2)
-    counts, connectivity = counts[:shown], np.arange(1, shown + 1)
+    counts = np.append(counts, (0, 0))[:shown]  # of one part there is no λ = 2
+    connectivity, style = np.arange(1, shown + 1), bar_style(shown)
     ax = axes_or_new(ax, (6.0, 3.4))
-    ax.bar(connectivity[:1], counts[:1], width=0.85, color=RANK_COLOURS[2], label="local (λ = 1)")
-    ax.bar(connectivity[1:], counts[1:], width=0.85, color=RANK_COLOURS[0], label="linking")
+    ax.bar(connectivity[:1], counts[:1], color=RANK_COLOURS[2], label="local (λ = 1)", **style)
+    ax.bar(connectivity[1:], counts[1:], color=RANK_COLOURS[0], label="linking", **style)
     if counts.max() > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
         ax.set_yscale("log")
         ax.set_ylim(0.7, 3 * counts.max())
@@ -60,8 +70,8 @@ def connectivity_histogram(
                     fontsize=8,
                 )
     whole_numbers(ax.xaxis)
-    ax.set_xlabel(f"connectivity λ (parts that touch the {item})")
-    ax.set_ylabel(f"number of {items or item + 's'}")
+    ax.set_xlabel(plain(f"connectivity λ (parts that touch the {item})"))
+    ax.set_ylabel(plain(f"number of {items or item + 's'}"))
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax
@@ -86,11 +96,18 @@ def part_weights(
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If there is no part, or a weight is no number.
     """
     load = np.asarray(weights, dtype=np.float64)
+    if load.ndim != 1 or not load.size or not np.isfinite(load).all():
+        raise InputError(f"weights are {weights!r}: give a number for each of one part or more")
     ax = axes_or_new(ax, (6.0, 3.0))
     colours = [RANK_COLOURS[part % len(RANK_COLOURS)] for part in range(len(load))]
-    ax.bar(np.arange(len(load)), load, width=0.8, color=colours)
+    ax.bar(np.arange(len(load)), load, color=colours, **bar_style(len(load)))
     mean = load.mean()
     over = load.max() / mean - 1 if mean else 0.0
     ax.axhline(
@@ -104,7 +121,7 @@ def part_weights(
     whole_numbers(ax.xaxis)
     ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     ax.set_xlabel("rank")
-    ax.set_ylabel(f"weight ({unit})")
+    ax.set_ylabel(plain(f"weight ({unit})"))
     quiet_frame(ax)
     ax.legend(frameon=False, loc="upper right")
     return ax
@@ -130,20 +147,22 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     Raises
     ------
     InputError
-        If there is no table of ranks × ranks in what is given.
+        If there is no table of ranks × ranks in what is given, or not of numbers.
     """
     table, known = _table_of(rows)
     unit = unit or known
     sent = np.asarray(table, dtype=np.float64)
     if sent.ndim != 2 or sent.shape[0] != sent.shape[1]:
         raise InputError(f"traffic has the shape {sent.shape}; it must be ranks × ranks")
+    if not np.isfinite(sent).all():
+        raise InputError(f"traffic holds {int((~np.isfinite(sent)).sum())} NaN or infinite entries")
     n_ranks = len(sent)
     ax = axes_or_new(ax, (5.0, 4.2))
     shown = np.ma.masked_where(np.eye(n_ranks, dtype=bool) & (sent == 0), sent)
-    largest = max(float(sent.max(initial=0.0)), 1.0)
+    largest = float(sent.max(initial=0.0)) or 1.0
     image = ax.imshow(shown, cmap="Blues", vmin=0, vmax=largest)
     ax.set_facecolor("#EEEEEE")
-    bar = ax.figure.colorbar(image, ax=ax, label=unit, shrink=0.85)
+    bar = ax.figure.colorbar(image, ax=ax, label=plain(unit), shrink=0.85)
     bar.ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     bar.outline.set_visible(False)
     if n_ranks <= 12:

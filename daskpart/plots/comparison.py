@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .canvas import RANK_COLOURS, axes_or_new, quiet_frame
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,11 +53,11 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
             edgecolor="white",
             linewidth=0,
             hatch="//" * times,  # when the colours begin again
-            label=method + told,
+            label=plain(method) + told,
         )
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(metrics)), metrics)
-    ax.set_ylabel(f"relative to {methods[0]}")
+    ax.set_ylabel(plain(f"relative to {methods[0]}"))
     if alike:
         told = ", ".join(f"{metric} ({base[metric]:,})" for metric in alike)
         ax.set_xlabel(f"the same for all methods: {told}", fontsize=8)

@@ -15,7 +15,7 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, whole_numbers
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,19 +52,19 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     if not 0 <= component < n_components:
         raise InputError(f"component is {component}: this factor has 0 to {n_components - 1}")
     values = np.asarray(factor)[:, component].astype(np.float64)
-    dim = str(factor.dims[0])
+    dim = factor.dims[0]
     labels = factor[dim].to_numpy() if dim in factor.coords else None
     ax = axes_or_new(ax, (4.2, 3.4))
     in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
     if in_order:
         assert labels is not None
         ax.bar(labels, values, color=np.where(values < 0, _NEGATIVE, _POSITIVE))
-        ax.set_xlabel(dim)
+        ax.set_xlabel(plain(dim))
         ax.set_ylabel("loading")
     else:
         _draw_largest(ax, values, labels, n)
         ax.set_xlabel("loading")
-        ax.set_ylabel(dim)
+        ax.set_ylabel(plain(dim))
     quiet_frame(ax, "y" if in_order else "x")
     return ax
 
@@ -75,7 +75,7 @@ def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
     names = [str(place if labels is None else labels[place]) for place in chosen]
     places = np.arange(len(chosen))
     ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
-    ax.set_yticks(places, [_shortened(name) for name in names])
+    ax.set_yticks(places, [plain(_shortened(name)) for name in names])
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, shorten, whole_numbers
+from daskpart.errors import InputError
+
+from .canvas import RANK_COLOURS, axes_or_new, bar_style, plain, quiet_frame, shorten, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_CLASSES = 12  # that still get a colour and a line in the legend
+_MOST_NAMES = 45  # beside an axis
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
@@ -28,8 +31,19 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     Returns
     -------
     matplotlib Axes
+        Without names where there are too many.
+
+    Raises
+    ------
+    InputError
+        If there is not a name for each line.
     """
     table = np.asarray(counts)
+    if table.shape != (len(classes), len(classes)):
+        raise InputError(
+            f"counts of shape {table.shape} for {len(classes)} classes: give "
+            f"{(len(classes), len(classes))}"
+        )
     ax = axes_or_new(ax, (5.0, 4.4))
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -37,8 +51,9 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
         for i, j in zip(*np.nonzero(table), strict=True):
             colour = "white" if shares[i, j] > 0.5 else "black"
             ax.text(j, i, shorten(table[i, j]), ha="center", va="center", color=colour, fontsize=7)
-    ax.set_xticks(range(len(classes)), [str(each) for each in classes], rotation=90, fontsize=7)
-    ax.set_yticks(range(len(classes)), [str(each) for each in classes], fontsize=7)
+    names = [plain(each) for each in classes] if len(table) <= _MOST_NAMES else []
+    ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    ax.set_yticks(range(len(names)), names, fontsize=7)
     ax.set_xlabel("found")
     ax.set_ylabel("true")
     return ax
@@ -60,8 +75,20 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If there is not a class for each vertex, or the embedding is not of numbers.
     """
     rows, given = np.asarray(values, float), np.asarray(classes)
+    if rows.ndim != 2 or given.shape != rows.shape[:1]:
+        raise InputError(f"an embedding of shape {rows.shape} and {given.shape} classes don't fit")
+    if not np.isfinite(rows).all():
+        bad = int((~np.isfinite(rows)).any(axis=1).sum())
+        raise InputError(
+            f"{bad} of {len(rows)} vertices have NaN or infinite values: leave them out"
+        )
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     centred = rows - rows.mean(axis=0)
@@ -79,7 +106,7 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
         ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
-                   linewidths=0, alpha=0.8, label=str(name))  # fmt: skip
+                   linewidths=0, alpha=0.8, label=plain(name))  # fmt: skip
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)
@@ -103,8 +130,8 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     own, others = np.asarray(n_own), np.asarray(n_halo)
     ax = axes_or_new(ax, (5.0, 3.4))
     ranks = np.arange(len(own))
-    ax.bar(ranks, own, color=RANK_COLOURS[0], label="own")
-    ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo")
+    ax.bar(ranks, own, color=RANK_COLOURS[0], label="own", **bar_style(len(own)))
+    ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
     whole_numbers(ax.xaxis)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart.errors import InputError
 
 from .bordered_form import BorderedForm, bordered_form
-from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, rgb
+from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, plain, rgb
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,7 +143,7 @@ def _label(
         ax.tick_params(axis="y", length=0)
     else:
         ax.set_yticks([])
-    ax.set_ylabel(f"{n_rows:,} {names[0]}s, by rank")
+    ax.set_ylabel(plain(f"{n_rows:,} {names[0]}s, by rank"))
     if form.border_pointer is not None and form.n_parts <= MOST_LABELS:
         for part in range(form.n_parts):
             left, right = form.border_pointer[part : part + 2]
@@ -162,4 +162,5 @@ def _label(
     is_clear = 0.08 * n_columns < border < 0.92 * n_columns  # of the labels at both ends
     ax.set_xticks([0, border, n_columns] if is_clear else [0, n_columns])
     ax.xaxis.set_major_formatter(lambda value, _: f"{int(value):,}")
-    ax.set_xlabel(f"{names[1]}s: {border:,} local to one rank | {form.n_linking:,} linking several")
+    counted = f"{names[1]}s: {border:,} local to one rank | {form.n_linking:,} linking several"
+    ax.set_xlabel(plain(counted))

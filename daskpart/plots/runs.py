@@ -9,7 +9,7 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, quiet_frame, rgb, whole_numbers
+from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, plain, quiet_frame, rgb, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,15 +88,21 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     Raises
     ------
     InputError
-        If there is nothing to draw.
+        If there is nothing to draw, or seconds are not above 0.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     rows = getattr(comparison, "rows", comparison)
     if not rows:
         raise InputError("nothing was compared: there is no point to draw")
-    ax = axes_or_new(ax, (7.6, 4.6))
     seconds = np.array([(row.predicted, row.measured) for row in rows], dtype=np.float64)
+    wrong = ~(np.isfinite(seconds) & (seconds > 0)).all(axis=1)
+    if wrong.any():
+        raise InputError(
+            f"{int(wrong.sum())} of {len(rows)} points have seconds that are not above 0, first "
+            f"{rows[int(wrong.argmax())].algorithm!r}: they have no place on logarithmic axes"
+        )
+    ax = axes_or_new(ax, (7.6, 4.6))
     low, high = seconds.min() / 1.6, seconds.max() * 1.6
     for factor, ink in ((0.5, "#BBBBBB"), (1.0, "black"), (2.0, "#BBBBBB")):
         ax.plot([low, high], [low * factor, high * factor], "-", color=ink, linewidth=0.9)
@@ -104,14 +110,14 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
         own = seconds[[row.algorithm == algorithm for row in rows]]
         ax.plot(
             own[:, 1], own[:, 0], _MARKERS[place % len(_MARKERS)], markersize=5.5,
-            color=RANK_COLOURS[place % len(RANK_COLOURS)], label=algorithm,
+            color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(algorithm),
         )  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     # few labels, for in a small picture they would overlap; but not a single one
-    steps = (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
+    steps = (1.0,) if high > 3e4 * low else (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_major_formatter("{x:g}")
@@ -153,7 +159,7 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
         dash = "-" if place < len(RANK_COLOURS) else "--"
         ax.plot(
             *zip(*own, strict=True), _MARKERS[place % len(_MARKERS)] + dash, markersize=5,
-            linewidth=1.3, color=RANK_COLOURS[place % len(RANK_COLOURS)], label=name,
+            linewidth=1.3, color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(name),
         )  # fmt: skip
     ax.set_xscale("log", base=2)
     if all(line.seconds > 0 for line in lines):
@@ -169,7 +175,7 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
 
 
 def _bars(names: Sequence[str], seconds: Sequence[float], ax: Axes) -> Axes:
-    ax.barh(names, seconds, color=RANK_COLOURS[0], height=0.7)
+    ax.barh([plain(name) for name in names], seconds, color=RANK_COLOURS[0], height=0.7)
     for place, value in enumerate(seconds):
         ax.annotate(
             f" {value:.3g} s", (value, place), va="center", fontsize=8, annotation_clip=False

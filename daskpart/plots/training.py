@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .canvas import axes_or_new, quiet_frame, whole_numbers
+from .canvas import axes_or_new, plain, quiet_frame, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def learning_curve(
         If ``history`` is empty or lacks the measure.
     """
     ax = _over(history, "epoch", "epoch", column, f"validation_{column}", ax)
-    ax.set_ylabel(words or column)
+    ax.set_ylabel(plain(words or column))
     ax.legend(frameon=False)
     return ax
 
@@ -198,5 +198,7 @@ def _positions(history: pd.DataFrame, against: str, step: str) -> NDArray[np.flo
         if "seconds" in history:
             return history["seconds"].cumsum().to_numpy(dtype=np.float64)
         parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
+        if not parts:
+            raise InputError("the history has no 'seconds': draw it against its steps")
         return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
     raise InputError(f"against is {against!r}; it may be {step!r} or 'seconds'")
