@@ -46,7 +46,13 @@ def loadings(ax):
     ],
 )
 def test_names_with_dollars_are_drawn_as_they_are(draw, ax):
+    from matplotlib.text import Text
+
     draw(ax)
+    ax.figure.canvas.draw()
+    words = [text.get_text() for text in ax.figure.findobj(Text)]
+    escaped = [word for word in words if "$" in word]
+    assert escaped and all(word.count(r"\$") == word.count("$") for word in escaped)
 
 
 @pytest.mark.parametrize("counts", [[0, 5], [2, 5, 0], []])
