@@ -1,13 +1,18 @@
-"""L-BFGS on the ranks: full gradients by the same sums, everything else on all ranks alike.
+"""L-BFGS on the ranks: full gradients by the same sums, steps and changes cut over the ranks.
 
     w ─► loss and gradient of own rows ─► Σ over ranks ─► two-loop recursion ─► direction d
     ▲                                                                             │
     └────── w + s d, weak Wolfe conditions on the summed loss ◄── line search ◄───┘
 
-Two loops: Nocedal and Wright 2006, algorithm 7.4; line search: bisection between bounds (Lewis and
-Overton 2013, §2), which needs one gradient a try and nearly always takes the first one. Close to
-the optimum, where losses differ by rounding only, slopes decide (Hager and Zhang 2005, §1, the
-approximate Wolfe conditions). All ranks hold the same sums, so they take the same decisions.
+    of the pairs (step, change of the gradient) each rank has a slice of the coordinates:
+    products of own slices ─► Σ over ranks ─► two loops over numbers ─► own slice of d ─► allgather
+
+Two loops: Nocedal and Wright 2006, algorithm 7.4, on the products of all vectors with each other
+(Chen, Wang and Zhou 2014, "Large-scale L-BFGS using MapReduce"); line search: bisection between
+bounds (Lewis and Overton 2013, §2), which needs one gradient a try and nearly always takes the
+first one. Close to the optimum, where losses differ by rounding only, slopes decide (Hager and
+Zhang 2005, §1, the approximate Wolfe conditions). All ranks hold the same sums, so they take the
+same decisions.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
-from daskpart.collectives import Communicator, PerRank
+from daskpart.collectives import Communicator, PerRank, allgather, allreduce
 from daskpart.collectives.stream import Stream, stream_of_all
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
@@ -32,7 +37,9 @@ from .sgd import bytes_held
 DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
 FEW_TRIES, MAX_TRIES = 5, 40
+N_PAIRS = 10
 NONE = np.zeros(0)
+_CACHED = 1024  # values of each vector that are gone through at a time
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Lbfgs:
     n_samples: int
     aggregator: Aggregator
     scale_free: bool = False
-    n_pairs: int = 10
+    n_pairs: int = N_PAIRS
     block_rows: int | None = None
 
 
@@ -72,10 +79,14 @@ class LbfgsModel:
         At the last step.
     tried, tried_gradient, tried_loss
         In the line search.
-    moves, changes : list of float64 ndarray
-        The last steps, and how the gradient changed with each.
-    curvatures : list of float
-        The product of each of these pairs.
+    pairs : float64 ndarray of shape (2 · n_pairs, values of the rank's slice)
+        Of the last steps: each step in a row, and n_pairs further how the gradient changed with it.
+    own : slice
+        The rank's share of a vector.
+    order : list of int
+        Rows of the steps, from the oldest to the newest.
+    products : float64 ndarray of shape (2 · n_pairs, 2 · n_pairs + 1)
+        Of all pairs with each other and, last, with the gradient; of whole vectors.
     scale : float
         The tolerance is a share of it: 1, or of a regression less.
     """
@@ -83,9 +94,10 @@ class LbfgsModel:
     weights: NDArray[np.float64]
     gradient: NDArray[np.float64]
     loss: float
-    moves: list[NDArray[np.float64]] = field(repr=False)
-    changes: list[NDArray[np.float64]] = field(repr=False)
-    curvatures: list[float] = field(repr=False)
+    pairs: NDArray[np.float64] = field(repr=False)
+    own: slice
+    order: list[int]
+    products: NDArray[np.float64] = field(repr=False)
     direction: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried_gradient: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
@@ -98,19 +110,33 @@ class LbfgsModel:
         return copy.deepcopy(self)
 
     @property
+    def n_pairs(self) -> int:
+        """Steps that are remembered at most."""
+        return len(self.pairs) // 2
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         vectors = (self.weights, self.gradient, self.direction, self.tried, self.tried_gradient)
-        return sum(array.nbytes for array in (*vectors, *self.moves, *self.changes))
+        return self.pairs.nbytes + sum(array.nbytes for array in vectors)
+
+
+def slice_of(size: int, rank: int, n_ranks: int) -> slice:
+    """A rank's share of a vector: all are of one length, but the last ones may be cut off."""
+    length = -(-size // n_ranks)
+    return slice(min(rank * length, size), min((rank + 1) * length, size))
 
 
 def begin(
     comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Lbfgs
 ) -> tuple[PerRank, list[int]]:
     """The model of every rank from the parts of a state; a new one gets its first gradient."""
-    model = comm.map(first_model, parts)
+    ranks = comm.values(list(range(comm.n_ranks)))
+    model = comm.map(first_model, parts, ranks, n_ranks=comm.n_ranks, fit=fit)
     model = _evaluated(comm, rows, model, fit)
-    model = comm.settle(comm.update(keep_first, model, fit=fit))
+    model = comm.update(keep_first, model, fit=fit)
+    products = allreduce(comm, comm.map(all_products, model))
+    model = comm.settle(comm.update(take_products, model, products))
     return model, comm.fold(comm.map(bytes_held, model, rows), list).result()
 
 
@@ -124,7 +150,7 @@ def iteration(
     tolerance: float,
 ) -> tuple[PerRank, Step]:
     """One step of L-BFGS."""
-    model = comm.update(set_direction, model, fit=fit)
+    model = _with_direction(comm, model)
     loss, slope, step = _known(comm, comm.map(start_of, model))
     low, high, n_tries = 0.0, float("inf"), 0
     found = slope >= 0  # no way down: it is there, as far as can be told
@@ -141,7 +167,8 @@ def iteration(
             low = step
         else:
             found = True
-            model = comm.update(accept, model, fit=fit)
+            model = comm.update(accept, model)
+            model = comm.update(remember, model, allreduce(comm, comm.map(new_products, model)))
             continue
         step = next_step(low, high, n_tries)
     model = comm.settle(model)
@@ -157,6 +184,11 @@ def _evaluated(comm: Communicator, rows: PerRank, model: PerRank, fit: Lbfgs) ->
     model = comm.update(evaluate, model, rows, fit=fit)
     total = fit.aggregator.total(comm, comm.map(share_of, model))
     return comm.update(take_total, model, total, fit=fit)
+
+
+def _with_direction(comm: Communicator, model: PerRank) -> PerRank:
+    own = comm.map(own_direction, model, n_ranks=comm.n_ranks)
+    return comm.update(take_direction, model, allgather(comm, own))
 
 
 def _known(comm: Communicator, numbers: PerRank) -> list[float]:
@@ -182,19 +214,24 @@ def next_step(low: float, high: float, n_tries: int) -> float:
 # -- steps on one rank ---
 
 
-def first_model(part: Part) -> LbfgsModel:
+def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsModel:
     """A rank's model from its part of a state."""
     weights, slots = np.array(part["weights"]), part["slots"]
-    moves = [move.copy() for move in slots.get("moves", ())]
-    changes = [change.copy() for change in slots.get("changes", ())]
+    own = slice_of(len(weights), rank, n_ranks)
+    pairs = np.zeros((2 * fit.n_pairs, own.stop - own.start))
+    n_known = len(slots.get("moves", ()))
+    if n_known:
+        pairs[:n_known] = slots["moves"][:, own]
+        pairs[fit.n_pairs : fit.n_pairs + n_known] = slots["changes"][:, own]
     return LbfgsModel(
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
         loss=part["loss"],
         scale=float(slots.get("scale", 1.0)),
-        moves=moves,
-        changes=changes,
-        curvatures=[float(m @ c) for m, c in zip(moves, changes, strict=True)],
+        pairs=pairs,
+        own=own,
+        order=list(range(n_known)),
+        products=np.zeros((2 * fit.n_pairs, 2 * fit.n_pairs + 1)),
         tried=weights,
     )
 
@@ -242,41 +279,121 @@ def keep_first(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     return model
 
 
-def set_direction(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
-    """−H g by the two-loop recursion: each loop goes once through moves and changes."""
-    direction, moves, changes = -model.gradient, model.moves, model.changes
-    model.direction = direction
-    if not moves:
-        return model
-    weights = np.zeros(len(moves))
-    product = moves[-1] @ direction
-    for i in reversed(range(len(moves))):
-        weights[i] = product / model.curvatures[i]
-        product = moved(direction, -weights[i], changes[i], moves[i - 1] if i else changes[0])
-    scale = model.curvatures[-1] / (changes[-1] @ changes[-1])
-    direction *= scale
-    product *= scale
-    for i in range(len(moves)):
-        weight = weights[i] - product / model.curvatures[i]
-        product = moved(direction, weight, moves[i], changes[min(i + 1, len(moves) - 1)])
+def all_products(model: LbfgsModel) -> NDArray[np.float64]:
+    """Products of the rank's slices, of all pairs with each other and with the gradient."""
+    n_pairs, products = model.n_pairs, np.zeros(model.products.shape)
+    for row in model.order:
+        products[:, [row, n_pairs + row, -1]] = products_with(model, row)
+    return products
+
+
+def products_with(model: LbfgsModel, row: int) -> NDArray[np.float64]:
+    """Products of the slices of all pairs with those of one, and with that of the gradient."""
+    products = np.zeros((len(model.pairs), 3))
+    change = model.pairs[model.n_pairs + row]
+    add_products(model.pairs, model.pairs[row], change, model.gradient[model.own], products)
+    return products
+
+
+def new_products(model: LbfgsModel) -> NDArray[np.float64]:
+    """The same with the newest pair."""
+    return products_with(model, model.order[-1])
+
+
+def take_products(model: LbfgsModel, products: NDArray[np.float64]) -> LbfgsModel:
+    """Products of whole vectors: the sums over the ranks."""
+    model.products = products
     return model
 
 
-@kernel(fastmath={"reassoc", "contract"})
-def moved(vector: NDArray[Any], step: float, along: NDArray[Any], beside: NDArray[Any]) -> float:
-    """Move a vector by `step` along another; its product with a third then."""
-    product = 0.0
-    for i in range(len(vector)):
-        vector[i] += step * along[i]
-        product += vector[i] * beside[i]
-    return product
+def remember(model: LbfgsModel, new: NDArray[np.float64]) -> LbfgsModel:
+    """The products of a new pair; one that does not curve upwards is forgotten."""
+    newest, n_pairs = model.order[-1], model.n_pairs
+    products = model.products.copy()
+    for row, column in ((newest, 0), (n_pairs + newest, 1)):
+        products[:, row] = products[row, :-1] = new[:, column]
+    products[:, -1] = new[:, -1]
+    model.products = products
+    if products[newest, n_pairs + newest] <= 0:
+        model.order = model.order[:-1]
+    return model
+
+
+def own_direction(model: LbfgsModel, *, n_ranks: int) -> NDArray[np.float64]:
+    """The rank's slice of −H g, as long as that of rank 0."""
+    of_gradient, of_pairs = two_loops(model.products, model.order)
+    length = model.pairs.shape[1]
+    direction = np.zeros(-(-len(model.weights) // n_ranks))
+    direction[:length] = of_gradient * model.gradient[model.own]
+    moves, changes = np.split(model.pairs, 2)
+    add_combination(moves, changes, of_pairs, direction[:length])
+    return direction
+
+
+def take_direction(model: LbfgsModel, slices: NDArray[np.float64]) -> LbfgsModel:
+    """The slices of all ranks."""
+    model.direction = slices.ravel()[: len(model.weights)]
+    return model
+
+
+def two_loops(products: NDArray[np.float64], order: list[int]) -> tuple[float, NDArray[np.float64]]:
+    """−H g as a combination of the gradient and of the pairs; parameters as of `LbfgsModel`."""
+    n_pairs = len(products) // 2
+    of_gradient, of_pairs = -1.0, np.zeros(2 * n_pairs)
+
+    def product(row: int) -> float:
+        return float(of_gradient * products[row, -1] + products[row, :-1] @ of_pairs)
+
+    weights = np.zeros(n_pairs)
+    for i in reversed(order):
+        weights[i] = product(i) / products[i, n_pairs + i]
+        of_pairs[n_pairs + i] -= weights[i]
+    for i in order[-1:]:
+        scale = products[i, n_pairs + i] / products[n_pairs + i, n_pairs + i]
+        of_gradient, of_pairs = scale * of_gradient, scale * of_pairs
+    for i in order:
+        of_pairs[i] += weights[i] - product(n_pairs + i) / products[i, n_pairs + i]
+    return of_gradient, of_pairs
+
+
+@kernel(fastmath=True)
+def add_products(
+    rows: NDArray[Any], a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], products: NDArray[Any]
+) -> None:
+    """Add the products of rows with three vectors, which are read once."""
+    for begin in range(0, len(a), _CACHED):
+        end = begin + _CACHED
+        part_a, part_b, part_c = a[begin:end], b[begin:end], c[begin:end]
+        for i in range(len(rows)):
+            row, with_a, with_b, with_c = rows[i, begin:end], 0.0, 0.0, 0.0
+            for p in range(len(row)):
+                with_a += row[p] * part_a[p]
+                with_b += row[p] * part_b[p]
+                with_c += row[p] * part_c[p]
+            products[i, 0] += with_a
+            products[i, 1] += with_b
+            products[i, 2] += with_c
+
+
+@kernel(fastmath=True)
+def add_combination(
+    moves: NDArray[Any], changes: NDArray[Any], weights: NDArray[Any], total: NDArray[Any]
+) -> None:
+    """Add rows of two matrices up, each times its weight."""
+    for begin in range(0, len(total), _CACHED):
+        part = total[begin : begin + _CACHED]
+        for i in range(len(moves)):
+            move, change = moves[i, begin : begin + _CACHED], changes[i, begin : begin + _CACHED]
+            of_move, of_change = weights[i], weights[len(moves) + i]
+            for p in range(len(part)):
+                part[p] += of_move * move[p] + of_change * change[p]
 
 
 def start_of(model: LbfgsModel) -> NDArray[np.float64]:
     """Loss and slope along the direction, and the first step to try."""
     slope = float(model.gradient @ model.direction)
     step = 1.0
-    if not len(model.moves) and slope:
+    if not model.order and slope:
         step = min(1.0, 1.0 / np.sqrt(-slope))  # the direction is the gradient
     return np.array([model.loss, slope, step])
 
@@ -292,18 +409,21 @@ def judgement(model: LbfgsModel) -> NDArray[np.float64]:
     return np.array([model.tried_loss, model.tried_gradient @ model.direction])
 
 
-def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
-    """Go there, and remember how the gradient changed."""
-    move = model.tried - model.weights
-    change = model.tried_gradient - model.gradient
-    curvature = float(move @ change)
-    if curvature > 0:
-        model.moves = [*model.moves, move][-fit.n_pairs :]
-        model.changes = [*model.changes, change][-fit.n_pairs :]
-        model.curvatures = [*model.curvatures, curvature][-fit.n_pairs :]
+def accept(model: LbfgsModel) -> LbfgsModel:
+    """Go there; the step and how the gradient changed take the place of the oldest pair."""
+    own, n_known = model.own, len(model.order)
+    row = model.order[0] if n_known == model.n_pairs else _free(model)
+    model.order = [each for each in model.order if each != row] + [row]
+    np.subtract(model.tried[own], model.weights[own], out=model.pairs[row])
+    change = model.pairs[model.n_pairs + row]
+    np.subtract(model.tried_gradient[own], model.gradient[own], out=change)
     model.weights, model.gradient = model.tried, model.tried_gradient
     model.loss = model.tried_loss
     return model
+
+
+def _free(model: LbfgsModel) -> int:
+    return next(row for row in range(model.n_pairs) if row not in model.order)
 
 
 def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
@@ -313,11 +433,19 @@ def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
 
 
 def part_of(model: LbfgsModel, rows: Columns) -> Part:
-    """What a rank gives back: rank 0 all of it."""
-    residual = {"residual": np.zeros((1, 0), rows.dtype)}
+    """What a rank gives back: its slice of the pairs, rank 0 all else."""
+    rows_of_pairs = [*model.order, *(model.n_pairs + row for row in model.order)]
+    part: Part = {
+        "residual": np.zeros((1, 0), rows.dtype),
+        "pairs": model.pairs[rows_of_pairs].reshape(2, len(model.order), -1),
+    }
     if rows.rank:
-        return residual
+        return part
     slots = {"gradient": model.gradient.copy(), "scale": np.array(model.scale)}
-    if model.moves:
-        slots |= {"moves": np.array(model.moves), "changes": np.array(model.changes)}
-    return {**residual, "weights": model.weights.copy(), "slots": slots, "loss": model.loss}
+    return {**part, "weights": model.weights.copy(), "slots": slots, "loss": model.loss}
+
+
+def slots_of_pairs(parts: list[Part]) -> dict[str, NDArray[np.float64]]:
+    """Whole steps and changes from the slices of all ranks, which are taken out of their parts."""
+    moves, changes = np.concatenate([part.pop("pairs") for part in parts], axis=2)
+    return {"moves": moves, "changes": changes} if len(moves) else {}

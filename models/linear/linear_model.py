@@ -36,7 +36,7 @@ from daskpart.models.samples.plan import SamplesPlan
 from daskpart.models.samples.problem import Samples
 from daskpart.models.samples.rows import in_columns
 
-from .lbfgs import MAX_TRIES, Lbfgs
+from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .sgd import Sgd
@@ -235,13 +235,17 @@ class LinearModel(SampleModel):
             members, partitioner = self._dealt_out(problem, n_ranks, random_state)
         held = len(OPTIMIZERS[self._optimizer].slots)
         behind = bool(self.l1_ratio) or self._optimizer == "adagrad"
-        vectors = {"sgd": 2 + self._averages + behind + held, "lbfgs": 26, "server": 5}
+        ways = {
+            "sgd": 2 + self._averages + behind + held,
+            "lbfgs": 6 + 2 * N_PAIRS / n_ranks,
+            "server": 5,
+        }
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,
             partitioner=partitioner,
             members=members,
-            weight_bytes=8 * (problem.n_features + 1) * problem.n_outputs * vectors[self.solver],
+            weight_bytes=int(8 * (problem.n_features + 1) * problem.n_outputs * ways[self.solver]),
             row_bytes=problem.bytes_of(members),
             on_disk=problem.on_disk if self._reads_blocks else "",
             touched=None if placed is None else placed.touched,

@@ -72,6 +72,7 @@ class LinearText(Text):
         comm = self.session
         if isinstance(self._fit, Lbfgs):
             parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
+            parts[0]["slots"] |= lbfgs.slots_of_pairs(parts)
             more = {"loss": parts[0].pop("loss")}
         else:
             model, feedback, steps, loss = self._changing

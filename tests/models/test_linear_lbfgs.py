@@ -1,0 +1,73 @@
+"""L-BFGS: the recursion on products is the one on vectors; slices of the pairs lie with ranks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskpart import LogisticRegression
+from daskpart.models.linear.lbfgs import (
+    add_combination,
+    add_products,
+    slice_of,
+    two_loops,
+)
+
+
+def by_vectors(gradient, moves, changes):
+    """Nocedal and Wright 2006, algorithm 7.4."""
+    direction, weights = -gradient, []
+    for move, change in zip(reversed(moves), reversed(changes), strict=True):
+        weights.append((move @ direction) / (move @ change))
+        direction = direction - weights[-1] * change
+    if len(moves):
+        direction *= (moves[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
+    for move, change, weight in zip(moves, changes, reversed(weights), strict=True):
+        direction = direction + (weight - (change @ direction) / (move @ change)) * move
+    return direction
+
+
+@given(
+    n_pairs=st.integers(1, 6),
+    n_known=st.integers(0, 6),
+    size=st.integers(7, 2100),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(deadline=None)
+def test_two_loops_over_products_are_those_over_vectors(n_pairs, n_known, size, seed):
+    n_known = min(n_known, n_pairs)
+    random = np.random.default_rng(seed)
+    moves, gradient = random.normal(size=(n_known, size)), random.normal(size=size)
+    changes = moves * random.uniform(0.5, 2.0, size)  # they curve upwards
+    order = random.permutation(n_pairs)[:n_known].tolist()
+    pairs = np.zeros((2 * n_pairs, size))
+    pairs[order], pairs[[n_pairs + row for row in order]] = moves, changes
+    products = np.zeros((2 * n_pairs, 2 * n_pairs + 1))
+    for row in range(n_pairs):
+        columns = np.zeros((2 * n_pairs, 3))
+        add_products(pairs, pairs[row], pairs[n_pairs + row], gradient, columns)
+        products[:, [row, n_pairs + row, -1]] = columns
+    np.testing.assert_allclose(products[:, :-1], pairs @ pairs.T, rtol=1e-10, atol=1e-9)
+    of_gradient, of_pairs = two_loops(products, order)
+    direction = of_gradient * gradient
+    add_combination(pairs[:n_pairs], pairs[n_pairs:], of_pairs, direction)
+    expected = by_vectors(gradient, moves, changes)
+    np.testing.assert_allclose(direction, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
+
+
+@given(size=st.integers(0, 50), n_ranks=st.integers(1, 12))
+def test_slices_are_all_of_a_vector_in_order(size, n_ranks):
+    slices = [slice_of(size, rank, n_ranks) for rank in range(n_ranks)]
+    assert [i for each in slices for i in range(each.start, each.stop)] == list(range(size))
+    assert all(each.stop - each.start <= -(-size // n_ranks) for each in slices)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
+def test_ranks_with_few_weights_or_none_find_the_same_optimum(n_ranks):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 4))
+    y = (X @ [1.0, -2.0, 0.5, 0.0] + random.normal(size=60) > 0).astype(int)
+    one = LogisticRegression(n_ranks=1, transport="local", tol=1e-9).fit(X, y)
+    some = LogisticRegression(n_ranks=n_ranks, transport="local", tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(some.coef_, one.coef_, atol=1e-7)
+    np.testing.assert_allclose(some.intercept_, one.intercept_, atol=1e-7)
