@@ -205,7 +205,8 @@ class Traffic:
 
     def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
         """Messages, rows and bytes that each rank sent, by the labels that count."""
-        known = counters.labels
+        apart = {} if self._expected is None else self._expected.beside
+        known = [label for label in counters.labels if label not in apart]
         row_labels = known if self._expected is None else self._expected.row_labels
         some = None if self._expected is None else self._expected.message_labels
         labels = known if some is None else some

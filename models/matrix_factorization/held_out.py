@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives import Communicator, PerRank, Plan, PreparedPlan, allreduce, expand
+from daskpart.collectives import Communicator, PerRank, Plan, PreparedPlan, expand
+from daskpart.models.base.held_out import root_mean
 
 from .kernels.scoring import predict_pairs
 from .pasgd import RankModel, RankRatings, pack, place
@@ -26,8 +27,6 @@ from .rank_data import Positions
 
 if TYPE_CHECKING:
     from .plan import MFPlan
-
-LABEL = "validation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +113,7 @@ def _dealt(plan: MFPlan, validation: Validation) -> tuple[NDArray[Any], ...]:
     return rows, columns, np.maximum(np.where(home[rows] >= 0, home[rows], home[columns]), 0)
 
 
-def mean_squared_error(
+def validated(
     comm: Communicator,
     model: PerRank,
     held_out: tuple[PerRank, PreparedPlan],
@@ -139,12 +138,17 @@ def mean_squared_error(
         That the model is in, see `scaling`.
     ends : (low, high) or None
         That predictions are clipped to.
+
+    Returns
+    -------
+    model : per-rank value of RankModel
+    rmse : float
     """
     entries, to_ranks = held_out
     model = expand(comm, to_ranks, model, pack, place)
     sums = comm.map(squared_error, model, entries, ratings, unit=unit, ends=ends)
-    model, total = comm.settle(model, allreduce(comm, sums))
-    return model, float(total.result()[0]) / n_held_out
+    model, sums = comm.settle(model, sums)
+    return model, root_mean(comm, sums, n_held_out)
 
 
 # -- steps on one rank ---
@@ -165,8 +169,8 @@ def squared_error(
     *,
     unit: float,
     ends: tuple[float, float] | None,
-) -> NDArray[np.float64]:
-    """Σ (r − r̂)² over a rank's held-out ratings, of shape (1,)."""
+) -> float:
+    """Σ (r − r̂)² over a rank's held-out ratings."""
     side = "item" if ratings.first_item else "user"
     predicted = np.empty(held_out.values.size, np.float32)
     predict_pairs(
@@ -177,4 +181,4 @@ def squared_error(
     if ends is not None:
         np.clip(predicted, *ends, out=predicted)
     errors = np.subtract(held_out.values, predicted, dtype=np.float64)
-    return np.array([np.square(errors).sum()])
+    return float(np.square(errors).sum())

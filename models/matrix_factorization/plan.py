@@ -27,13 +27,13 @@ from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import weighed_cut
+from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected
 from daskpart.partitions import Partition
 from daskpart.shards import Shards, shard
 
 from .copies import copies_schedule, hypergraph_of_nonzeros, shards_of_nonzeros
-from .held_out import LABEL as VALIDATION
 from .held_out import HeldOutPlan
 from .kernels.sgd import padded_width
 from .pasgd import LABELS, RowLayout
@@ -161,7 +161,7 @@ class MFPlan(FitPlan):
     def expected(self) -> Expected:
         """What an epoch will send; under "pasgd" eq. 8 in rows, eq. 9 in stale ones."""
         messages, rows, _ = self._sent
-        beside = {} if self.held_out is None else {VALIDATION: self.held_out.expand}
+        beside = {} if self.held_out is None else messages_beside([self.held_out.expand])
         return Expected(
             rows=rows,
             messages=messages,
@@ -169,7 +169,7 @@ class MFPlan(FitPlan):
             row_labels=LABELS,
             message_labels=LABELS,
             counted={"staleness": self.schedule.staleness},
-            beside={name: (plan.total_messages, plan.total_rows) for name, plan in beside.items()},
+            beside=beside,
         )
 
     def memory(self) -> dict[str, NDArray[np.int64]]:

@@ -16,11 +16,11 @@ import numpy as np
 
 from daskpart.collectives import MAX, Communicator, PerRank, PreparedPlan, allreduce, barrier
 from daskpart.models.base.early_stopping import Seen, Watch
+from daskpart.models.base.held_out import LABEL as VALIDATION
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 
-from .held_out import LABEL as VALIDATION
-from .held_out import held_out_of_ranks, mean_squared_error, placed, squared_error
+from .held_out import held_out_of_ranks, placed, squared_error, validated
 from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_kernels, run_epoch
 from .plan import MFPlan
 from .problem import Validation
@@ -327,10 +327,9 @@ def epoch(
     else:
         measured = {"train_rmse": unit * float(np.sqrt(mean)), "validation_rmse": float("nan")}
     if held_out is not None:
-        model, error = mean_squared_error(
+        model, measured["validation_rmse"] = validated(
             comm, model, held_out, ratings, n_held_out=n_held_out, unit=unit, ends=ends
         )
-        measured["validation_rmse"] = float(np.sqrt(error))
     measured["learning_rate"] = memory["rate"]
     if watch is not None:
         seen = watch.after(seen, number, measured)
