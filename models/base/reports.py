@@ -108,6 +108,8 @@ class PlanReport(Printable):
         Bytes that each rank will hold, by what they are for.
     seconds : float
         Time the partitioner took.
+    validation_volume : int
+        Rows that are sent after a step, so that ranks can measure what is held out.
     """
 
     n_ranks: int
@@ -115,6 +117,7 @@ class PlanReport(Printable):
     partitioner: str
     memory: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     seconds: float = 0.0
+    validation_volume: int = 0
 
     def __post_init__(self) -> None:
         self.memory = {name: np.asarray(held, np.int64) for name, held in self.memory.items()}
@@ -136,6 +139,8 @@ class PlanReport(Printable):
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
         words = {}
+        if self.validation_volume:
+            words["validation"] = f"{self.validation_volume:,} rows after each {self.unit}"
         if self.memory:
             parts = ", ".join(
                 f"{name} {bytes_words(held.max(initial=0))}" for name, held in self.memory.items()

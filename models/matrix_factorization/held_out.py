@@ -158,8 +158,11 @@ def placed(held_out: HeldOut, ratings: RankRatings) -> HeldOut:
     """The same with local positions in the place of ids."""
     columns = Positions(ratings.items)
     rows = columns if ratings.first_item else Positions(ratings.users)
-    places = rows(held_out.rows), columns(held_out.columns)
-    return HeldOut(*(each.astype(np.int32) for each in places), held_out.values)
+    return HeldOut(
+        rows(held_out.rows).astype(np.int32),
+        columns(held_out.columns).astype(np.int32),
+        held_out.values,
+    )
 
 
 def squared_error(

@@ -37,8 +37,6 @@ class MFPlanReport(PlanReport):
         The same for (rank, sub-epoch) cells: what waiting at the sub-epochs' ends costs.
     row_words : int
         Words a row takes on the wire.
-    validation_volume : int
-        Rows sent after an epoch, so that ranks can predict what was held out; beside `volume`.
     """
 
     eta: int
@@ -52,7 +50,6 @@ class MFPlanReport(PlanReport):
     cell_imbalance: float
     row_words: int
     schedule: str = "pasgd"
-    validation_volume: int = 0
 
     _derived = ("lambda_max", "connectivity_minus_one", "sum_of_squares", "bytes_per_epoch")
 
@@ -107,11 +104,9 @@ class MFPlanReport(PlanReport):
         """Name → value in plain words, in the order shown."""
         mover = {"rows": "items", "columns": "users", "nonzeros": "users and items"}[self.axis]
         local = int(self.lambda_histogram[1:2].sum())
-        beside = {"validation": f"{self.validation_volume:,} rows more, after an epoch"}
         return {
             "volume": f"{self.volume:,} rows an epoch = {bytes_words(self.bytes_per_epoch)} "
             f"({self.row_words} words a row)",
-            **(beside if self.validation_volume else {}),
             "staleness": self._staleness_words(),
             "messages": f"{self.messages:,} an epoch, at most {self.messages_max_rank:,} by a rank",
             f"shared {mover}": f"{self._shared():,}; {local:,} stay on one rank",

@@ -166,7 +166,7 @@ def test_a_plan_that_knew_of_no_validation_will_do(tmp_path):
         assert fitted.comm_report_.matches
     told = model().plan(train, validation=held_out).report()
     assert told.validation_volume == expected.plan_report_.validation_volume > 0
-    assert "rows more, after an epoch" in repr(told)
+    assert "rows after each epoch" in repr(told)
     assert "validation rows an epoch" in repr(expected.comm_report_)
 
 
