@@ -277,7 +277,8 @@ def iteration(
     sums = agreed.result()
     fit = fit_of(sums, squared_norm)
     measured = {"fit": fit, "fit_change": fit - before}
-    if held_out is not None:
+    finite = bool(np.isfinite(sums).all())
+    if held_out is not None and finite:
         measured["validation_rmse"] = validated(comm, factors, held_out, n_held_out=n_held_out)
     if watch is not None:
         seen = watch.after(seen, number, measured)
@@ -286,7 +287,7 @@ def iteration(
             best, best_fit = comm.settle(best), fit
     step = Step(
         measured,
-        finite=bool(np.isfinite(sums).all()),
+        finite=finite,
         enough=abs(fit - before) < tolerance or (watch is not None and watch.ran_out(seen)),
     )
     return (factors, fit, best, best_fit, seen), step

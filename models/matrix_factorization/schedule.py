@@ -161,7 +161,8 @@ class SubEpochSchedule:
         """Messages between two epochs: final rows of `items`, each to the rank beside it.
 
         From their home; ranks of an item's first group have them, and of unused items there are
-        none.
+        none. Other ranks have stale copies at most, which they are sent anew before they work on
+        them: so the rows may be written over these.
         """
         home = self.home[items]
         first = np.flatnonzero(np.diff(self.group_item, prepend=-1))

@@ -326,7 +326,7 @@ def epoch(
         measured = {"train_loss": mean}
     else:
         measured = {"train_rmse": unit * float(np.sqrt(mean)), "validation_rmse": float("nan")}
-    if held_out is not None:
+    if held_out is not None and finite:
         model, measured["validation_rmse"] = validated(
             comm, model, held_out, ratings, n_held_out=n_held_out, unit=unit, ends=ends
         )

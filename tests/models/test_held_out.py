@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart.errors import DivergenceError
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.matrix_factorization.text import MFText
@@ -168,6 +169,13 @@ def test_a_plan_that_knew_of_no_validation_will_do(tmp_path):
     assert told.validation_volume == expected.plan_report_.validation_volume > 0
     assert "rows after each epoch" in repr(told)
     assert "validation rows an epoch" in repr(expected.comm_report_)
+
+
+@pytest.mark.parametrize("patience", [None, 1])
+def test_factors_that_diverged_are_not_measured(patience):
+    wild = {"learning_rate": "constant", "initial_learning_rate": 1e4, "patience": patience}
+    with pytest.raises(DivergenceError, match="diverged in epoch"):
+        model(validation_fraction=0.3, max_iter=30, **wild).fit(ratings(0.6, 0))
 
 
 def test_ranks_keep_a_copy_of_the_rows_that_they_answer_for():
