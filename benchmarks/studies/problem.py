@@ -23,6 +23,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import BalanceWarning
 from daskpart.models.base.trainer import Trainer
+from daskpart.models.matrix_factorization.held_out import with_held_out
 from daskpart.models.matrix_factorization.pasgd import RowLayout
 from daskpart.models.matrix_factorization.plan import MFPlan, plan_fit
 from daskpart.models.matrix_factorization.problem import Ratings, Validation
@@ -147,13 +148,21 @@ def simulate(name: str, fit_plan: MFPlan, n_epochs: int, n_components: int) -> I
     fit_plan = replace(fit_plan, layout=layout)
     blank = Ratings.of(chosen.train).blank(n_components)
     validation = Validation(chosen.test, blank)
+    fit_plan = with_held_out(fit_plan, validation)
     trainer = Trainer(
         Sequential(fit_plan.n_ranks),
-        lambda comm: MFText(comm, fit_plan, learning_rate("adagrad", None), 0.05, 0.1, unit=1.0),
+        lambda comm: MFText(
+            comm,
+            fit_plan,
+            learning_rate("adagrad", None),
+            0.05,
+            0.1,
+            unit=1.0,
+            validation=validation,
+        ),
         blank,
         fit_plan.n_ranks,
         fit_plan.expected(),
-        lambda state: {"validation_rmse": validation.rmse(state)},
     )
     try:
         for epoch in range(1, n_epochs + 1):

@@ -194,6 +194,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """Columns of the history that decide: those best at their lowest, and at their highest."""
         return (self._patience_column,), ()
 
+    def _plan_of_fit(self, plan: Any, problem: Any) -> Any:
+        """A plan with what this problem needs that does not decide how it is cut."""
+        return plan
+
     def _chosen(self, plan: Any) -> dict[str, Any]:
         """What a plan decided that a resumed fit must share, as JSON."""
         return {}
@@ -252,7 +256,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self._check_parameters()
         seed = self._seed(None)
         problem = self._problem(X, y, data, seed)
-        return self._planned(problem, seed, transport, client, None)
+        plan = self._planned(problem, seed, transport, client, None)
+        return self._plan_of_fit(plan, problem)
 
     def load_plan(
         self,
@@ -374,6 +379,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan = self._planned(problem, seed, None, client, kept)
         else:
             self._check_plan(plan, problem)
+        plan = self._plan_of_fit(plan, problem)
         settings = self._identity(problem, plan)
         go_on = one_step or self.warm_start
         same = kept is not None  # whether the steps before are of this very fit

@@ -21,6 +21,8 @@ from daskpart._floor.tables import html_table, text_table
 
 from .registry import register
 
+SENT = ("messages", "rows")  # of the rounds that count apart
+
 
 class Printable:
     """Text, HTML and JSON of a dataclass that offers a title, rows of words and derived values."""
@@ -106,6 +108,8 @@ class PlanReport(Printable):
         Bytes that each rank will hold, by what they are for.
     seconds : float
         Time the partitioner took.
+    validation_volume : int
+        Rows that are sent after a step, so that ranks can measure what is held out.
     """
 
     n_ranks: int
@@ -113,6 +117,7 @@ class PlanReport(Printable):
     partitioner: str
     memory: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     seconds: float = 0.0
+    validation_volume: int = 0
 
     def __post_init__(self) -> None:
         self.memory = {name: np.asarray(held, np.int64) for name, held in self.memory.items()}
@@ -134,6 +139,8 @@ class PlanReport(Printable):
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
         words = {}
+        if self.validation_volume:
+            words["validation"] = f"{self.validation_volume:,} rows after each {self.unit}"
         if self.memory:
             parts = ", ".join(
                 f"{name} {bytes_words(held.max(initial=0))}" for name, held in self.memory.items()
@@ -160,6 +167,8 @@ class Expected:
         Labels of the rounds whose messages are counted; None: all.
     counted : dict of str to int
         What else is expected: names as in `Step.counted`.
+    beside : dict of str to (int, int)
+        Labels of rounds that count apart from these, with their messages and rows, of all ranks.
     """
 
     rows: NDArray[np.int64]
@@ -168,6 +177,17 @@ class Expected:
     row_labels: tuple[str, ...]
     message_labels: tuple[str, ...] | None = None
     counted: Mapping[str, int] = field(default_factory=dict)
+    beside: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All that is expected beside rows, messages and bytes."""
+        apart = {
+            f"{label} {what}": count
+            for label, counts in self.beside.items()
+            for what, count in zip(SENT, counts, strict=True)
+        }
+        return {**self.counted, **apart}
 
 
 class Traffic:
@@ -190,7 +210,8 @@ class Traffic:
 
     def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
         """Messages, rows and bytes that each rank sent, by the labels that count."""
-        known = counters.labels
+        apart = {} if self._expected is None else self._expected.beside
+        known = [label for label in counters.labels if label not in apart]
         row_labels = known if self._expected is None else self._expected.row_labels
         some = None if self._expected is None else self._expected.message_labels
         labels = known if some is None else some
@@ -215,8 +236,13 @@ class Traffic:
         for label in labels:
             if label in counters.labels:
                 self.pairs = self.pairs + counters.traffic(label)
-        for step in steps:
-            for name, count in step.counted.items():
+        counts = [step.counted for step in steps]
+        for label in () if self._expected is None else self._expected.beside:
+            if label in counters.labels:
+                sent = counters.of(label)
+                counts.append({f"{label} {each}": int(sent[f"{each}_sent"].sum()) for each in SENT})
+        for counted in counts:
+            for name, count in counted.items():
                 self.counted[name] = self.counted.get(name, 0) + count
 
     def report(
@@ -244,7 +270,7 @@ class Traffic:
             measured_bytes=float(self.bytes.sum() / done),
             expected_bytes=None if expected is None else expected.nbytes,
             measured_counts={name: count / done for name, count in self.counted.items()},
-            expected_counts={} if expected is None else dict(expected.counted),
+            expected_counts={} if expected is None else expected.counts,
             seconds_computing=self.computing,
             seconds_blocked=self.blocked,
             traffic=self.pairs / done,

@@ -2,7 +2,7 @@
 
 container, DataFrame, records ─► Aligned, positions_of ─► positions in the factors
                                                               │
-Entries(positions, values) ─► rmse(state), fit(state)     values_at(state, positions)
+Entries(positions, values) ─► errors(state), fit(state)   values_at(state, positions)
 
 stored entries ─┬─ trained on
                 └─ held out, a share drawn by random_state: `split_entries`
@@ -10,6 +10,7 @@ stored entries ─┬─ trained on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,10 +68,6 @@ class Entries:
         """Values less those of a decomposition."""
         return self.values - values_at(state, self.positions)
 
-    def rmse(self, state: CPState) -> float:
-        """Root of the mean squared error of a decomposition."""
-        return float(np.sqrt(np.mean(self.errors(state) ** 2)))
-
     def fit(self, state: CPState) -> float:
         """1 − ‖x − x̂‖/‖x‖ over these entries."""
         return 1.0 - float(np.linalg.norm(self.errors(state)) / np.linalg.norm(self.values))
@@ -109,14 +106,19 @@ def entries_of(X: Any, y: Any = None, missing: Missing = "zero") -> LabelledTens
 
 
 def values_at(state: CPState, positions: NDArray[Any]) -> NDArray[np.float64]:
-    """Σ_r λ_r Π_m u_r^(m) at positions of shape (n_modes, n), some thousand at a time."""
+    """Values of a decomposition at positions of shape (n_modes, n)."""
+    return values_of(state.weights, state.factors, positions)
+
+
+def values_of(
+    weights: NDArray[np.float64], factors: Sequence[NDArray[Any]], positions: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Σ_r λ_r Π_m u_r^(m) at positions in the factors, some thousand at a time."""
     found = np.empty(positions.shape[1])
     for begin in range(0, len(found), _CHUNK):
         chunk = slice(begin, begin + _CHUNK)
-        products = np.broadcast_to(
-            state.weights, (positions[:, chunk].shape[1], len(state.weights))
-        )
-        for factor, index in zip(state.factors, positions[:, chunk], strict=True):
+        products = np.broadcast_to(weights, (positions[:, chunk].shape[1], len(weights)))
+        for factor, index in zip(factors, positions[:, chunk], strict=True):
             products = products * factor[index]
         found[chunk] = products.sum(axis=1)
     return found

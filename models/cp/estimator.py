@@ -38,6 +38,7 @@ from .cut import NAMES, OWNERS
 from .decomposition import CPModel
 from .entries import Aligned, entries_of
 from .growing import others_updated, with_new_rows
+from .held_out import with_held_out
 from .layout.layout import MEMORY
 from .plan import METHODS, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
@@ -408,6 +409,11 @@ class CPDecomposition(CPModel, DistributedEstimator):
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
 
+    def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
+        if problem.held_out is None:
+            return replace(plan, held_out=None)
+        return with_held_out(plan, problem.held_out, self.patience is not None)
+
     def _text(self, session: Any, plan: CPPlan, problem: TensorProblem, state: CPState) -> CPText:
         return CPText(
             session,
@@ -420,13 +426,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             ),
             dtype=self._dtype(problem),
             tolerance=float(self.tol),
+            watch=self._watch(),
         )
-
-    def _evaluation(self, problem: TensorProblem) -> Any:
-        held_out = problem.held_out
-        if held_out is None:
-            return None
-        return lambda state: {"validation_rmse": held_out.rmse(state)}
 
     def _train(
         self,

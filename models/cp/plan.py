@@ -31,10 +31,12 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import BalanceWarning, InputError
+from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
 from .cut import mode_connectivities, nonzero_parts, owned, partitioner_for
+from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
@@ -101,6 +103,8 @@ class CPPlan(FitPlan):
         Whose α and β predict.
     imbalance_told : str
         The warning of who cut the nonzeros, for the one who takes this plan of several; or "".
+    held_out : HeldOutPlan or None
+        What validation on the ranks takes beside an iteration.
     """
 
     method: str
@@ -112,6 +116,7 @@ class CPPlan(FitPlan):
     dims: tuple[str, ...] = ()
     transport: str = "mpi"
     imbalance_told: str = ""
+    held_out: HeldOutPlan | None = field(default=None, repr=False)
 
     @property
     def n_modes(self) -> int:
@@ -157,6 +162,7 @@ class CPPlan(FitPlan):
             messages=messages + self._allreduce_messages(),
             nbytes=self._nbytes() if self.method == "p2p" else None,
             row_labels=LABELS,
+            beside={} if self.held_out is None else messages_beside(self.held_out.expands),
         )
 
     def _nbytes(self) -> int:
@@ -201,11 +207,17 @@ class CPPlan(FitPlan):
         factors = np.asarray((choice.row_bytes + 4) * sum(rows), np.int64)
         if choice.missing == "unknown":
             of_entries = bytes_by_row(self.n_modes, choice.itemsize) * self.nonzeros
-            return {
+            held = {
                 "entries": of_entries + 8 * (sum(rows) + self.n_modes),
                 "factors": factors,
                 "equations": choice.reduce_bytes * np.max(rows, axis=0),
             }
+            if self.held_out is not None:
+                held["held out"] = np.array([own.nbytes for own in self.held_out.of_ranks])
+                if self.held_out.keeps_best:
+                    owned = sum(numbering.sizes[:, 0] for numbering in self.numberings)
+                    held["best iteration"] = choice.row_bytes * owned + 8 * choice.n_components
+            return held
         most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
         return {"nonzeros": most * self.nonzeros, "factors": factors}
 
@@ -235,6 +247,9 @@ class CPPlan(FitPlan):
             alpha=self.alpha_beta[0],
             beta=self.alpha_beta[1],
             predicted_seconds=self.predicted_seconds(*self.alpha_beta),
+            validation_volume=0
+            if self.held_out is None
+            else sum(plan.total_rows for plan in self.held_out.expands),
         )
 
     def predicted_seconds(self, alpha: float, beta: float) -> float:

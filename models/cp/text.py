@@ -8,6 +8,7 @@ What an iteration is stands in `als`; here is what the base asks of every model.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from daskpart.collectives import (
     Communicator,
     EmbeddedPlan,
     PerRank,
+    PreparedPlan,
     allreduce,
     barrier,
     prepare_embedded,
 )
 from daskpart.errors import InputError
+from daskpart.models.base.early_stopping import Seen, Watch
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text, run_steps
 
@@ -35,11 +38,18 @@ from .als import (
     Update,
 )
 from .completion import StoredEntriesModes, warm_up_equations
+from .held_out import prepared as prepared_entries
+from .held_out import validated
 from .layout.by_row import EntriesByRow
 from .plan import CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
 from .state import CPState
 from .steps import warm_up
+
+# what iterations read: tensors, messages, and what is held out with the messages for that
+Fixed = tuple[PerRank, Modes | StoredEntriesModes, tuple[PerRank, list[PreparedPlan]] | None]
+# what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
+Changing = tuple[Factors, float, PerRank | None, float, Seen]
 
 
 class CPText(Text):
@@ -58,6 +68,8 @@ class CPText(Text):
         Of the factors.
     tolerance : float
         Of the change of the fit.
+    watch : Watch or None
+        What says which iteration is the best: each rank keeps the rows that it owns.
     """
 
     def __init__(
@@ -70,8 +82,10 @@ class CPText(Text):
         update: Update,
         dtype: str,
         tolerance: float,
+        watch: Watch | None = None,
     ) -> None:
         self.session, self._plan = comm, plan
+        self._watch, self.watches = watch, watch is not None
         self._update, self._dtype, self._tolerance = update, dtype, tolerance
         rows = comm.values(rows_of_ranks(plan.numberings, shape))
         self._tensors, ids, self._squared_norm = comm.run(
@@ -93,49 +107,79 @@ class CPText(Text):
                 "the values are too small: the sum of their squares is 0 in floating point. Divide "
                 "the tensor by its largest value."
             )
-        self._modes = prepared(comm, plan, ids)
+        held_out, self._n_held_out = None, 0
+        if plan.held_out is not None:
+            held_out = prepared_entries(comm, plan)
+            self._n_held_out = sum(own.entries.values.size for own in plan.held_out.of_ranks)
+        self._fixed: Fixed = (self._tensors, prepared(comm, plan, ids), held_out)
 
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
-        plan = self._plan
+        comm, plan = self.session, self._plan
         held = {
             dim: [numbering.of_rank(rank) for rank in range(plan.n_ranks)]
             for dim, numbering in zip(state.dims, plan.numberings, strict=True)
         }
-        self._factors, self.memory = self.session.run(
+        of_best, seen = None, Seen()
+        if self._watch is not None:
+            seen = self._watch.over(state.history, state.watched_behind)
+        if self._watch is not None and state.best:
+            best_state = replace(state, **state.best)
+            of_best = comm.values(best_state.cut(self._answered(state), plan.n_ranks))
+        factors, best, self.memory = comm.run(
             begin,
-            (self._tensors, self._modes),
-            self.session.values(state.cut(held, plan.n_ranks)),
+            self._fixed,
+            comm.values(state.cut(held, plan.n_ranks)),
+            of_best,
             n_modes=plan.n_modes,
             dtype=self._dtype,
             nonnegative=any(self._update.nonnegative),
+            watched=self._watch is not None,
         )
-        self._fit = state.fit
+        best_fit = state.best.get("fit", state.fit)
+        self._changing: Changing = (factors, state.fit, best, best_fit, seen)
+        self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Do iterations `first` to `last`, fewer if the fit changes by less than the tolerance."""
-        (self._factors, self._fit), steps = self.session.run(
+        """Do iterations `first` to `last`, fewer if the fit changes by less than the tolerance.
+
+        Or where patience runs out.
+        """
+        self._changing, steps = self.session.run(
             run_steps,
-            (self._tensors, self._modes),
-            (self._factors, self._fit),
+            self._fixed,
+            self._changing,
             step=iteration,
             first=first,
             last=last,
             update=self._update,
             squared_norm=self._squared_norm,
             tolerance=self._tolerance,
+            n_held_out=self._n_held_out,
+            watch=self._watch,
         )
+        self._at += len(steps)
         return steps
 
     def gather(self, state: CPState) -> CPState:  # type: ignore[override]
-        """The factors as they are on the ranks."""
-        comm, factors = self.session, self._factors
+        """The factors as they are on the ranks, and those of the best iteration."""
+        comm, answered = self.session, self._answered(state)
+        factors, fit, best, best_fit, seen = self._changing
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
-        answered = {
+        new = state.assembled(parts, answered, fit=fit)
+        if best is None:
+            return new
+        beside: dict[str, Any] = {}
+        if seen.step not in (0, self._at):
+            beside = new.assembled(comm.gather(best), answered, fit=best_fit).answers
+        return replace(new, best_epoch=seen.step or None, best=beside)
+
+    def _answered(self, state: CPState) -> dict[str, list[NDArray[Any]]]:
+        """The rows of each mode that every rank answers for."""
+        return {
             dim: [numbering.first_group(rank) for rank in range(self._plan.n_ranks)]
             for dim, numbering in zip(state.dims, self._plan.numberings, strict=True)
         }
-        return state.assembled(parts, answered, fit=self._fit)
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""
@@ -185,15 +229,17 @@ def lay_out(
 
 def begin(
     comm: Communicator,
-    fixed: tuple[PerRank, Any],
+    fixed: Fixed,
     parts: PerRank,
+    best: PerRank | None,
     *,
     n_modes: int,
     dtype: str,
     nonnegative: bool,
-) -> tuple[Factors, list[int]]:
-    """Factors of a state and their Grams, kernels compiled; and the bytes that each rank holds."""
-    tensors, modes = fixed
+    watched: bool,
+) -> tuple[Factors, PerRank | None, list[int]]:
+    """Factors of a state and their Grams, kernels compiled; the best rows; bytes of each rank."""
+    tensors, modes, held_out = fixed
     factors = Factors(
         [comm.map(rows_of_part, parts, mode=mode, dtype=dtype) for mode in range(n_modes)],
         [comm.map(no_gram, tensors) for _ in range(n_modes)],
@@ -201,35 +247,50 @@ def begin(
     )
     factors = modes.first_grams(comm, tensors, factors)
     warm = comm.map(warm_up_rank, tensors, *factors.rows, nonnegative=nonnegative)
-    held = comm.fold(comm.map(bytes_held, tensors, *factors.rows), list)
-    comm.settle(*factors.handles(), warm, held)
+    if watched and best is None:
+        best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
+    beside = [] if held_out is None else [held_out[0]]
+    beside += [] if best is None else [best]
+    held = comm.fold(comm.map(bytes_held, tensors, *factors.rows, *beside), list)
+    comm.settle(*factors.handles(), *beside, warm, held)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
-    return factors, held.result()
+    return factors, best, held.result()
 
 
 def iteration(
     comm: Communicator,
-    fixed: tuple[PerRank, Any],
-    changing: tuple[Factors, float],
+    fixed: Fixed,
+    changing: Changing,
     *,
     number: int,
     update: Update,
     squared_norm: float,
     tolerance: float,
-) -> tuple[tuple[Factors, float], Step]:
+    n_held_out: int,
+    watch: Watch | None,
+) -> tuple[Changing, Step]:
     """One iteration, the fit after it, and whether that changed little enough to stop."""
-    (tensors, modes), (factors, before) = fixed, changing
+    (tensors, modes, held_out), (factors, before, best, best_fit, seen) = fixed, changing
     factors, per_rank = modes.iterate(comm, tensors, factors, update)
     agreed = comm.assume_replicated(per_rank)
     comm.settle(*factors.handles(), agreed)
     sums = agreed.result()
     fit = fit_of(sums, squared_norm)
+    measured = {"fit": fit, "fit_change": fit - before}
+    finite = bool(np.isfinite(sums).all())
+    if held_out is not None and finite:
+        measured["validation_rmse"] = validated(comm, factors, held_out, n_held_out=n_held_out)
+    if watch is not None:
+        seen = watch.after(seen, number, measured)
+        if seen.step == number:
+            best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
+            best, best_fit = comm.settle(best), fit
     step = Step(
-        {"fit": fit, "fit_change": fit - before},
-        finite=bool(np.isfinite(sums).all()),
-        enough=abs(fit - before) < tolerance,
+        measured,
+        finite=finite,
+        enough=abs(fit - before) < tolerance or (watch is not None and watch.ran_out(seen)),
     )
-    return (factors, fit), step
+    return (factors, fit, best, best_fit, seen), step
 
 
 def fit_of(sums: NDArray[np.float64], squared_norm: float) -> float:
@@ -267,9 +328,12 @@ def owned_part(tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[
     return {"factors": owned, "weights": weights.copy()}
 
 
-def bytes_held(tensor: RankTensor, *rows: NDArray[Any]) -> int:
-    """Bytes of a rank's nonzeros and factor rows."""
-    return tensor.nbytes + sum(own.nbytes for own in rows)
+def bytes_held(tensor: RankTensor, *held: Any) -> int:
+    """Bytes of a rank's nonzeros and factor rows, and what it holds for validation."""
+    parts = [each for each in held if isinstance(each, dict)]
+    arrays = [array for part in parts for array in (*part["factors"], part["weights"])]
+    arrays += [each for each in held if not isinstance(each, dict)]
+    return tensor.nbytes + sum(each.nbytes for each in arrays)
 
 
 def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> None:

@@ -32,6 +32,7 @@ from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningR
 from daskpart.partitions import Partition
 
 from .growing import continues, grown, joined, new_rows_distance
+from .held_out import with_held_out
 from .pasgd import RowLayout
 from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
 from .problem import Ratings
@@ -430,11 +431,18 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             return replace(state, learning_rate_state={})  # the rate that is new now begins anew
         return state
 
+    def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
+        if problem.validation is None or self.loss == "bpr":
+            return replace(plan, held_out=None)
+        return with_held_out(plan, problem.validation, self.patience is not None)
+
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
         return MFText(
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
             state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
+            validation=problem.validation, clip=self.clip,
+            watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip
 
     def _new_rows(self, X_new: Any) -> Any:
@@ -446,18 +454,9 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         return super()._new_rows(X_new)
 
     def _evaluation(self, problem: Ratings) -> Any:
-        validation = problem.validation
-        if validation is None:
-            return None
-
-        if self.loss == "bpr":
-            return ndcg_of_events(problem)
-
-        def measured(state: MFState) -> dict[str, float]:
-            ends = (state.lowest, state.highest) if self.clip is True else self.clip or None
-            return {"validation_rmse": validation.rmse(state, ends)}
-
-        return measured
+        # each user is ranked against all items: here, for no rank has them all (`_plan_of_fit`)
+        here = self.loss == "bpr" and problem.validation is not None
+        return ndcg_of_events(problem) if here else None
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return ((), ("validation_ndcg",)) if self.loss == "bpr" else super()._monitored()

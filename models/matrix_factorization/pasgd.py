@@ -141,6 +141,8 @@ class RankRatings:
     home : ndarray of int32
         Local positions of the items whose final rows this rank holds between epochs, in rising
         order of item.
+    n_beside : int
+        How many items, the last in local order, are there for validation alone.
     first_item : int
         Where rows of both sides are shared (`copies`): `items` counts users first, and items from
         here on; `rows` are positions there, too, and `users` is empty. Else 0.
@@ -159,6 +161,7 @@ class RankRatings:
     cell_pointer: np.ndarray
     averages: tuple[Average | None, ...]
     home: np.ndarray
+    n_beside: int = 0
     first_item: int = 0
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     negatives: Negatives | None = None

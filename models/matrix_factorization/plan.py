@@ -27,12 +27,14 @@ from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import weighed_cut
+from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
 from daskpart.models.base.reports import Expected
 from daskpart.partitions import Partition
 from daskpart.shards import Shards, shard
 
 from .copies import copies_schedule, hypergraph_of_nonzeros, shards_of_nonzeros
+from .held_out import HeldOutPlan
 from .kernels.sgd import padded_width
 from .pasgd import LABELS, RowLayout
 from .plan_report import WORD_BYTES, MFPlanReport
@@ -73,6 +75,8 @@ class MFPlan(FitPlan):
     shards : Shards
     schedule : SubEpochSchedule
     reduces, expands : sequence of Plan, one a sub-epoch
+    held_out : HeldOutPlan or None
+        What validation on the ranks takes beside that.
     """
 
     kind: str
@@ -85,6 +89,7 @@ class MFPlan(FitPlan):
     schedule: SubEpochSchedule = field(repr=False)
     reduces: Sequence[Plan] = field(repr=False)
     expands: Sequence[Plan] = field(repr=False)
+    held_out: HeldOutPlan | None = field(default=None, repr=False)
 
     @property
     def connectivity(self) -> Connectivity:
@@ -94,15 +99,20 @@ class MFPlan(FitPlan):
     @cached_property
     def rank_schedules(self) -> list[RankSchedule]:
         """Each rank's part of the schedule."""
-        return rank_schedules(self.schedule, self.reduces, self.averaging)
+        schedules = rank_schedules(self.schedule, self.reduces, self.averaging)
+        if self.held_out is None:
+            return schedules
+        return [
+            replace(schedule, beside=beside)
+            for schedule, beside in zip(schedules, self.held_out.beside, strict=True)
+        ]
 
     @cached_property
     def rows_held(self) -> dict[str, list[NDArray[Any]]]:
         """For each side of the ratings the ids that every rank holds, in its local order."""
         ranks = range(self.n_ranks)
         items = [
-            held_items(self.shards.items_of(rank), self.rank_schedules[rank].items)
-            for rank in ranks
+            held_items(self.shards.items_of(rank), self.rank_schedules[rank]) for rank in ranks
         ]
         if self.axis == "nonzeros":
             return self._both_sides(items)
@@ -137,8 +147,11 @@ class MFPlan(FitPlan):
     @cached_property
     def _sent(self) -> NDArray[np.int64]:
         """Messages and rows that each rank sends in an epoch, then rows that it receives."""
+        return self._sent_by((*self.reduces, *self.expands))
+
+    def _sent_by(self, plans: Sequence[Plan]) -> NDArray[np.int64]:
         sums = np.zeros((3, self.n_ranks), np.int64)
-        for plan in (*self.reduces, *self.expands):
+        for plan in plans:
             for each in plan.rounds:
                 np.add.at(sums[0], each.source, 1)
                 np.add.at(sums[1], each.source, each.lengths)
@@ -148,6 +161,7 @@ class MFPlan(FitPlan):
     def expected(self) -> Expected:
         """What an epoch will send; under "pasgd" eq. 8 in rows, eq. 9 in stale ones."""
         messages, rows, _ = self._sent
+        beside = {} if self.held_out is None else messages_beside([self.held_out.expand])
         return Expected(
             rows=rows,
             messages=messages,
@@ -155,6 +169,7 @@ class MFPlan(FitPlan):
             row_labels=LABELS,
             message_labels=LABELS,
             counted={"staleness": self.schedule.staleness},
+            beside=beside,
         )
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
@@ -163,11 +178,19 @@ class MFPlan(FitPlan):
         ids = 8 * n_rows + 8 * (self.eta + 1)
         row_bytes = WORD_BYTES * (padded_width(self.layout.n_components) + 2)
         _, sent, received = self._sent
-        return {
+        held = {
             "ratings": self.rating_bytes * self.schedule.cell_nonzeros.sum(axis=1) + ids,
             "factors": row_bytes * n_rows,
             "messages": 8 * (sent + received),
         }
+        if self.held_out is not None:
+            _, sent, received = self._sent_by([self.held_out.expand])
+            held["held out"] = self.held_out.nbytes + 8 * (sent + received)
+            if self.held_out.keeps_best:
+                answered = [[len(ids) for ids in side] for side in self.rows_answered.values()]
+                row_bytes = WORD_BYTES * (self.layout.n_components + 2)
+                held["best epoch"] = row_bytes * np.sum(answered, axis=0)
+        return held
 
     def report(self) -> MFPlanReport:
         """What one epoch costs."""
@@ -190,6 +213,7 @@ class MFPlan(FitPlan):
             cell_imbalance=self.schedule.cell_imbalance,
             row_words=self.layout.words,
             schedule=self.kind,
+            validation_volume=0 if self.held_out is None else self.held_out.expand.total_rows,
         )
 
 

@@ -23,7 +23,6 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
 from .pairs import entry_positions
-from .predicting import predictions
 from .state import MFState, blank_state
 
 if TYPE_CHECKING:
@@ -244,6 +243,12 @@ class Validation:
     state : MFState
         With the users and items of the fit.
 
+    Attributes
+    ----------
+    rows, columns : int array of shape (n,)
+        Users and items of the fit.
+    values : ndarray of shape (n,)
+
     Raises
     ------
     InputError
@@ -253,22 +258,14 @@ class Validation:
     def __init__(self, ratings: Any, state: MFState) -> None:
         if not isinstance(ratings, LabelledMatrix):
             raise InputError("validation ratings must be in memory; give a sparse container")
-        self._ratings, self._state, self._values = ratings, state, ratings.values
-        self._rows, self._columns = entry_positions(ratings, state)
+        self._ratings, self._state, self.values = ratings, state, ratings.values
+        self.rows, self.columns = entry_positions(ratings, state)
 
     def events(self, seen: scipy.sparse.csr_array) -> HeldOut:
         """These ratings as events to be offered, less what was seen in training."""
         from daskpart.models.metrics import HeldOut
 
         return HeldOut(self._ratings, self._state, seen)
-
-    def rmse(self, state: MFState, ends: tuple[float, float] | None = None) -> float:
-        """Root mean squared error of a state on these ratings, predictions clipped to `ends`."""
-        predicted = predictions(state, self._rows, self._columns)
-        if ends is not None:
-            np.clip(predicted, *ends, out=predicted)
-        errors = np.subtract(self._values, predicted, dtype=np.float64)
-        return float(np.sqrt(np.mean(errors * errors)))
 
 
 def hold_out(

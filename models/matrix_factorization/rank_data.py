@@ -11,7 +11,7 @@ machine at hand, because the order of ratings decides the bits of the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class RankSchedule:
         Items whose final rows the rank holds between epochs, rising.
     triple_weights : ndarray of float64, shape (n_sub_epochs,)
         For BPR: see `negatives`.
+    beside : ndarray of int32
+        Items that the rank holds for validation alone: see `held_out`.
     """
 
     rank: int
@@ -59,6 +61,7 @@ class RankSchedule:
     averages: tuple[ItemWeights | None, ...]
     home: np.ndarray
     triple_weights: np.ndarray
+    beside: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 def rank_schedules(
@@ -170,13 +173,14 @@ def arrange_ratings(
     triples : bool
         Whether they are seen items, for BPR.
     """
-    items = held_items(shard.items, schedule.items)
-    position_of = _Positions(items)
+    items = held_items(shard.items, schedule)
+    n_trained = items.size - schedule.beside.size  # the order of training knows of no others
+    position_of = Positions(items)
     generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
     row_bytes = 4 * padded_width(n_components)
-    n_users = items.size if first_item else shard.rows.size
+    n_users = n_trained if first_item else shard.rows.size
     user_block, n_user_blocks = _blocks(n_users, USER_BLOCK_BYTES // row_bytes)
-    item_block, n_item_blocks = _blocks(items.size, ITEM_BLOCK_BYTES // row_bytes)
+    item_block, n_item_blocks = _blocks(n_trained, ITEM_BLOCK_BYTES // row_bytes)
     rows, columns = shard.row_index, shard.column_index
     shuffled = generator.permutation(rows.size)
     cell = np.empty(rows.size, np.int64)
@@ -184,7 +188,7 @@ def arrange_ratings(
         ends = np.arange(schedule.n_sub_epochs + 1) * rows.size // schedule.n_sub_epochs
         cell[shuffled] = np.repeat(np.arange(schedule.n_sub_epochs), np.diff(ends))
     else:
-        sub_epoch = np.empty(items.size, np.int64)
+        sub_epoch = np.empty(n_trained, np.int64)
         sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
         cell = sub_epoch[columns]
     key = (cell * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[columns]
@@ -204,6 +208,7 @@ def arrange_ratings(
         cell_pointer=pointer[::n_blocks],
         averages=averages,
         home=position_of(schedule.home),
+        n_beside=schedule.beside.size,
         first_item=first_item,
         weights=np.zeros(0, np.float32) if weights is None else _as_float32(weights[order]),
         negatives=negatives_of(shard, position_of(schedule.items), schedule, random_state)
@@ -212,11 +217,11 @@ def arrange_ratings(
     )
 
 
-def held_items(touched: np.ndarray, scheduled: np.ndarray) -> np.ndarray:
-    """Items of a rank in its local order: those of its ratings, then those that pass through."""
-    if touched.size == scheduled.size:
-        return touched
-    return np.concatenate((touched, np.setdiff1d(scheduled, touched)))
+def held_items(touched: np.ndarray, schedule: RankSchedule) -> np.ndarray:
+    """Items of a rank in its local order: of its ratings, passing through, for validation alone."""
+    if touched.size < schedule.items.size:
+        touched = np.concatenate((touched, np.setdiff1d(schedule.items, touched)))
+    return np.concatenate((touched, schedule.beside)) if schedule.beside.size else touched
 
 
 def _as_float32(values: np.ndarray) -> np.ndarray:
@@ -224,7 +229,7 @@ def _as_float32(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float32, copy=False)
 
 
-class _Positions:
+class Positions:
     """Global ids → positions in a rank's local order."""
 
     def __init__(self, ids: np.ndarray) -> None:
@@ -276,7 +281,7 @@ def starting_model(
     """First factors of a rank: each row is drawn from the seed and its own global id.
 
     So they are the same under every partition, and nothing need be sent. Users without a rating
-    start, and stay, at zero.
+    start, and stay, at zero; so do items that are there for validation alone, until they are sent.
 
     Parameters
     ----------
@@ -291,6 +296,7 @@ def starting_model(
         rows = np.zeros((ids.size, model.item.shape[1]), np.float32)
         _starting_rows(ids, layout.n_components, center, scale, seed, rows)
         getattr(model, own)[held] = np.abs(rows) if nonnegative else rows
+    model.item[ratings.items.size - ratings.n_beside :] = 0
     if not ratings.first_item:
         rated = np.zeros(ratings.users.size, bool)
         rated[ratings.rows] = True

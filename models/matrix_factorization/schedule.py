@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.kernels import kernel
-from daskpart.collectives.plan import Plan
+from daskpart.collectives.plan import Plan, Round
 from daskpart.collectives.point_to_point import expand_plan, reduce_plan
 
 
@@ -152,6 +152,33 @@ class SubEpochSchedule:
         starts = np.flatnonzero(np.diff(self.group_item, prepend=-1))
         home[self.group_item[starts]] = self.group_owner[starts]
         return home
+
+    def holds(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """Whether each rank holds the row of the item beside it at some time, as bool array."""
+        return np.isin(self._pairs(items, ranks), self._pairs_of(self.incidence))
+
+    def final_rows_plan(self, items: np.ndarray, ranks: np.ndarray) -> Plan:
+        """Messages between two epochs: final rows of `items`, each to the rank beside it.
+
+        From their home; ranks of an item's first group have them, and of unused items there are
+        none. Other ranks have stale copies at most, which they are sent anew before they work on
+        them: so the rows may be written over these.
+        """
+        home = self.home[items]
+        first = np.flatnonzero(np.diff(self.group_item, prepend=-1))
+        there = self._pairs_of(self._sharing(first))
+        travels = (home >= 0) & ~np.isin(self._pairs(items, ranks), there)
+        transfers = home[travels], ranks[travels], items[travels]
+        return Plan("expand", self.n_items, (Round.from_transfers(self.n_ranks, *transfers),))
+
+    def _pairs(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """A number for each (item, rank)."""
+        return items * np.int64(self.n_ranks) + ranks
+
+    def _pairs_of(self, sharing: Any) -> np.ndarray:
+        return self._pairs(
+            np.repeat(np.arange(self.n_items), np.diff(sharing.pointer)), sharing.parts
+        )
 
     def reduce_plan(self, sub_epoch: int) -> Plan:
         """Messages that carry the copies of a sub-epoch's shared items to their owners."""

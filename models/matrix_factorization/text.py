@@ -3,21 +3,27 @@
     shards, schedules ─► lay_out ─► ratings in their order ─┐
     state (or nothing) ────────────► begin … go_on ─────────┴─► model ─► epoch, epoch … ─► rows
 
-What an epoch is stands in `pasgd`; here is what the base asks of every model.
+What an epoch is stands in `pasgd`, how it is validated in `held_out`; here is what the base asks of
+every model.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from daskpart.collectives import MAX, Communicator, PerRank, allreduce, barrier
+from daskpart.collectives import MAX, Communicator, PerRank, PreparedPlan, allreduce, barrier
+from daskpart.models.base.early_stopping import Seen, Watch
+from daskpart.models.base.held_out import LABEL as VALIDATION
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 
+from .held_out import held_out_of_ranks, placed, squared_error, validated
 from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_kernels, run_epoch
 from .plan import MFPlan
+from .problem import Validation
 from .rank_data import (
     RankSchedule,
     arrange_ratings,
@@ -28,6 +34,11 @@ from .rank_data import (
 )
 from .scaling import Summary, rank_ends, rank_sums, summary_of
 from .state import MFState
+
+# what epochs read: ratings, messages, and what is held out with the messages for that
+Fixed = tuple[PerRank, PreparedSchedule, tuple[PerRank, PreparedPlan] | None]
+# what they change: the model, the rows of the best epoch (if somebody watches), memory of the rate
+Changing = tuple[PerRank, PerRank | None, dict[str, float], Seen]
 
 
 class MFText(Text):
@@ -45,6 +56,12 @@ class MFText(Text):
     nonnegative : bool
     weights : list of ndarray, one a rank, or None
         Of the ratings of each shard.
+    validation : Validation or None
+        What `held_out` of the plan is made for.
+    clip : bool or (low, high)
+        The range of those predictions; True: that of the ratings.
+    watch : Watch or None
+        What says which epoch is the best: each rank keeps the rows that it answers for.
     """
 
     def __init__(
@@ -59,8 +76,12 @@ class MFText(Text):
         loss: str = "squared",
         nonnegative: bool = False,
         weights: list[np.ndarray] | None = None,
+        validation: Validation | None = None,
+        clip: Any = False,
+        watch: Watch | None = None,
     ) -> None:
         self.session, self._plan, self._rate = comm, plan, learning_rate
+        self._clip, self._watch, self.watches = clip, watch, watch is not None
         self._regularization, self._init_scale = regularization, init_scale
         self._triples, self._nonnegative = loss == "bpr", nonnegative
         # the shards are let go of as soon as the ratings stand in their order
@@ -80,46 +101,72 @@ class MFText(Text):
         del shards
         plans = [*plan.reduces, *plan.expands]
         labels = [LABELS[0]] * plan.eta + [LABELS[1]] * plan.eta
+        if plan.held_out is not None:
+            plans, labels = [*plans, plan.held_out.expand], [*labels, VALIDATION]
         prepared = comm.prepare_all(plans, numbering, labels)
         used = [
             entry if plan.total_rows else None for plan, entry in zip(plans, prepared, strict=True)
         ]
-        self._schedule = PreparedSchedule(used[: plan.eta], used[plan.eta :])
+        self._schedule = PreparedSchedule(used[: plan.eta], used[plan.eta : 2 * plan.eta])
+        self._held_out: tuple[PerRank, PreparedPlan] | None = None
+        self._n_held_out = 0
+        if plan.held_out is not None and validation is not None:
+            of_ranks = comm.values(held_out_of_ranks(plan, validation))
+            self._held_out = (comm.map(placed, of_ranks, self._ratings), prepared[-1])
+            self._n_held_out = validation.values.size
 
     def begin_from(self, state: MFState) -> None:  # type: ignore[override]
         """Draw the first factors, or hand out those of a state."""
-        layout, comm, axis = self._plan.layout, self.session, self._plan.axis
+        layout, comm, plan = self._plan.layout, self.session, self._plan
+        watched = self._watch is not None
+        best = None
+        if watched and state.best:
+            of_best = replace(state, **state.best)
+            best = comm.values(of_best.cut(plan.rows_answered, plan.n_ranks))
+        in_state = {"axis": plan.axis, "unit": self._unit}
         if state.epoch:
             self._mean = state.global_mean
-            parts = comm.values(state.cut(self._plan.rows_held, self._plan.n_ranks))
-            self._model, self.memory = comm.run(
-                go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit,
-                axis=axis, unit=self._unit,
-            )  # fmt: skip
+            parts = comm.values(state.cut(plan.rows_held, plan.n_ranks))
+            model = comm.run(
+                go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit, **in_state
+            )
         else:
             # what is in the middle of a difference of two scores is 0, whatever the events count
             overall = 0.0 if self._triples else self._summary.mean
             self._mean = overall if layout.biases else 0.0
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
-            self._model, self.memory = comm.run(
+            model = comm.run(
                 begin,
                 self._ratings,
                 layout=layout,
                 mean=self._mean / self._unit,
                 center=float(np.sqrt(lift / layout.n_components)),
                 scale=self._init_scale,
-                random_state=self._plan.random_state,
+                random_state=plan.random_state,
                 nonnegative=self._nonnegative,
             )
-        self._memory = dict(state.learning_rate_state) or self._rate.start()
+        model, best, self.memory = comm.run(
+            ready, (self._ratings, self._schedule, self._held_out), model, best,
+            watched=watched, **in_state,
+        )  # fmt: skip
+        memory = dict(state.learning_rate_state) or self._rate.start()
+        seen = (
+            Seen() if self._watch is None else self._watch.over(state.history, state.watched_behind)
+        )
+        self._changing: Changing = (model, best, memory, seen)
+        self._at = state.epoch
+        self._range = (
+            min(self._summary.lowest, state.lowest),
+            max(self._summary.highest, state.highest),
+        )
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Train epochs `first` to `last`."""
-        (self._model, self._memory), steps = self.session.run(
+        """Train epochs `first` to `last`, fewer where patience runs out."""
+        self._changing, steps = self.session.run(
             run_steps,
-            (self._ratings, self._schedule),
-            (self._model, self._memory),
+            (self._ratings, self._schedule, self._held_out),
+            self._changing,
             step=epoch,
             first=first,
             last=last,
@@ -127,26 +174,39 @@ class MFText(Text):
             regularization=self._regularization,
             nonnegative=self._nonnegative,
             n_ratings=self._summary.count,
-            unit=None if self._triples else self._unit,
+            n_held_out=self._n_held_out,
+            triples=self._triples,
+            axis=self._plan.axis,
+            unit=self._unit,
+            ends=self._range if self._clip is True else self._clip or None,
+            watch=self._watch,
         )
+        self._at += len(steps)
         return steps
 
     def gather(self, state: MFState) -> MFState:  # type: ignore[override]
-        """The factors as they are on the ranks."""
-        comm, axis = self.session, self._plan.axis
+        """The factors as they are on the ranks, and those of the best epoch."""
+        comm, answered = self.session, self._plan.rows_answered
+        model, best, memory, seen = self._changing
         parts = comm.gather(
-            comm.map(final_rows, self._model, self._ratings, axis=axis, unit=self._unit)
+            comm.map(final_rows, model, self._ratings, axis=self._plan.axis, unit=self._unit)
         )
-        return state.assembled(
+        new = state.assembled(
             parts,
-            self._plan.rows_answered,
+            answered,
             global_mean=self._mean,
             rating_mean=0.0 if self._triples else self._summary.mean,
             unit=self._unit,
-            lowest=min(self._summary.lowest, state.lowest),
-            highest=max(self._summary.highest, state.highest),
-            learning_rate_state=dict(self._memory),
+            lowest=self._range[0],
+            highest=self._range[1],
+            learning_rate_state=dict(memory),
         )
+        if best is None:
+            return new
+        beside: dict[str, Any] = {}
+        if seen.step not in (0, self._at):
+            beside = new.assembled(comm.gather(best), answered).answers
+        return replace(new, best_epoch=seen.step or None, best=beside)
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""
@@ -191,10 +251,9 @@ def lay_out(
 
 def begin(
     comm: Communicator, ratings: PerRank, *, layout: RowLayout, mean: float, **start: Any
-) -> tuple[PerRank, list[int]]:
-    """The first model of every rank, with its kernels compiled, and the bytes that it holds."""
-    model = comm.map(starting_model, ratings, layout=layout, mean=mean, **start)
-    return _ready(comm, model, ratings)
+) -> PerRank:
+    """The first model of every rank."""
+    return comm.settle(comm.map(starting_model, ratings, layout=layout, mean=mean, **start))
 
 
 def go_on(
@@ -206,45 +265,83 @@ def go_on(
     mean: float,
     axis: str,
     unit: float,
-) -> tuple[PerRank, list[int]]:
+) -> PerRank:
     """The same from the parts of a state."""
-    model = comm.map(resumed_model, ratings, parts, layout=layout, mean=mean, axis=axis, unit=unit)
-    return _ready(comm, model, ratings)
+    return comm.settle(
+        comm.map(resumed_model, ratings, parts, layout=layout, mean=mean, axis=axis, unit=unit)
+    )
 
 
-def _ready(comm: Communicator, model: PerRank, ratings: PerRank) -> tuple[PerRank, list[int]]:
+def ready(
+    comm: Communicator,
+    fixed: Fixed,
+    model: PerRank,
+    best: PerRank | None,
+    *,
+    watched: bool,
+    axis: str,
+    unit: float,
+) -> tuple[PerRank, PerRank | None, list[int]]:
+    """A model with its kernels compiled, the rows of the best epoch, and the bytes of each rank."""
+    ratings, _, held_out = fixed
     model, _ = comm.settle(model, comm.map(compile_kernels, model, ratings))
-    held = comm.fold(comm.map(_bytes_held, model, ratings), list)
+    held = [model, ratings]
+    if held_out is not None:
+        comm.settle(comm.map(squared_error, model, held_out[0], ratings, unit=1.0, ends=None))
+        held.append(held_out[0])
+    if watched:
+        if best is None:
+            best = comm.settle(comm.map(final_rows, model, ratings, axis=axis, unit=unit))
+        held.append(best)
+    memory = comm.fold(comm.map(_bytes_held, *held), list)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
-    return model, held.result()
+    return model, best, memory.result()
 
 
 def epoch(
     comm: Communicator,
-    fixed: tuple[PerRank, PreparedSchedule],
-    changing: tuple[PerRank, dict[str, float]],
+    fixed: Fixed,
+    changing: Changing,
     *,
     number: int,
     rate: LearningRate,
     regularization: float,
     nonnegative: bool,
     n_ratings: float,
-    unit: float | None,
-) -> tuple[tuple[PerRank, dict[str, float]], Step]:
-    """One epoch, and the memory of the learning rate after it; `unit` is None under BPR."""
-    (ratings, schedule), (model, memory) = fixed, changing
+    n_held_out: int,
+    triples: bool,
+    axis: str,
+    unit: float,
+    ends: tuple[float, float] | None,
+    watch: Watch | None,
+) -> tuple[Changing, Step]:
+    """One epoch, and the memory of the learning rate after it; then what is held out."""
+    (ratings, schedule, held_out), (model, best, memory, seen) = fixed, changing
     model, totals = run_epoch(
         comm, model, ratings, schedule, memory["rate"], regularization, nonnegative, number
     )
     finite = totals.finite and bool(np.isfinite(totals.loss))
     mean = totals.loss / (n_ratings or 1)
-    if unit is None:
+    if triples:
         measured = {"train_loss": mean}
     else:
         measured = {"train_rmse": unit * float(np.sqrt(mean)), "validation_rmse": float("nan")}
+    if held_out is not None and finite:
+        model, measured["validation_rmse"] = validated(
+            comm, model, held_out, ratings, n_held_out=n_held_out, unit=unit, ends=ends
+        )
     measured["learning_rate"] = memory["rate"]
-    step = Step(measured, finite=finite, counted={"staleness": totals.stale_rows})
-    return (model, rate.advance(memory, number, totals.loss)), step
+    if watch is not None:
+        seen = watch.after(seen, number, measured)
+        if seen.step == number:
+            best = comm.settle(comm.map(final_rows, model, ratings, axis=axis, unit=unit))
+    step = Step(
+        measured,
+        finite=finite,
+        enough=watch is not None and watch.ran_out(seen),
+        counted={"staleness": totals.stale_rows},
+    )
+    return (model, best, rate.advance(memory, number, totals.loss), seen), step
 
 
 # -- steps on one rank ---
@@ -268,5 +365,6 @@ def _items_of(ratings: RankRatings) -> np.ndarray:
     return ratings.items.copy()
 
 
-def _bytes_held(model: Any, ratings: RankRatings) -> int:
-    return model.nbytes + ratings.nbytes
+def _bytes_held(*held: Any) -> int:
+    rows = [each for part in held if isinstance(part, dict) for each in part.values()]
+    return sum(each.nbytes for each in (*held, *rows) if not isinstance(each, dict))

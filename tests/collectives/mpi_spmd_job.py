@@ -124,9 +124,9 @@ def two_fits_at_once(ratings, expected):
         assert_same_factors(expected, model)
 
 
-def two_epochs(transport, n_ranks):
+def two_epochs(transport, n_ranks, **options):
     return daskpart.MatrixFactorization(
-        4, n_ranks=n_ranks, transport=transport, eta=2, max_iter=2, partitioner="random"
+        4, n_ranks=n_ranks, transport=transport, eta=2, max_iter=2, partitioner="random", **options
     )
 
 
@@ -137,11 +137,14 @@ def assert_same_factors(one, other):
 
 def factorization():
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-    models = [two_epochs(kind, 5).fit(ratings) for kind in ("local", "auto", "dask")]
-    assert [model.comm_report_.transport for model in models] == ["local", "mpi", "dask"]
-    for other in models[1:]:
-        assert other.comm_report_.matches
-        assert_same_factors(models[0], other)
+    for options in ({}, {"validation_fraction": 0.2, "patience": 1}):
+        models = [two_epochs(each, 5, **options).fit(ratings) for each in ("local", "auto", "dask")]
+        assert [model.comm_report_.transport for model in models] == ["local", "mpi", "dask"]
+        for other in models[1:]:
+            assert other.comm_report_.matches
+            assert_same_factors(models[0], other)
+            errors = (model.history_["validation_rmse"] for model in (models[0], other))
+            np.testing.assert_array_equal(*errors)
     two_fits_at_once(ratings, two_epochs("local", 3).fit(ratings))
     print("the same factors over MPI and Dask comms", flush=True)
 

@@ -24,13 +24,16 @@ def main() -> None:
         for n_ranks in RANK_COUNTS:
             for method, missing in zip((*METHODS, "emb"), (*["zero"] * 3, "unknown"), strict=True):
                 options = {"n_ranks": n_ranks, "method": method, "max_iter": 2, "tol": 0,
-                           "partitioner": "random", "missing": missing}  # fmt: skip
+                           "partitioner": "random", "missing": missing,
+                           "validation_fraction": 0.2 * (missing == "unknown")}  # fmt: skip
                 local, found = (
                     daskpart.CPDecomposition(3, transport=transport, **options).fit(tensor)
                     for transport in ("local", "auto")
                 )
                 assert found.comm_report_.transport == "mpi", found.comm_report_
                 assert found.comm_report_.matches, found.comm_report_
+                errors = (each.history_.get("validation_rmse") for each in (local, found))
+                np.testing.assert_equal(*map(np.array, errors))
                 for one, other in zip(local.state_.factors, found.state_.factors, strict=True):
                     assert np.array_equal(one, other), (n_ranks, method)
     print("cp: same bits for", *RANK_COUNTS, "ranks over MPI", flush=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import daskpart
+from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.session import Connection
 
@@ -53,11 +54,11 @@ class More(EpochCallback):
         return False
 
 
-def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places):
+def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places, monkeypatch):
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept, and a way on
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
 
     def model(transport):
-        # what is held out is looked at after each epoch, so each is kept, and a way on
         return daskpart.MatrixFactorization(
             4, n_ranks=3, max_iter=6, validation_fraction=0.1, transport=transport
         )

@@ -1,0 +1,128 @@
+"""Entries held out of a decomposition: measured on the ranks, as a serial program would."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import daskpart
+from daskpart.models.base import trainer
+from daskpart.models.cp.text import CPText
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_contract import Threads, assert_same
+from test_held_out import Snapshots
+
+SHAPES = [(9, 7), (12, 5, 8), (6, 5, 4, 7)]
+METHODS = ("p2p", "emb", "emb-naive")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*have no entry to learn from")
+
+
+def model(**changes: Any) -> Any:
+    options = {"n_ranks": 3, "max_iter": 3, "partitioner": "random", "transport": "local"}
+    options |= {"missing": "unknown", "tol": 0, "ridge": 0.1, "n_components": 2}
+    return daskpart.CPDecomposition(**{**options, **changes})
+
+
+def tensor(shape: tuple[int, ...], nnz: int, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    cells = random.choice(int(np.prod(shape)), nnz, replace=False)
+    return sparse.COO(np.unravel_index(cells, shape), random.random(nnz) + 1, shape=shape)
+
+
+def error(state: Any, held_out: Any) -> float:
+    """RMSE, entry by entry."""
+    predicted = [
+        sum(
+            state.weights[r]
+            * np.prod([factor[i, r] for factor, i in zip(state.factors, index, strict=True)])
+            for r in range(len(state.weights))
+        )
+        for index in held_out.coords.T
+    ]
+    return float(np.sqrt(np.mean((held_out.data - predicted) ** 2)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(SHAPES),
+    st.integers(8, 60),
+    st.integers(0, 100),
+    st.sampled_from(METHODS),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonnegative):
+    """After every iteration; also at indices that have no entry, and training is as ever."""
+    train, held_out = tensor(shape, nnz, seed), tensor(shape, 15, seed + 1)
+    chosen = {"n_ranks": k, "method": method, "nonnegative": nonnegative}
+    seen, fitted = Snapshots(), model(**chosen)
+    fitted.set_callbacks(seen).fit(train, validation=held_out)
+    expected = [error(state, held_out) for state in seen.states]
+    np.testing.assert_allclose(fitted.history_["validation_rmse"], expected, rtol=1e-12)
+    alone = model(**chosen).fit(train)
+    np.testing.assert_equal(fitted.state_.answers, alone.state_.answers)
+    one, other = fitted.comm_report_, alone.comm_report_
+    assert one.matches and one.measured_bytes == other.measured_bytes
+    np.testing.assert_array_equal(one.traffic, other.traffic)
+    np.testing.assert_array_equal(one.measured_messages, other.measured_messages)
+    planned = fitted.plan_report_.validation_volume
+    assert one.measured_counts.get("validation rows", 0) == planned
+    np.testing.assert_array_equal(
+        one.memory - other.memory, one.expected_memory - other.expected_memory
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_transport_gives_the_same_bits(method, monkeypatch):
+    train = tensor(SHAPES[1], 200, 0)
+    chosen = {"validation_fraction": 0.3, "patience": 1, "method": method, "max_iter": 8}
+    expected = model(**chosen).fit(train)
+    assert_same(expected, model(transport="graph", **chosen).fit(train))
+    by_threads = model(**chosen)
+    monkeypatch.setattr(by_threads, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    assert_same(expected, by_threads.fit(train))
+
+
+@pytest.mark.cluster
+def test_so_do_worker_processes(client):
+    train, chosen = tensor(SHAPES[1], 200, 0), {"validation_fraction": 0.3, "patience": 2}
+    expected = model(max_iter=8, **chosen).fit(train)
+    fitted = model(max_iter=8, transport="dask", **chosen).fit(train, client=client)
+    assert fitted.comm_report_.transport == "dask" and fitted.comm_report_.matches
+    assert_same(expected, fitted)
+    assert not client.futures
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_the_client_sees_no_factors_between_the_first_iteration_and_the_last(patience, monkeypatch):
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 1e9)
+    gathered, gather = [], CPText.gather
+
+    def counted(text: CPText, state: Any) -> Any:
+        gathered.append(text)
+        return gather(text, state)
+
+    monkeypatch.setattr(CPText, "gather", counted)
+    fitted = model(validation_fraction=0.3, max_iter=30, patience=patience)
+    fitted.fit(tensor(SHAPES[1], 200, 0))
+    assert len(gathered) == 2 and fitted.history_["validation_rmse"].notna().all()
+
+
+def test_ranks_keep_a_copy_of_the_rows_that_they_own():
+    train = tensor(SHAPES[1], 200, 0)
+    plain, watched = (
+        model(validation_fraction=0.3, patience=patience).fit(train) for patience in (None, 5)
+    )
+    for memory in ("memory", "expected_memory"):
+        one, other = (getattr(each.comm_report_, memory).sum() for each in (plain, watched))
+        assert other - one == 8 * 2 * (sum(SHAPES[1]) + 3)
