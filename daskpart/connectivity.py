@@ -260,7 +260,7 @@ class Connectivity:
     def with_owners(self, owners: ArrayLike) -> Connectivity:
         """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""
         given = np.asarray(owners)
-        if given.shape != (self.n_items,) or given.dtype.kind not in "iu":
+        if given.shape != (self.n_items,) or (given.size and given.dtype.kind not in "iu"):
             raise InputError(
                 f"owners of shape {given.shape} and type {given.dtype}: "
                 f"give one whole number for each of the {self.n_items} items"

@@ -223,3 +223,8 @@ def test_a_partition_of_the_wrong_length_is_refused():
         Connectivity.from_partition(net, Partition([0, 1], 2))
     with pytest.raises(InputError, match="partition is a list: give a Partition"):
         Connectivity.from_partition(net, [0, 1, 1])
+
+
+def test_owners_of_no_items_may_be_an_empty_list():
+    nothing = Connectivity.from_pairs([], [], 0, 3)
+    assert nothing.with_owners([]).rank_volume().total_rows == 0
