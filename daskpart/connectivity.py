@@ -143,6 +143,8 @@ class Connectivity:
 
         Costs, int[n_items], are 1 each if not given.
         """
+        n_items = whole_number(n_items, "n_items", least=0)
+        n_parts = whole_number(n_parts, "n_parts", least=1)
         item_ids = _checked_ids(items, n_items, "item")
         part_ids = _checked_ids(parts, n_parts, "part")
         if len(item_ids) != len(part_ids):
@@ -221,7 +223,7 @@ class Connectivity:
 
     def power(self, rho: float = 2) -> int | float:
         """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
-        if not 0 <= rho < np.inf:
+        if not isinstance(rho, int | float | np.number) or not 0 <= rho < np.inf:
             raise InputError(f"rho is {rho!r}: give a finite number of at least 0")
         exponent = int(rho) if float(rho).is_integer() else float(rho)
         return sum(cost * level**exponent for level, cost in self._cut_levels())

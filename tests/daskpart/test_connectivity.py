@@ -194,6 +194,9 @@ def test_shows_itself_in_plain_words():
     [
         (lambda c: c.rank_volume(), "rank_volume needs owners: call with_random_owners()"),
         (lambda c: c.power(float("nan")), "rho is nan: give a finite number"),
+        (lambda c: c.power("2"), "rho is '2': give a finite number"),
+        (lambda c: Connectivity.from_pairs([], [], -1, 3), "n_items is -1: it must be at least 0"),
+        (lambda c: Connectivity.from_pairs([], [], 1, 0), "n_parts is 0: it must be at least 1"),
         (lambda c: c.rank_volume("gather"), "operation is 'gather': 'expand' or 'reduce'"),
         (
             lambda c: c.pasgd_volume(0),

@@ -110,8 +110,11 @@ def test_html_is_escaped():
         (lambda: Partition([[0]], 2), "assignment of shape (1, 1)"),
         (lambda: Partition([0, 1], 2, [1, -1]), "vertex weight 1 is -1"),
         (lambda: Partition([0, 1], 2, [1, np.nan]), "vertex weight 1 is nan"),
+        (lambda: Partition([0, 1], 2, [1, 1e30]), "vertex weights run from 1.0 to 1e+30, beyond"),
+        (lambda: Partition([0, 1], 2, np.array([2**63, 1], np.uint64)), "beyond int64"),
+        (lambda: Partition([0, 1], 2).members("a"), "part is 'a': give a whole number"),
         (lambda: Partition([0, 1], 2, [1]), "1 vertex weights were given, 2 are needed"),
-        (lambda: Partition([0, 1], 2).members(2), "part 2 is out of range: parts are 0 to 1"),
+        (lambda: Partition([0, 1], 2).members(2), "part is 2: it must be at most 1"),
         (lambda: Partition([0, 1], 2).check_fits(3), "assigns 2 vertices, the data has 3"),
     ],
 )
