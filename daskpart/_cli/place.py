@@ -27,7 +27,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         raise InputError(
             f"--memory-limit needs --method parsa, not {settings.method}: the others hold all data"
         )
-    path = Path(settings.data)
+    path = Path(settings.data).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
     say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
