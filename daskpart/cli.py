@@ -193,7 +193,7 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
     _model(),
     _input(),
     _o.choice("--to", ("dgl", "pyg", "parmetis"), None, "Write a graph in parts, to a folder."),
-    click.Option(["--partition"], metavar="FILE", help="With --to: the part of each row."),
+    _o.file("--partition", "With --to: parts from 'daskpart partition', or one a line."),
 )
 def convert_command(data: str, target: Path, **options: Any) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
@@ -225,7 +225,7 @@ def _cost() -> list[click.Option]:
 
 
 def _cut_before() -> list[click.Option]:
-    words = "Parts from 'daskpart partition', instead of cutting now."
+    words = "Parts from 'daskpart partition', or one a line, instead of cutting now."
     return [_o.file("--partition", words), *_cutting()]
 
 

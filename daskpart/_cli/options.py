@@ -150,7 +150,7 @@ def choice(name: str, values: tuple[str, ...], default: str | None, words: str) 
 
 
 def file(name: str, words: str, metavar: str = "FILE") -> click.Option:
-    """An option that takes the path of a file."""
+    """An option that takes the path of a file; a folder that it is written to may be absent."""
     return click.Option([name], type=Place(dir_okay=False), metavar=metavar, help=words)
 
 

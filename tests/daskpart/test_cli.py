@@ -311,8 +311,8 @@ def test_a_wave_behind_an_equals_sign_is_home(tmp_path, rating_file, run_cli, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
-    options = ("--method=block", "--no-plots", "--out=~/my out", "--output=~/my out/parts")
+    options = ("--method=block", "--no-plots", "--out=~/my out", "--output=~/parts/p ü")
     assert run_cli("partition", rating_file, *options) == 0
     assert [found.name for found in tmp_path.iterdir()] == ["home"]
     assert (tmp_path / "home" / "my out" / "partition.npz").is_file()
-    assert (tmp_path / "home" / "my out" / "parts").is_file()
+    assert (tmp_path / "home" / "parts" / "p ü").is_file()
