@@ -224,6 +224,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         return table if as_written else table.apply(_as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
+    except ReadError:
+        raise
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
 

@@ -333,7 +333,10 @@ def _draw(name: str, what: Any, cost: CostSettings) -> None:
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
-    figure.savefig(place_for(cost.plot), dpi=144)
+    try:
+        figure.savefig(place_for(cost.plot), dpi=144)
+    except ValueError as error:  # of a name that tells no kind of picture
+        raise InputError(f"--plot {cost.plot}: {error}") from error
     if not cost.json:
         say(f"  {cost.plot}  picture")
 

@@ -95,6 +95,8 @@ def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
     from daskpart.models.matrix_factorization.pairs import pair_places
 
     table, state = read_table(path), model.state_
+    if table.empty:
+        raise InputError(f"{path}: there are no pairs in it, only a header")
     sides = dict(zip(pair_places(table, state, (model.user, model.item, model.rating)),
                      (state.user_labels, state.item_labels), strict=True))  # fmt: skip
     if not all(map(_are_numbers, sides.values())):

@@ -238,14 +238,22 @@ def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
     """
     place = Path(path).expanduser()
     try:  # NumPy leaves a file open that it cannot read
-        with open(place, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            yield file
+        with open(place, "rb") as stream:
+            if not zipfile.is_zipfile(stream):  # NumPy would advise to unpickle it
+                raise zipfile.BadZipFile("no archive of arrays")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                yield file
+    except FileNotFoundError:
+        raise ReadError(
+            f"{os.fspath(path)} cannot be read: there is no such file (looked from {Path.cwd()})"
+        ) from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ReadError(
-            f"{os.fspath(path)} cannot be read ({reason}). It is damaged or is no such file."
+            f"{os.fspath(path)} cannot be read ({reason}). It is damaged or is something else."
         ) from error
 
 

@@ -184,6 +184,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
             "only entries spread evenly have expected figures",
         ),
         (("sparse-allreduce", "python-source", "--how", "expected"), "data is counted"),
+        (("allreduce", "--plot", "x.bogus"), "--plot x.bogus: Format 'bogus' is not supported"),
     ],
 )
 def test_what_cannot_be_simulated(arguments, words, run_cli, capsys):
