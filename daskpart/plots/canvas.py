@@ -46,19 +46,21 @@ def whole_numbers(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def logarithmic(axis: Axis, low: float, high: float) -> None:
+def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
     """A logarithmic axis with few labels, as many would overlap in a small picture; but with some.
 
     Parameters
     ----------
-    axis : matplotlib Axis
+    ax : matplotlib Axes
+    which : "x" or "y"
     low, high : float
         What it shows, above 0.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     steps = (1.0,) if high > 3e4 * low else (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
-    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
+    ax.set(**{f"{which}scale": "log", f"{which}lim": (low, high)})
+    axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

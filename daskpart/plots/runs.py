@@ -119,8 +119,8 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
             own[:, 1], own[:, 0], _MARKERS[place % len(_MARKERS)], markersize=5.5,
             color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(algorithm),
         )  # fmt: skip
-    for axis in (ax.xaxis, ax.yaxis):
-        logarithmic(axis, low, high)
+    for which in "xy":
+        logarithmic(ax, which, low, high)
     ax.set_xlabel("measured (seconds)")
     ax.set_ylabel("predicted (seconds)")
     quiet_frame(ax, "both")
@@ -162,7 +162,7 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     seconds = [line.seconds for line in lines]
     if min(seconds) > 0:
-        logarithmic(ax.yaxis, min(seconds) / 1.3, max(seconds) * 1.3)
+        logarithmic(ax, "y", min(seconds) / 1.3, max(seconds) * 1.3)
     _name_ranks(ax, sorted({line.ranks for line in lines}))
     ax.set_xlabel("ranks")
     ax.set_ylabel("seconds by the α–β model")
