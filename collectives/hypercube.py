@@ -37,6 +37,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.archive import opened_npz
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
@@ -117,14 +118,14 @@ class EmbeddedPlan(Plan):
         self.carried.save(path)
         stored = io.BytesIO()
         np.save(stored, np.array([self.aware, self.payload_rows, self.every_message], np.int64))
-        with zipfile.ZipFile(path, "a") as archive:
+        with zipfile.ZipFile(Path(path).expanduser(), "a") as archive:
             archive.writestr("embedding.npy", stored.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> EmbeddedPlan:
         """Read a plan that `save` wrote."""
         carried = Plan.load(path)
-        with np.load(path, allow_pickle=False) as stored:
+        with opened_npz(path) as stored:
             if "embedding" not in stored:
                 raise InputError(f"{path} holds a plan that is not embedded; use Plan.load.")
             aware, payload_rows, every_message = stored["embedding"].tolist()

@@ -21,12 +21,13 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart.errors import InputError, ReadError
+from daskpart._floor.archive import opened_npz
+from daskpart._floor.atomic import replacing
+from daskpart.errors import InputError
 
 from .traffic import PlanStatistics, RoundRecord
 
@@ -285,23 +286,19 @@ class Plan:
         for i, entry in enumerate(self.rounds):
             for name in ("source", "destination", "pointer", "items"):
                 arrays[f"{name}_{i}"] = getattr(entry, name)
-        with open(path, "wb") as file:  # given a name, savez would add a suffix to it
+        with replacing(path) as file:
             np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan that `save` wrote."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
-                names = ("source", "destination", "pointer", "items")
-                rounds = [
-                    Round(n_ranks, *(stored[f"{name}_{i}"] for name in names))
-                    for i in range(n_rounds)
-                ]
-                return cls(str(stored["kind"]), n_items, tuple(rounds))
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
-            raise ReadError(f"{path} is not a plan that Plan.save wrote: {error}") from error
+        """Read a plan that `save` wrote; ReadError for a damaged file."""
+        with opened_npz(path) as stored:
+            n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
+            names = ("source", "destination", "pointer", "items")
+            rounds = [
+                Round(n_ranks, *(stored[f"{name}_{i}"] for name in names)) for i in range(n_rounds)
+            ]
+            return cls(str(stored["kind"]), n_items, tuple(rounds))
 
     def __repr__(self) -> str:
         return (

@@ -270,7 +270,7 @@ def simulate_allreduce(
     Examples
     --------
     >>> from daskpart.collectives import simulate_allreduce
-    >>> simulate_allreduce(4096, 80_000).messages_sent.max()
+    >>> int(simulate_allreduce(4096, 80_000).messages_sent.max())
     12
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)

@@ -24,12 +24,13 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.errors import InputError, ReadError
+from daskpart._floor.archive import opened_npz
+from daskpart._floor.atomic import replacing
+from daskpart.errors import InputError
 
 COMPUTING, SENDING, BLOCKED = range(3)
 KINDS = ("computing", "sending", "blocked")
@@ -167,7 +168,7 @@ class Timeline:
         names = sorted({span.name for span in self.spans})
         place = {name: index for index, name in enumerate(names)}
         rows = [(s.rank, s.kind, place[s.name], s.nbytes) for s in self.spans]
-        with open(path, "wb") as file:  # given a name, savez would add a suffix to it
+        with replacing(path) as file:
             np.savez(
                 file,
                 n_ranks=np.array(self.n_ranks),
@@ -178,18 +179,14 @@ class Timeline:
 
     @classmethod
     def load(cls, path: str | Path) -> Timeline:
-        """Read a timeline that `save` wrote."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                timeline = cls(int(stored["n_ranks"]))
-                names, times = stored["names"].tolist(), stored["times"].tolist()
-                spans = zip(stored["what"].tolist(), times, strict=True)
-                for (rank, kind, name, nbytes), (begin, end) in spans:
-                    timeline.add(Span(rank, kind, names[name], begin, end, nbytes))
-                return timeline
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
-            message = f"{path} is not a timeline that Timeline.save wrote: {error}"
-            raise ReadError(message) from error
+        """Read a timeline that `save` wrote; ReadError for a damaged file."""
+        with opened_npz(path) as stored:
+            timeline = cls(int(stored["n_ranks"]))
+            names, times = stored["names"].tolist(), stored["times"].tolist()
+            spans = zip(stored["what"].tolist(), times, strict=True)
+            for (rank, kind, name, nbytes), (begin, end) in spans:
+                timeline.add(Span(rank, kind, names[name], begin, end, nbytes))
+            return timeline
 
     def __repr__(self) -> str:
         """Seconds of all, a bar a rank, what the signs mean; `daskpart.plots.timeline` draws it."""

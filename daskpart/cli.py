@@ -98,7 +98,7 @@ def _cutting() -> list[click.Option]:
 
 
 @cli.command("recommend", short_help="The best items of users, by a model that fit wrote.")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=_o.Place())
 @_o.options(
     click.Option(["--user", "users"], multiple=True, metavar="LABEL",
                  help="For whom; may be repeated."),
@@ -127,8 +127,8 @@ def recommend_command(
 
 
 @cli.command("predict", short_help="A number for each pair, by a model that fit wrote.")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("pairs", type=click.Path(path_type=Path))
+@click.argument("folder", type=_o.Place())
+@click.argument("pairs", type=_o.Place())
 @_o.options(_o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."))
 def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     """A number for each line of PAIRS, a CSV file with columns of users and items.
@@ -188,12 +188,12 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
 @cli.command("convert", short_help="Write data for another partitioner, or a graph in parts.")
 @click.argument("data")
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("target", type=_o.Place())
 @_o.options(
     _model(),
     _input(),
     _o.choice("--to", ("dgl", "pyg", "parmetis"), None, "Write a graph in parts, to a folder."),
-    click.Option(["--partition"], metavar="FILE", help="With --to: the part of each row."),
+    _o.file("--partition", "With --to: parts from 'daskpart partition', or one a line."),
 )
 def convert_command(data: str, target: Path, **options: Any) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
@@ -225,7 +225,7 @@ def _cost() -> list[click.Option]:
 
 
 def _cut_before() -> list[click.Option]:
-    words = "Parts from 'daskpart partition', instead of cutting now."
+    words = "Parts from 'daskpart partition', or one a line, instead of cutting now."
     return [_o.file("--partition", words), *_cutting()]
 
 
@@ -313,7 +313,7 @@ def simulate_sparse_command(**options: Any) -> None:
 
 
 @simulate_group.command("plan", short_help="A plan in a file.")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=_o.Place())
 @_o.options(_row_bytes(), *_cost())
 def simulate_plan_command(path: Path, row_bytes: int, **options: Any) -> None:
     """Count the plan at PATH, which Plan.save wrote; --plot draws who sends how much to whom."""

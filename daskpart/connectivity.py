@@ -143,6 +143,8 @@ class Connectivity:
 
         Costs, int[n_items], are 1 each if not given.
         """
+        n_items = whole_number(n_items, "n_items", least=0)
+        n_parts = whole_number(n_parts, "n_parts", least=1)
         item_ids = _checked_ids(items, n_items, "item")
         part_ids = _checked_ids(parts, n_parts, "part")
         if len(item_ids) != len(part_ids):
@@ -221,7 +223,7 @@ class Connectivity:
 
     def power(self, rho: float = 2) -> int | float:
         """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
-        if not 0 <= rho < np.inf:
+        if not isinstance(rho, int | float | np.number) or not 0 <= rho < np.inf:
             raise InputError(f"rho is {rho!r}: give a finite number of at least 0")
         exponent = int(rho) if float(rho).is_integer() else float(rho)
         return sum(cost * level**exponent for level, cost in self._cut_levels())
@@ -260,7 +262,7 @@ class Connectivity:
     def with_owners(self, owners: ArrayLike) -> Connectivity:
         """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""
         given = np.asarray(owners)
-        if given.shape != (self.n_items,) or given.dtype.kind not in "iu":
+        if given.shape != (self.n_items,) or (given.size and given.dtype.kind not in "iu"):
             raise InputError(
                 f"owners of shape {given.shape} and type {given.dtype}: "
                 f"give one whole number for each of the {self.n_items} items"
@@ -284,13 +286,24 @@ class Connectivity:
         owners[touched] = self.parts[(self.pointer[:-1] + place)[touched]]
         return replace(self, owners=owners)
 
-    def with_packed_owners(self) -> Connectivity:
+    def with_packed_owners(self, work: ArrayLike | None = None) -> Connectivity:
         """Best fit decreasing: items of high λ first, each to the sharer with the least traffic.
 
         Several modes into the same bins, and bins for a hypercube: `daskpart.owners`.
+
+        Parameters
+        ----------
+        work : int[n_items], optional
+            What the owner of each item has to do for it. If given, that is balanced, most work
+            first, and not traffic.
         """
-        order = np.argsort(-self.connectivity, kind="stable")
-        owners = _metrics.least_loaded_owners(self.pointer, self.parts, order, self.n_parts)
+        if work is None:
+            owners = _metrics.least_loaded_owners(self.pointer, self.parts, self.n_parts)
+            return replace(self, owners=owners)
+        loads = amounts(work, self.n_items, "amount of work")
+        owners, load = np.full(self.n_items, -1, np.int32), np.zeros(self.n_parts, np.int64)
+        order = np.argsort(-loads, kind="stable")
+        _metrics.give_to_least_loaded(self.pointer, self.parts, order, loads, load, owners)
         return replace(self, owners=owners)
 
     def rank_volume(self, operation: Literal["expand", "reduce"] = "expand") -> RankVolume:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
@@ -205,8 +206,8 @@ class Hypergraph:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Hypergraph:
-        """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
+        """Read what `save` wrote; ReadError for a damaged file."""
+        with opened_npz(path) as file:
             return cls(int(file["n_vertices"]), *(file[name] for name in _ARRAYS))
 
     def write(self, path: str | PathLike[str], format: str | None = None) -> None:

@@ -78,7 +78,7 @@ def write_layout(
     values = np.asarray(entries.values, np.float64)
     matrix = scipy.sparse.csr_array((values, (entries.rows, entries.columns)), shape=(n, n))
     matrix.sort_indices()
-    place = Path(folder)
+    place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
     {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
         matrix, partition, place

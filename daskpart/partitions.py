@@ -116,8 +116,7 @@ class Partition:
 
     def members(self, part: int) -> NDArray[np.int64]:
         """The vertices of one part, rising."""
-        if not 0 <= part < self.n_parts:
-            raise InputError(f"part {part} is out of range: parts are 0 to {self.n_parts - 1}")
+        part = whole_number(part, "part", least=0, most=self.n_parts - 1)
         pointer, grouped = self._grouped
         return grouped[pointer[part] : pointer[part + 1]].astype(np.int64)
 

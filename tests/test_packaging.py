@@ -9,6 +9,7 @@ models/                ->  daskpart.models           must never be imported besi
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
 import json
@@ -310,6 +311,18 @@ def test_public_docstrings_are_numpydoc(name: str) -> None:
         if code in wanted - (lenient_in_methods if target != f"daskpart.{name}" else set())
     ]
     assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.parametrize(
+    "module", [name for name, path in files_of_modules().items() if ">>> " in path.read_text()]
+)
+def test_examples_in_docstrings_give_what_they_say(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rules = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    done = doctest.testmod(importlib.import_module(module), optionflags=rules)
+    assert not done.failed
 
 
 def test_files_are_of_a_length_to_read() -> None:

@@ -42,6 +42,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.archive import opened_npz
+from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import whole_number
 from daskpart.collectives.communicator import Communicator, PerRank
 from daskpart.collectives.transports.time_limits import time_limits
@@ -280,7 +282,7 @@ class ParameterServer:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write rows and placement to one `.npz` file (no pickle); see `load`."""
-        with open(path, "wb") as file:
+        with replacing(path) as file:
             np.savez_compressed(
                 file, values=self.values(), placement=self.placement, n_ranks=self.n_ranks
             )
@@ -295,8 +297,13 @@ class ParameterServer:
         **options
             As for a new server. The update rule is not in the file; with another number of ranks,
             or another placement, give that too.
+
+        Raises
+        ------
+        ReadError
+            The file is absent, damaged or something else.
         """
-        with np.load(path, allow_pickle=False) as file:
+        with opened_npz(path) as file:
             values, placement, n_ranks = file["values"], file["placement"], int(file["n_ranks"])
         options.setdefault("placement", placement)
         if not hasattr(options["placement"], "n_parts"):

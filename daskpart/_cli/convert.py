@@ -8,10 +8,9 @@ from pathlib import Path
 from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.layouts import write_layout
-from daskpart.partitions import Partition
 
-from .inputs import in_words, load_any, load_graph_matrix
-from .terminal import say
+from .inputs import in_words, load_any, load_graph_matrix, load_parts
+from .terminal import place_for, say
 
 
 def run(
@@ -20,14 +19,14 @@ def run(
     model: str,
     format: str | None,
     to: str | None = None,
-    partition: str | None = None,
+    partition: Path | None = None,
 ) -> None:
     """Read, build the model or take the parts, write."""
     if (to is None) != (partition is None):
         raise InputError("--to needs --partition, and --partition needs --to")
     if to is not None and partition is not None:
-        matrix, parts = load_graph_matrix(source, format), Partition.from_file(partition)
-        say(in_words(matrix, source))
+        matrix, parts = load_graph_matrix(source, format), load_parts(partition)
+        say(f"{source}: {matrix.nnz:,} edges of {matrix.shape[0]:,} vertices")
         write_layout(matrix, parts, target, to)
         say(f"  {target}  {to}: {parts.n_vertices:,} vertices in {parts.n_parts} parts")
         return
@@ -36,7 +35,7 @@ def run(
     data = load_any(source, format)
     say(in_words(data, source))
     built = build(data, model)
-    built.hypergraph.write(target)
+    built.hypergraph.write(place_for(target))
     graph = built.hypergraph
     say(
         f"  {target}  {built.name}: {graph.n_nets:,} nets with {graph.n_pins:,} pins on "

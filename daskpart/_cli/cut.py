@@ -21,7 +21,7 @@ from daskpart.writers import write_parts
 from .inputs import in_words, load_any
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import say, say_files
+from .terminal import place_for, say, say_files
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _texts(cut: Cut, model: DataModel, settings: CutSettings) -> list[tuple[Path
     """Parts, one a line: of each vertex where that is asked, of each nonzero of a tensor."""
     files = []
     if settings.output is not None:
-        cut.partition.write(settings.output)
+        cut.partition.write(place_for(settings.output))
         files.append((settings.output, f"part of each {cut.names[0]}, one a line"))
     if model.tensor is not None:
         nonzeros = settings.out / "nonzero-parts.txt.gz"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import COUNT, choice, of_estimator, output, pictures
+from .options import COUNT, Place, choice, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -234,7 +234,7 @@ def _run_options() -> list[click.Parameter]:
         click.Option(["--workers"], type=COUNT, metavar="N",
                      help="Workers of the cluster.  [default: as many as ranks]"),
         output("daskpart-output"),
-        click.Option(["--plan"], metavar="FILE.npz",
+        click.Option(["--plan"], type=Place(), metavar="FILE.npz",
                      help="Of an earlier run with the same data and options, so that nothing is "
                      "cut; where it is not there, it is made and written."),
         choice("--model-format", ("npz", "zarr"), "npz", "npz, or a zarr folder beside it."),
@@ -252,7 +252,7 @@ class _Job:
     parameters: dict[str, Any]
     cluster: str
     workers: int | None
-    plan: str | None
+    plan: Path | None
     out: Path
     model_format: str
     plots: bool
@@ -315,7 +315,7 @@ def _check_output(job: _Job) -> None:
     from daskpart.errors import InputError
 
     if job.plan is not None:
-        checked_suffix(Path(job.plan))
+        checked_suffix(job.plan)
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
     model = job.out / "model"
@@ -337,7 +337,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
         say(line)
     transport, compiled = expected_transport(job.cluster, estimator.transport), compile_seconds()
     where = {"transport": transport, "client": client, **data.more}
-    if job.plan is not None and Path(job.plan).exists():
+    if job.plan is not None and job.plan.exists():
         say(f"planning: as {job.plan} says, laying out the messages …")
         plan = estimator.load_plan(job.plan, data.X, **where)
     else:

@@ -19,6 +19,7 @@ from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
@@ -115,6 +116,11 @@ def load_graph(source: str, format: str | None = None) -> Any:
 def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
     """Read a graph, as `load_graph`, as a matrix."""
     return _matrix(load_graph(source, format), ("reader", "vertex"))
+
+
+def load_parts(path: Path) -> Partition:
+    """Read parts: what `Partition.save` wrote (.npz), or text."""
+    return Partition.load(path) if path.suffix == ".npz" else Partition.from_file(path)
 
 
 def _adjacency(graph: Hypergraph) -> Any:
@@ -218,6 +224,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         return table if as_written else table.apply(_as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
+    except ReadError:
+        raise
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
 

@@ -86,13 +86,24 @@ class Partitioner(click.ParamType):
         if value.endswith(".npz"):
             from daskpart.partitions import Partition
 
-            if not Path(value).is_file():
+            if not Path(value).expanduser().is_file():
                 self.fail(f"{value}: no such file; 'daskpart partition' writes one", param, ctx)
             return Partition.load(value)
         if "=" not in value:
             return value
         pairs = [entry.partition("=") for entry in value.split(",")]
         return {name.strip(): _number_or_text(text.strip()) for name, _, text in pairs}
+
+
+class Place(click.Path):
+    """A path, ~ being home: a shell leaves it as it is behind an equals sign."""
+
+    def __init__(self, **rules: Any) -> None:
+        super().__init__(**rules, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path, checked."""
+        return super().convert(Path(value).expanduser(), param, ctx)
 
 
 def _number_or_text(text: str) -> Any:
@@ -139,15 +150,14 @@ def choice(name: str, values: tuple[str, ...], default: str | None, words: str) 
 
 
 def file(name: str, words: str, metavar: str = "FILE") -> click.Option:
-    """An option that takes the path of a file."""
-    kind = click.Path(dir_okay=False, path_type=Path)
-    return click.Option([name], type=kind, metavar=metavar, help=words)
+    """An option that takes the path of a file; a folder that it is written to may be absent."""
+    return click.Option([name], type=Place(dir_okay=False), metavar=metavar, help=words)
 
 
 def output(default: str) -> click.Option:
     """The option ``--out``, a folder."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    return click.Option(["--out"], type=folder, default=Path(default), show_default=True,
+    return click.Option(["--out"], type=Place(file_okay=False), default=Path(default),
+                        show_default=True,
                         help="Folder for all results; made if absent.")  # fmt: skip
 
 
@@ -247,7 +257,7 @@ def _type(allowed: list[Any], types: str) -> Any:
         if constraint == "random_state":
             return SEED
         if constraint is os.PathLike:
-            return click.Path(path_type=Path)
+            return Place()
         if constraint is dict:
             return Partitioner()
     return None

@@ -18,7 +18,7 @@ from daskpart.parsa import ParsaResult, partition
 from .cut import CutSettings
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import say, say_files
+from .terminal import place_for, say, say_files
 
 
 def run(settings: CutSettings, memory_limit: str) -> None:
@@ -27,7 +27,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         raise InputError(
             f"--memory-limit needs --method parsa, not {settings.method}: the others hold all data"
         )
-    path = Path(settings.data)
+    path = Path(settings.data).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
     say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
@@ -74,7 +74,7 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
         (write_json(settings.out / "metrics.json", metrics), "every number"),
     ]
     if settings.output is not None:
-        result.partition.write(settings.output)
+        result.partition.write(place_for(settings.output))
         files.append((settings.output, "part of each row, one a line"))
     return [*files, *_report(result, settings, asked)]
 

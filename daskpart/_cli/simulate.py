@@ -39,10 +39,9 @@ from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import NAMES, build
 from daskpart.errors import InputError
-from daskpart.partitions import Partition
 
-from .inputs import load_any
-from .terminal import say, say_aside
+from .inputs import load_any, load_parts
+from .terminal import place_for, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
@@ -192,7 +191,7 @@ def _connectivities(
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
     loaded, name, given = load_any(data, cut.format), cut.model, None
     if cut.partition is not None:
-        given = Partition.load(cut.partition)
+        given = load_parts(cut.partition)
         made_with = given.info.get("model")
         name = made_with if name == "auto" and made_with in NAMES else name
     n_parts_of_model = given.n_parts if given else max(parts or (8,))
@@ -334,7 +333,10 @@ def _draw(name: str, what: Any, cost: CostSettings) -> None:
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
-    figure.savefig(cost.plot, dpi=144)
+    try:
+        figure.savefig(place_for(cost.plot), dpi=144)
+    except ValueError as error:  # of a name that tells no kind of picture
+        raise InputError(f"--plot {cost.plot}: {error}") from error
     if not cost.json:
         say(f"  {cost.plot}  picture")
 

@@ -113,6 +113,12 @@ def say_aside(words: str) -> None:
     click.echo(f"note: {words}", err=True)
 
 
+def place_for(path: Path) -> Path:
+    """The path that a file is written to, its folder made if it is absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def say_files(files: list[tuple[Path, str]]) -> None:
     """Say what was written: a line a file, with what it is."""
     width = max(len(str(path)) for path, _ in files)

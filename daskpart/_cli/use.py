@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError, ReadError
 
 from .inputs import read_table
-from .terminal import say, say_aside
+from .terminal import place_for, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _SHOWN = 200  # lines printed
@@ -59,7 +59,7 @@ def recommend(
     if everybody:
         table = model.recommend_all(n, exclude_seen=not include_seen)
         if out is not None and out.suffix == ".parquet":
-            table.to_parquet(out)
+            table.to_parquet(place_for(out))
             say(f"  {out}  the best {n} of {model.state_.n_users:,} users")
             return
         table = table.compute()
@@ -95,6 +95,8 @@ def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
     from daskpart.models.matrix_factorization.pairs import pair_places
 
     table, state = read_table(path), model.state_
+    if table.empty:
+        raise InputError(f"{path}: there are no pairs in it, only a header")
     sides = dict(zip(pair_places(table, state, (model.user, model.item, model.rating)),
                      (state.user_labels, state.item_labels), strict=True))  # fmt: skip
     if not all(map(_are_numbers, sides.values())):
@@ -127,7 +129,7 @@ def _give(table: pd.DataFrame, out: Path | None) -> None:
             say(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
         return
     if out.suffix == ".parquet":
-        table.to_parquet(out, index=False)
+        table.to_parquet(place_for(out), index=False)
     else:
-        table.to_csv(out, index=False)
+        table.to_csv(place_for(out), index=False)
     say(f"  {out}  {len(table):,} lines")

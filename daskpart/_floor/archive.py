@@ -73,7 +73,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
         When the disk refuses; the message says how much space is needed, and what was at `path`
         before is untouched.
     """
-    target = Path(path)
+    target = Path(path).expanduser()
     suffix = checked_suffix(target)
     full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": plain(header)}
     text = np.frombuffer(json.dumps(full_header).encode(), dtype=np.uint8)
@@ -102,7 +102,7 @@ def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
     ReadError
         When `path` is absent, is damaged, or was not written by `write_arrays`.
     """
-    target = Path(path)
+    target = Path(path).expanduser()
     suffix = checked_suffix(target)
     source = existing(target)
     zarr = _zarr() if suffix == ".zarr" else None
@@ -236,15 +236,24 @@ def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
     ReadError
         When it is absent, damaged or lacks an array.
     """
+    place = Path(path).expanduser()
     try:  # NumPy leaves a file open that it cannot read
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            yield file
+        with open(place, "rb") as stream:
+            if not zipfile.is_zipfile(stream):  # NumPy would advise to unpickle it
+                raise zipfile.BadZipFile("no archive of arrays")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                yield file
+    except FileNotFoundError:
+        raise ReadError(
+            f"{os.fspath(path)} cannot be read: there is no such file (looked from {Path.cwd()})"
+        ) from None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ReadError(
-            f"{os.fspath(path)} cannot be read ({reason}). It is damaged or is no such file."
+            f"{os.fspath(path)} cannot be read ({reason}). It is damaged or is something else."
         ) from error
 
 

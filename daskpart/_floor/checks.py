@@ -29,19 +29,20 @@ def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise InputError(f"{what}s have {array.ndim} dimensions: give a one-dimensional array")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64, copy=False)
     if array.size == 0:
         return np.empty(0, np.int64)
-    if array.dtype.kind not in "fb":
+    if array.dtype.kind not in "iufb":
         raise InputError(f"{what}s are of type {array.dtype}: give whole numbers")
-    broken = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
-    if len(broken):
-        raise InputError(
-            f"{what} {broken[0]} is {array[broken[0]]}: {what}s are whole numbers "
-            "(scale and round fractions first)"
-        )
-    return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        broken = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
+        if len(broken):
+            raise InputError(
+                f"{what} {broken[0]} is {array[broken[0]]}: {what}s are whole numbers "
+                "(scale and round fractions first)"
+            )
+    if array.dtype.kind in "uf" and not -(2.0**63) <= array.min() <= array.max() < 2**63:
+        raise InputError(f"{what}s run from {array.min()} to {array.max()}, beyond int64")
+    return array.astype(np.int64, copy=False)
 
 
 def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int64]:

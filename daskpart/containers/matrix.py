@@ -263,8 +263,8 @@ def from_triples(
     )
     if matrix.nnz == 0 and not may_be_empty:
         raise InputError(
-            f"no ratings: the {n_rows} x {n_columns} matrix stores no value; "
-            "give at least one stored value (a stored zero counts)"
+            f"nothing is stored: the {n_rows} x {n_columns} matrix holds no value; "
+            "give at least one (a stored zero counts)"
         )
     names = (matrix.row_name, matrix.column_name)
     labels = (matrix.row_labels, matrix.column_labels)

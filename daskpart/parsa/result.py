@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.tables import html_table, text_table
 from daskpart.connectivity import Connectivity
@@ -112,7 +113,7 @@ class ParsaResult:
         ReadError
             The file holds something else.
         """
-        with np.load(path, allow_pickle=False) as file:
+        with opened_npz(path) as file:
             if "neighbours" not in file:
                 raise ReadError(f"{path} holds no ParsaResult, only {', '.join(file.files)}")
             told, n_parts = json.loads(str(file["told"])), int(file["n_parts"])

@@ -127,7 +127,7 @@ def compare_partitions(
     data: Any,
     n_parts: int,
     methods: Sequence[str] | Mapping[str, Any] = _DEFAULT_METHODS,
-    metrics: Sequence[str] = _DEFAULT_METRICS,
+    metrics: str | Sequence[str] = _DEFAULT_METRICS,
     *,
     model: str = "auto",
     epsilon: float = 0.03,
@@ -148,7 +148,7 @@ def compare_partitions(
         bipartitioning by it). A mapping gives each row a name of its own: to a method, an
         objective, a dict of options of `daskpart.partition` (with ``"refine"``: a metric that
         `daskpart.refine` lowers afterwards), or a `Partition` of yours.
-    metrics : sequence of str
+    metrics : str or sequence of str
         Those of `daskpart.refine`.
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
@@ -166,6 +166,7 @@ def compare_partitions(
         before anything is cut.
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     for metric in metrics:
         if metric not in METRICS:
             raise InputError(f"metric is {metric!r}: {listed(METRICS)}")

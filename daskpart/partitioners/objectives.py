@@ -72,8 +72,8 @@ class PowerConnectivity:
     Parameters
     ----------
     rho : float
-        At least 1. Costs are whole numbers: for a whole ρ the cost_table are λ^ρ exactly; otherwise
-        they are 1024 λ^ρ, rounded, and all sums are exact in these units.
+        At least 1. A search adds whole numbers up: for a whole ρ the table holds λ^ρ exactly,
+        otherwise 1024 λ^ρ, rounded.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class PowerConnectivity:
 
     @property
     def scale(self) -> int:
-        """Tolls per unit of λ^ρ: 1 for a whole ρ, else 1024."""
+        """What λ^ρ is multiplied by in the table: 1 for a whole ρ, else 1024."""
         return 1 if float(self.rho).is_integer() else FRACTION_SCALE
 
     def cost_table(self, n_parts: int) -> NDArray[np.int64]:

@@ -87,8 +87,8 @@ def partition(
     Partition
         Its `info` tells how it was made, the model among it, so that `Partition.nonzero_parts` can
         say where each stored value went; ``seconds`` leave out the compiling of kernels, which a
-        machine does once; ``cost_paid`` is the objective's value that the recursion
-        added up before the polish.
+        machine does once; ``cost_paid`` is the objective's value that the recursion added up,
+        before the polish and before parts that it left empty were filled.
 
     Raises
     ------

@@ -40,7 +40,8 @@ def random_parts(hypergraph: Hypergraph, n_parts: int, random_state: int) -> NDA
     """A random assignment balanced by weight, in O(n log K).
 
     Vertices are shuffled within classes of like weight (powers of two), heavy classes first, so
-    that light vertices even out what heavy ones leave. Vertices of weight 0 are dealt round.
+    that light vertices even out what heavy ones leave. Vertices of weight 0 are dealt round, the
+    lightest part first, so that none stays empty.
     """
     weights = hypergraph.vertex_weights
     shuffled = np.random.default_rng(random_state).permutation(hypergraph.n_vertices)
@@ -50,7 +51,9 @@ def random_parts(hypergraph: Hypergraph, n_parts: int, random_state: int) -> NDA
     weighty = weights[order] > 0
     _to_lightest(order[weighty], weights, n_parts, assignment)
     light = order[~weighty]
-    assignment[light] = (np.arange(len(light)) + len(order) - len(light)) % n_parts
+    load = np.bincount(assignment[order[weighty]], weights[order[weighty]], n_parts)
+    lightest_first = np.argsort(load, kind="stable")
+    assignment[light] = lightest_first[np.arange(len(light)) % n_parts]
     return assignment
 
 

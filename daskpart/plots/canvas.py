@@ -46,14 +46,36 @@ def whole_numbers(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
+def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
+    """A logarithmic axis with few labels, as many would overlap in a small picture; but with some.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    which : "x" or "y"
+    low, high : float
+        What it shows, above 0.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    steps = (1.0,) if high > 3e4 * low else (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
+    ax.set(**{f"{which}scale": "log", f"{which}lim": (low, high)})
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def bar_style(n_bars: int) -> dict[str, Any]:
     """Width of bars; many get no gaps, and no rounding to pixels, which would drop some."""
     return {"width": 0.8} if n_bars <= _MOST_BARS else {"width": 1.0, "snap": False}
 
 
 def plain(name: Any) -> str:
-    """A name as a label: matplotlib would read what stands between dollars as mathematics."""
-    return str(name).replace("$", r"\$")
+    """A name as a label: matplotlib would read what stands between dollars as mathematics, and
+    leave a name that begins with an underscore out of a legend."""
+    shown = str(name).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def rgb(colour: str) -> NDArray[np.float64]:

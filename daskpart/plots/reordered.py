@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PIXELS = (600, 900)
+_MOST_LINES = 64  # between parts; of more, lines would be all that is seen
 
 
 def spy(
@@ -119,6 +120,9 @@ def _density_image(
 
 def _draw_boundaries(ax: Axes, form: BorderedForm) -> None:
     """Lines between the parts, round the diagonal blocks, before the border and inside it."""
+    ax.axvline(form.local_pointer[-1], color="black", linewidth=1.0)
+    if form.n_parts > _MOST_LINES:
+        return
     for part in range(1, form.n_parts):
         ax.axhline(form.row_pointer[part], color="#999999", linewidth=0.5)
         if form.border_pointer is not None:
@@ -128,7 +132,6 @@ def _draw_boundaries(ax: Axes, form: BorderedForm) -> None:
         top, bottom = form.row_pointer[part : part + 2]
         corners = ([left, right, right, left, left], [top, top, bottom, bottom, top])
         ax.plot(*corners, color=RANK_COLOURS[part % len(RANK_COLOURS)], linewidth=0.8)
-    ax.axvline(form.local_pointer[-1], color="black", linewidth=1.0)
 
 
 def _label(

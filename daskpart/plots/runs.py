@@ -9,7 +9,16 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, plain, quiet_frame, rgb, whole_numbers
+from .canvas import (
+    MOST_LABELS,
+    RANK_COLOURS,
+    axes_or_new,
+    logarithmic,
+    plain,
+    quiet_frame,
+    rgb,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,8 +99,6 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     InputError
         If there is nothing to draw, or seconds are not above 0.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     rows = getattr(comparison, "rows", comparison)
     if not rows:
         raise InputError("nothing was compared: there is no point to draw")
@@ -112,16 +119,8 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
             own[:, 1], own[:, 0], _MARKERS[place % len(_MARKERS)], markersize=5.5,
             color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(algorithm),
         )  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(low, high)
-    ax.set_ylim(low, high)
-    # few labels, for in a small picture they would overlap; but not a single one
-    steps = (1.0,) if high > 3e4 * low else (1.0, 3.0) if high > 30 * low else (1.0, 2.0, 5.0)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(subs=steps))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
+    for which in "xy":
+        logarithmic(ax, which, low, high)
     ax.set_xlabel("measured (seconds)")
     ax.set_ylabel("predicted (seconds)")
     quiet_frame(ax, "both")
@@ -161,17 +160,28 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
             *zip(*own, strict=True), _MARKERS[place % len(_MARKERS)] + dash, markersize=5,
             linewidth=1.3, color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(name),
         )  # fmt: skip
-    ax.set_xscale("log", base=2)
-    if all(line.seconds > 0 for line in lines):
-        ax.set_yscale("log")
-    ranks = sorted({line.ranks for line in lines})
-    ax.set_xticks(ranks, [str(number) for number in ranks])
-    ax.minorticks_off()
+    seconds = [line.seconds for line in lines]
+    if min(seconds) > 0:
+        logarithmic(ax, "y", min(seconds) / 1.3, max(seconds) * 1.3)
+    _name_ranks(ax, sorted({line.ranks for line in lines}))
     ax.set_xlabel("ranks")
     ax.set_ylabel("seconds by the α–β model")
     quiet_frame(ax, "both")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
+
+
+def _name_ranks(ax: Axes, ranks: Sequence[int]) -> None:
+    """A logarithmic axis with a line at each number of ranks, named where names do not overlap."""
+    ax.set_xscale("log", base=2)
+    apart, names = (ranks[-1] / ranks[0]) ** 0.055, [str(ranks[0])]
+    named = ranks[0]
+    for number in ranks[1:]:
+        far = number >= named * apart
+        named = number if far else named
+        names.append(str(number) if far else "")
+    ax.set_xticks(ranks, names)
+    ax.minorticks_off()
 
 
 def _bars(names: Sequence[str], seconds: Sequence[float], ax: Axes) -> Axes:

@@ -45,7 +45,9 @@ _CERTAIN_SUFFIXES = {
 _TABLE_SUFFIXES = {".csv", ".tsv", ".dat"}
 _FOREIGN_SUFFIXES = {".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
 _RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$")
-_LIBSVM_LINE = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE)
+_LIBSVM_LINE = re.compile(
+    r"[+-]?[\d.]+(e[+-]?\d+)?(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE
+)
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
 

@@ -3,12 +3,14 @@
     -1 3:1 11:1 14:1         target -1, features 3, 11, 14 (1-based)
     +1 5:0.5                 -->  data (csr), target
 
-A feature index 0 anywhere makes the file 0-based, as in scikit-learn's reader.
+A feature index 0 anywhere makes the file 0-based, as in scikit-learn's reader; the ``qid:4`` that
+files of rankings have behind the label is passed over, too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 SEPARATORS = ":"
 _COLON = ord(":")
+_QUERY = re.compile(rb"(?m)^([ \t]*[^\s:#]+[ \t]+)(qid:\d+)(?!\S)")
 _FEATURE_CHUNK = 1 << 20  # taken apart it is about forty times as much for a moment
 
 
@@ -273,6 +276,9 @@ def block_of(chunk: Chunk, wanted: Wanted | None = None) -> Rows:
         Whatever `Wanted` or the format does not allow: path, line, what was found.
     """
     wanted = wanted or Wanted()
+    if b"qid:" in chunk.text:
+        blanked = _QUERY.sub(lambda found: found[1] + b" " * len(found[2]), chunk.text)
+        chunk = replace(chunk, text=blanked)
     plain = plain_lines(chunk.text)
     if plain is not None:
         values, good = cast_values(plain.values, wanted.dtype)

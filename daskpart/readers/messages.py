@@ -16,7 +16,7 @@ def listed(names: Sequence[str], wanted: str | None = None) -> str:
     >>> listed(["user", "item", "rating"])
     "'user', 'item', 'rating'"
     >>> listed([f"column{n}" for n in range(80)], wanted="colum7")[:36]
-    "'column7', 'column79', 'column78', 'c"
+    "'column7', 'column79', 'column78', '"
     """
     first = list(names)
     if len(first) > _MOST_NAMES:

@@ -141,8 +141,8 @@ def _shard_chunks(
     pointer, parts, counts = item_parts(array, partition.assignment, partition.n_parts, axis)
     if not len(counts):
         raise InputError(
-            f"no ratings: no chunk of the {array.shape[0]} x {array.shape[1]} Dask array stores a "
-            "value; give at least one stored value (a stored zero counts)"
+            f"nothing is stored: no chunk of the {array.shape[0]} x {array.shape[1]} Dask array "
+            "holds a value; give at least one (a stored zero counts)"
         )
     ones = np.ones(n_columns, np.int64)
     found = Connectivity(pointer, parts, counts, partition.n_parts, ones)

@@ -47,7 +47,7 @@ class CheckpointWriter:
         every: int = 1,
         keep: int = 2,
     ) -> None:
-        self.path, self._state = Path(path), state
+        self.path, self._state = Path(path).expanduser(), state
         self.every = whole_number(every, "checkpoint_every", 1)
         self.keep = whole_number(keep, "keep", 1)
         if self.path.suffix:

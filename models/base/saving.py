@@ -39,7 +39,7 @@ _Model = TypeVar("_Model")
 
 def save_model(model: Any, path: str | os.PathLike) -> None:
     """Write a fitted estimator; see `DistributedEstimator.save`."""
-    target = Path(path)
+    target = Path(path).expanduser()
     if target.exists() and not (target / _HEADER).is_file():
         raise InputError(
             f"{target} is there and is not a saved model; give a new folder, it would be replaced."
@@ -71,7 +71,7 @@ def save_model(model: Any, path: str | os.PathLike) -> None:
 
 def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
     """Read a folder that `save_model` wrote; see `DistributedEstimator.load`."""
-    folder = existing(Path(path))
+    folder = existing(Path(path).expanduser())
     header = _header(folder)
     if header["class"] != cls.__name__:
         raise ReadError(

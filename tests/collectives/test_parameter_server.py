@@ -27,7 +27,7 @@ from server_programs import (
 )
 
 from daskpart.collectives import ParameterServer
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 
 
 def local(n_items=N_ITEMS, **options):
@@ -285,6 +285,8 @@ def test_values_are_kept_over_runs_and_in_files(tmp_path):
     )
     assert (other.values() == values).all() and other.n_ranks == 2
     assert "5 rows of 2 × float32 on 2 shards" in repr(other)
+    with pytest.raises(ReadError, match=r"no_rows\.npz cannot be read"):
+        ParameterServer.load(tmp_path / "no_rows.npz", transport="local")
     server.close()
     with pytest.raises(InputError, match="closed"):
         server.values()

@@ -152,7 +152,7 @@ def test_plans_travel_and_print(tmp_path):
     assert plan.statistics().to_dict()["rows_received"] == {"total": 2, "mean": 0.5, "max": 2}
     for content in (b"no plan", (tmp_path / "plan").read_bytes()[:200]):
         (tmp_path / "other.npz").write_bytes(content)
-        with pytest.raises(ReadError, match=r"other\.npz is not a plan"):
+        with pytest.raises(ReadError, match=r"other\.npz cannot be read"):
             Plan.load(tmp_path / "other.npz")
 
 

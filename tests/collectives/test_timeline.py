@@ -158,7 +158,7 @@ def test_saved_and_loaded(tmp_path):
     Timeline(3).save(tmp_path / "empty.npz")
     assert Timeline.load(tmp_path / "empty.npz").n_ranks == 3
     (tmp_path / "other.npz").write_bytes(b"no")
-    with pytest.raises(ReadError, match=r"other.npz is not a timeline"):
+    with pytest.raises(ReadError, match=r"other.npz cannot be read"):
         Timeline.load(tmp_path / "other.npz")
 
 

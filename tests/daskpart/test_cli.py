@@ -305,3 +305,14 @@ def test_partition_without_pictures(tmp_path, rating_file, run_cli):
     assert not list(out.glob("*.png")) and (out / "report.html").exists()
     with (out / "assignment.csv").open() as file:
         assert next(csv.reader(file)) == ["user", "part"]
+
+
+def test_a_wave_behind_an_equals_sign_is_home(tmp_path, rating_file, run_cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    options = ("--method=block", "--no-plots", "--out=~/my out", "--output=~/parts/p ü")
+    assert run_cli("partition", rating_file, *options) == 0
+    assert [found.name for found in tmp_path.iterdir()] == ["home"]
+    assert (tmp_path / "home" / "my out" / "partition.npz").is_file()
+    assert (tmp_path / "home" / "parts" / "p ü").is_file()

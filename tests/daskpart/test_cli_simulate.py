@@ -82,6 +82,9 @@ def test_plans_of_a_matrix(kind, rating_file, simulated, tmp_path):
     plan = expand_plan(connectivity)
     found = simulate(plan if kind == "expand" else plan.reversed(), row_bytes=64)
     assert [line["algorithm"] for line in lines] == ["point-to-point", "aware", "naive"]
+    partition.write(tmp_path / "parts.txt")
+    as_text = (*arguments[:3], tmp_path / "parts.txt", *arguments[4:])
+    assert simulated(*as_text, "--random-state", 3)["lines"] == lines
     assert lines[0]["total_bytes"] == 64 * connectivity.connectivity_minus_one()
     assert lines[0]["seconds"] == found.seconds
     assert [line["rounds"] for line in lines] == [1, 2, 2]
@@ -181,6 +184,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
             "only entries spread evenly have expected figures",
         ),
         (("sparse-allreduce", "python-source", "--how", "expected"), "data is counted"),
+        (("allreduce", "--plot", "x.bogus"), "--plot x.bogus: Format 'bogus' is not supported"),
     ],
 )
 def test_what_cannot_be_simulated(arguments, words, run_cli, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -92,6 +93,13 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     found = pd.read_csv(out)["predicted"]
     assert found.tolist() == pytest.approx(
         model.predict(pd.read_csv(pairs), unknown="mean").tolist(), rel=1e-5
+    )
+    pairs.write_text("user,item\n")
+    assert run_cli("predict", runs / "mf", pairs) == 2
+    assert "no pairs in it, only a header" in capsys.readouterr().err
+    assert run_cli("predict", runs / "mf", tmp_path / "none.csv") == 2
+    assert "Error: none.csv: there is no such file" in capsys.readouterr().err.replace(
+        f"{tmp_path}{os.sep}", ""
     )
 
 

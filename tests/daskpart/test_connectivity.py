@@ -119,6 +119,20 @@ def test_least_loaded_owners_share_the_work():
     assert volume.send.tolist() == [300] * 4 and volume.receive.tolist() == [300] * 4
 
 
+@given(seeds, parts_counts)
+def test_packed_owners_balance_the_work_that_is_given(seed, n_parts):
+    hypergraph, partition, naive = random_case(seed, n_parts)
+    connectivity = Connectivity.from_partition(hypergraph, partition)
+    work, load = np.random.default_rng(seed).integers(0, 9, len(naive)), np.zeros(n_parts, int)
+    owners = connectivity.with_packed_owners(work).owners
+    for item in np.argsort(-work, kind="stable"):
+        sharers = sorted(naive[item])
+        assert owners[item] == (min(sharers, key=lambda part: load[part]) if sharers else -1)
+        load[owners[item]] += work[item] if sharers else 0
+    with pytest.raises(InputError, match="amount of works were given"):
+        connectivity.with_packed_owners([*work, 1])
+
+
 def test_random_owners_repeat_and_depend_on_the_seed():
     items = np.repeat(np.arange(100), 5)
     connectivity = Connectivity.from_pairs(items, np.tile(np.arange(5), 100), 100, 5)
@@ -194,6 +208,9 @@ def test_shows_itself_in_plain_words():
     [
         (lambda c: c.rank_volume(), "rank_volume needs owners: call with_random_owners()"),
         (lambda c: c.power(float("nan")), "rho is nan: give a finite number"),
+        (lambda c: c.power("2"), "rho is '2': give a finite number"),
+        (lambda c: Connectivity.from_pairs([], [], -1, 3), "n_items is -1: it must be at least 0"),
+        (lambda c: Connectivity.from_pairs([], [], 1, 0), "n_parts is 0: it must be at least 1"),
         (lambda c: c.rank_volume("gather"), "operation is 'gather': 'expand' or 'reduce'"),
         (
             lambda c: c.pasgd_volume(0),
@@ -223,3 +240,8 @@ def test_a_partition_of_the_wrong_length_is_refused():
         Connectivity.from_partition(net, Partition([0, 1], 2))
     with pytest.raises(InputError, match="partition is a list: give a Partition"):
         Connectivity.from_partition(net, [0, 1, 1])
+
+
+def test_owners_of_no_items_may_be_an_empty_list():
+    nothing = Connectivity.from_pairs([], [], 0, 3)
+    assert nothing.with_owners([]).rank_volume().total_rows == 0

@@ -124,9 +124,12 @@ def test_from_the_shell(tmp_path, run_cli, capsys) -> None:
     scipy.sparse.save_npz(tmp_path / "g.npz", graph)
     partition.write(tmp_path / "g.parts")
     given = (tmp_path / "g.npz", tmp_path / "out", "--to", "dgl")
-    assert run_cli("convert", *given, "--partition", tmp_path / "g.parts") == 0
-    assert (tmp_path / "out" / "metadata.json").is_file()
-    assert "12 vertices in 3 parts" in capsys.readouterr().out
+    partition.save(tmp_path / "partition.npz")
+    for parts in ("g.parts", "partition.npz"):
+        assert run_cli("convert", *given, "--partition", tmp_path / parts) == 0
+        assert (tmp_path / "out" / "metadata.json").is_file()
+        told = capsys.readouterr().out
+        assert f"{graph.nnz} edges of 12 vertices" in told and "12 vertices in 3 parts" in told
     assert run_cli("convert", *given) != 0
     assert "--partition" in capsys.readouterr().err
     assert run_cli("convert", tmp_path / "g.npz", tmp_path / "out") != 0

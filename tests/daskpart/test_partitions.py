@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskpart import parsa
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
@@ -30,12 +31,31 @@ def test_weights_order_and_members_equal_plain_python(vertices):
     assert partition.order.dtype == np.int64 and partition.assignment.dtype == np.int32
 
 
-@pytest.mark.parametrize("kind", [Partition, Connectivity])
-def test_a_damaged_file_is_named(tmp_path, kind):
-    made = Partition([0, 1, 1], 2)
+def saveable(kind):
+    """Something of that class, and its file's name: a folder at home."""
+    if kind is Partition:
+        return Partition([0, 1, 1], 2)
     if kind is Connectivity:
-        made = Connectivity.from_pairs(np.zeros(2, int), np.arange(2), n_items=1, n_parts=2)
-    path = tmp_path / "saved.npz"
+        return Connectivity.from_pairs(np.zeros(2, int), np.arange(2), n_items=1, n_parts=2)
+    hypergraph = Hypergraph.from_nets([0, 2], [0, 1], 2)
+    return hypergraph if kind is Hypergraph else parsa.partition(hypergraph, 2)
+
+
+KINDS = [Partition, Connectivity, Hypergraph, parsa.ParsaResult]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_at_home_is_found_there(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    made = saveable(kind)
+    made.save("~/saved.npz")
+    assert (tmp_path / "saved.npz").is_file() and kind.load("~/saved.npz") == made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_is_named(tmp_path, kind):
+    made, path = saveable(kind), tmp_path / "saved.npz"
     made.save(path)
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"no archive"):
@@ -90,8 +110,11 @@ def test_html_is_escaped():
         (lambda: Partition([[0]], 2), "assignment of shape (1, 1)"),
         (lambda: Partition([0, 1], 2, [1, -1]), "vertex weight 1 is -1"),
         (lambda: Partition([0, 1], 2, [1, np.nan]), "vertex weight 1 is nan"),
+        (lambda: Partition([0, 1], 2, [1, 1e30]), "vertex weights run from 1.0 to 1e+30, beyond"),
+        (lambda: Partition([0, 1], 2, np.array([2**63, 1], np.uint64)), "beyond int64"),
+        (lambda: Partition([0, 1], 2).members("a"), "part is 'a': give a whole number"),
         (lambda: Partition([0, 1], 2, [1]), "1 vertex weights were given, 2 are needed"),
-        (lambda: Partition([0, 1], 2).members(2), "part 2 is out of range: parts are 0 to 1"),
+        (lambda: Partition([0, 1], 2).members(2), "part is 2: it must be at most 1"),
         (lambda: Partition([0, 1], 2).check_fits(3), "assigns 2 vertices, the data has 3"),
     ],
 )

@@ -105,3 +105,15 @@ def test_small_traffic_uses_the_whole_scale(ax):
 def test_what_has_no_place_in_a_picture_is_said(draw, message):
     with pytest.raises(InputError, match=message):
         draw()
+
+
+def test_simulated_seconds_close_together_still_have_labels():
+    lines = [
+        SimpleNamespace(ranks=ranks, algorithm="_own", seconds=seconds)
+        for ranks, seconds in ((64, 4e-6), (100, 5e-6), (101, 5.5e-6), (4096, 6e-6))
+    ]
+    ax = plots.simulated(lines)
+    ax.figure.canvas.draw()
+    assert sum(bool(label.get_text()) for label in ax.get_yticklabels()) >= 2
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "100", "", "4096"]
+    assert [text.get_text().strip() for text in ax.get_legend().get_texts()] == ["_own"]

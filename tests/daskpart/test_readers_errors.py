@@ -59,7 +59,7 @@ def test_a_bad_line_is_named(
         ("a.libsvm", "1 3:1\n1 3\n", "line 2: expected a label and then index:value pairs"),
         ("a.libsvm", "1 3:1\n1 3 4:1\n", "line 2: expected a label and then index:value pairs"),
         ("a.libsvm", "1 3:1\n3:1 4:1\n", "line 2: expected a label and then index:value pairs"),
-        ("a.libsvm", "1 3:1\n1 qid:4 3:1\n", "line 2: expected a number, found 'qid'"),
+        ("a.libsvm", "1 3:1\n1 3:1 qid:4\n", "line 2: expected a number, found 'qid'"),
         ("a.libsvm", "1 3:1\n1 -3:1\n", "line 2: expected a whole feature index"),
         ("a.libsvm", "1 3:1\n1 2:1 3:nan\n", "line 2: expected a finite feature value"),
         ("a.libsvm", "1 3:1\nnan 3:1\n", "line 2: expected a finite label"),

@@ -195,6 +195,16 @@ def test_the_format_is_told_from_the_content(
     assert isinstance(daskpart.read(write(tmp_path / name, text)), kind)
 
 
+def test_the_queries_of_a_ranking_are_passed_over(tmp_path: Path) -> None:
+    from sklearn.datasets import load_svmlight_file
+
+    text = "2 qid:1 1:3 4:1 # doc\n\n0\tqid:1\t2:5\n1 qid:20\n3 4:2.5\n"
+    path = write(tmp_path / "letor.txt", text)
+    data, target = daskpart.read(path)
+    expected, expected_target = load_svmlight_file(str(path))
+    assert target.tolist() == expected_target.tolist() and (data != expected).nnz == 0
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.json", "2 3\n"), ("x.txt", "once upon\n")],

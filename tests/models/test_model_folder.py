@@ -11,6 +11,7 @@ import scipy.sparse
 
 from daskpart.errors import InputError, ReadError
 from daskpart.models.base import saving
+from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.state import same_bits
 from daskpart.models.matrix_factorization.plan_report import MFPlanReport
@@ -73,6 +74,17 @@ def test_save_and_load_give_the_same_model(model, tmp_path):
     assert not any(file.suffix == ".pkl" for file in (tmp_path / "model").iterdir())
     model.save(tmp_path / "model")  # over the old one
     assert [found.name for found in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_and_checkpoints_at_home_are_found_there(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    model.save("~/models/one")
+    assert same_bits(Model.load("~/models/one").state_, model.state_)
+    CheckpointWriter("~/steps", MFState).write(model.state_)
+    assert sorted(found.name for found in (tmp_path / "home").iterdir()) == ["models", "steps"]
+    assert [found.name for found in tmp_path.iterdir()] == ["home"]  # and no folder called ~
 
 
 def test_save_keeps_the_old_model_when_it_fails(model, tmp_path, monkeypatch):

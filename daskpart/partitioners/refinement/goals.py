@@ -1,8 +1,8 @@
 """What `refine` can make small: for each metric how it is measured, and what lowers it.
 
-connectivity, cut-net, power      a table of cost_table[λ]         polish
-max-connectivity                  λ_max, then nets at λ_max   polish with cost_table that rise at
-λ_max concurrent-volume                 bits of the part numbers    renumber, bits
+connectivity, cut-net, power      Σ cost × cost_table[λ]      polish
+max-connectivity                  λ_max, then nets at λ_max   polish by a table that rises at λ_max
+concurrent-volume                 bits of the part numbers    renumber, bits
 routed-volume, busiest-volume     rows in a hypercube         renumber, loads
 max-send-volume, max-volume       rows of a rank              loads
 """
@@ -20,7 +20,7 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.engine import Engine
 from daskpart.partitioners.label_propagation import polish
 from daskpart.partitioners.multilevel import v_cycle
-from daskpart.partitioners.objectives import Objective, objective_named
+from daskpart.partitioners.objectives import Objective, PowerConnectivity, objective_named
 from daskpart.partitioners.relief import relieve
 from daskpart.partitions import Partition
 
@@ -136,6 +136,8 @@ def table_goal(objective: Objective) -> Goal:
 
     def measure(hypergraph: Hypergraph, partition: Partition, _: NDArray[np.int64]) -> float:
         pairs = Connectivity.from_partition(hypergraph, partition)
+        if isinstance(objective, PowerConnectivity):  # its table is rounded where ρ is no whole
+            return pairs.power(objective.rho)
         return int(
             (pairs.costs * objective.cost_table(partition.n_parts)[pairs.connectivity]).sum()
         )

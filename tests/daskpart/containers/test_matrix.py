@@ -186,8 +186,8 @@ BAD_VALUES = scipy.sparse.coo_array(([1.0, np.inf, np.nan], ([0, 2, 1], [0, 3, 1
 BAD = {
     "dense": (np.eye(3), "dense array of shape .3, 3."),
     "list": ([[1, 2]], "no list of records"),
-    "nothing stored": (scipy.sparse.csr_array((3, 4)), "no ratings: the 3 x 4 matrix"),
-    "no rows": (scipy.sparse.csr_array((0, 4)), "no ratings: the 0 x 4 matrix"),
+    "nothing stored": (scipy.sparse.csr_array((3, 4)), "nothing is stored: the 3 x 4 matrix"),
+    "no rows": (scipy.sparse.csr_array((0, 4)), "nothing is stored: the 0 x 4 matrix"),
     "not finite": (BAD_VALUES, r"2 of 3 ratings.*\(inf\) at user 2, item 3"),
     "complex": (scipy.sparse.csr_array(np.eye(2) * 1j), "dtype complex128"),
     "three dimensions": (sparse.zeros((2, 2, 2)), "3 dimensions with shape"),
@@ -206,7 +206,7 @@ BAD = {
         pd.DataFrame({"a": [1, 1], "b": [2, 3], "c": pd.array([1, None], dtype="Int64")}),
         r"1 of 2 ratings.*at a 0 \(1\), b 1 \(3\)",
     ),
-    "empty frame": (pd.DataFrame({"user": [], "item": [], "rating": []}), "no ratings"),
+    "empty frame": (pd.DataFrame({"user": [], "item": [], "rating": []}), "nothing is stored"),
 }
 
 

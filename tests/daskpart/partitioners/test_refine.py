@@ -75,6 +75,16 @@ def most_sent(pairs: Connectivity) -> int:
     return max(sent)
 
 
+def test_the_power_is_told_in_units_of_its_own_for_any_rho():
+    hypergraph, start = random_case(1, 5)
+    refined = refine(hypergraph, start, "power", rho=2.5)
+    before, after = (
+        Connectivity.from_partition(hypergraph, one).power(2.5) for one in (start, refined)
+    )
+    assert (refined.info["metric_before"], refined.info["metric_after"]) == (before, after)
+    assert after < before
+
+
 @settings(max_examples=15)
 @given(seeds, parts_counts, st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from(METRICS))
 def test_never_worse_and_as_balanced(seed, n_parts, epsilon, metric):

@@ -49,6 +49,12 @@ def test_weights_of_zero_balance_the_vertices(n_parts):
         assert np.bincount(assignment, minlength=n_parts).tolist() == [30 // n_parts] * n_parts
 
 
+@given(weights_and_parts, st.integers(0, 9))
+def test_random_leaves_no_part_empty(case, seed):
+    weights, n_parts = case
+    assert len(np.unique(random_parts(weighted(weights), n_parts, seed))) == n_parts
+
+
 @given(weights_and_parts)
 def test_block_is_contiguous_balanced_and_leaves_no_part_empty(case):
     weights, n_parts = case

@@ -317,8 +317,8 @@ BAD = {
     "dense": (DENSE, {}, "dense array"),
     "dense chunks": (da.from_array(DENSE), {}, "dense chunks"),
     "unknown chunks": (nan_chunks(), {}, "chunks of unknown size"),
-    "no ratings": (scipy.sparse.csr_array((5, 6)), {}, "no ratings"),
-    "no ratings in chunks": (da.from_array(sparse.zeros((5, 6)), chunks=2), {}, "no ratings"),
+    "nothing": (scipy.sparse.csr_array((5, 6)), {}, "nothing is stored"),
+    "nothing in chunks": (da.from_array(sparse.zeros((5, 6)), chunks=2), {}, "nothing is stored"),
     "fill value": (da.from_array(sparse.COO(DENSE, fill_value=1), chunks=2), {}, "fill value 1"),
     "NaN in a chunk": (
         da.from_array(sparse.COO([[4], [3]], [np.nan], shape=(5, 6)), chunks=2),
