@@ -21,9 +21,10 @@
     butterfly                       split d1 · d2 · …, join … · d2 · d1            Kylix, §1.1
 
 Q is the largest power of two within P, the number of ranks. Where the thesis doubles after a split
-(join 2 · 2 · …) two doublings are done at once, the last one by itself if their number is odd: the
-same bytes in half of the rounds, and half of the copying, for three messages in place of two. The same list is run on a
-communicator (`sparse_allreduce`), priced (`cost_model`) and simulated (`simulator`).
+(join 2 · 2 · …) two doublings are done at once, and one by itself if their number is odd: the same
+bytes in half of the rounds and with less copying, for three messages in place of two. The same
+list is run on a communicator (`sparse_allreduce`), priced (`cost_model`) and simulated
+(`simulator`).
 """
 
 from __future__ import annotations

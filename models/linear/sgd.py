@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.lanes import aligned_rows
+from daskpart._floor.lanes import blank_rows
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.stream import Stream, entries_stream, index_type
 from daskpart.collectives.topk import Feedback
@@ -265,8 +265,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     if sgd.average and not len(mean):
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
-    table = aligned_rows(size, _n_columns(sgd), np.float64)
-    table[:] = 0.0
+    table = blank_rows(size, _n_columns(sgd), np.float64)
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:
         table[:, ROOT] = slots.pop("roots") if slots else 0.0
