@@ -14,25 +14,25 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import kernel
 from daskpart.collectives import Communicator, PerRank
-from daskpart.collectives.stream import Stream, entries_stream
+from daskpart.collectives.stream import Stream, stream_of_all
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
-from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.samples.rows import Rows, in_blocks
+from daskpart.models.optimisation.aggregation import SWITCH, Aggregator
 
-from .kernels import GRADIENT, WEIGHT
-from .sgd import bytes_held, gradient_stream
+from .columns import Columns, add_gradient, column_blocks
+from .sgd import bytes_held
 
 DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
 FEW_TRIES, MAX_TRIES = 5, 40
 NONE = np.zeros(0)
-AS_IT_IS = np.array([1.0, 0.0, 0.0, 0.0])  # weights that are neither scaled nor behind
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class LbfgsModel:
         In the line search.
     moves, changes : list of float64 ndarray
         The last steps, and how the gradient changed with each.
+    curvatures : list of float
+        The product of each of these pairs.
     scale : float
         The tolerance is a share of it: 1, or of a regression less.
     """
@@ -83,8 +85,7 @@ class LbfgsModel:
     loss: float
     moves: list[NDArray[np.float64]] = field(repr=False)
     changes: list[NDArray[np.float64]] = field(repr=False)
-    table: NDArray[np.float64] = field(repr=False)
-    touched: NDArray[np.uint64] = field(repr=False)
+    curvatures: list[float] = field(repr=False)
     direction: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
     tried_gradient: NDArray[np.float64] = field(repr=False, default_factory=lambda: NONE)
@@ -99,16 +100,15 @@ class LbfgsModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        vectors = (self.weights, self.gradient, self.table, self.touched, self.direction)
-        more = (self.tried, self.tried_gradient, *self.moves, *self.changes)
-        return sum(array.nbytes for array in (*vectors, *more))
+        vectors = (self.weights, self.gradient, self.direction, self.tried, self.tried_gradient)
+        return sum(array.nbytes for array in (*vectors, *self.moves, *self.changes))
 
 
 def begin(
     comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Lbfgs
 ) -> tuple[PerRank, list[int]]:
     """The model of every rank from the parts of a state; a new one gets its first gradient."""
-    model = comm.map(first_model, parts, rows, fit=fit)
+    model = comm.map(first_model, parts)
     model = _evaluated(comm, rows, model, fit)
     model = comm.settle(comm.update(keep_first, model, fit=fit))
     return model, comm.fold(comm.map(bytes_held, model, rows), list).result()
@@ -182,37 +182,37 @@ def next_step(low: float, high: float, n_tries: int) -> float:
 # -- steps on one rank ---
 
 
-def first_model(part: Part, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
+def first_model(part: Part) -> LbfgsModel:
     """A rank's model from its part of a state."""
     weights, slots = np.array(part["weights"]), part["slots"]
-    size = len(weights)
-    n_features = size // fit.n_outputs - 1
+    moves = [move.copy() for move in slots.get("moves", ())]
+    changes = [change.copy() for change in slots.get("changes", ())]
     return LbfgsModel(
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
         loss=part["loss"],
         scale=float(slots.get("scale", 1.0)),
-        moves=[move.copy() for move in slots.get("moves", ())],
-        changes=[change.copy() for change in slots.get("changes", ())],
-        table=np.zeros((size, GRADIENT + 1)),
-        touched=np.zeros(n_features // 64 + 1, np.uint64),
+        moves=moves,
+        changes=changes,
+        curvatures=[float(m @ c) for m, c in zip(moves, changes, strict=True)],
         tried=weights,
     )
 
 
-def evaluate(model: LbfgsModel, rows: Rows, *, fit: Lbfgs) -> LbfgsModel:
+def evaluate(model: LbfgsModel, rows: Columns, *, fit: Lbfgs) -> LbfgsModel:
     """Loss and gradient of a rank's rows at what is tried: the loss as the last entry."""
-    share = 1.0 / fit.n_samples
-    model.table[:, WEIGHT] = model.tried
-    blocks = ((block, np.arange(len(block))) for block in in_blocks(rows, fit.block_rows))
-    stream, loss = gradient_stream(
-        blocks, share, fit, model.table, AS_IT_IS, model.touched, np.float64, behind=1
-    )
-    assert stream.indices is not None
-    last = np.array([stream.size - 1], stream.indices.dtype)
-    indices = np.concatenate([stream.indices, last])
-    values = np.concatenate([stream.values, [loss * share]])
-    model.share = entries_stream(indices, values, stream.size)
+    share, loss = 1.0 / fit.n_samples, 0.0
+    summed = np.zeros(len(model.tried) + 1)
+    for block in column_blocks(rows, fit.block_rows):
+        scores = np.empty((len(block.target), fit.n_outputs))
+        loss += add_gradient(
+            *block.arrays, share, fit.loss, fit.epsilon, fit.intercept, model.tried, scores, summed
+        )
+    summed[-1] = loss * share
+    sparse = np.count_nonzero(summed) < SWITCH * len(summed)
+    model.share = stream_of_all(summed, np.float64(0))
+    if sparse:
+        model.share = model.share.to_sparse()
     return model
 
 
@@ -243,21 +243,33 @@ def keep_first(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
 
 
 def set_direction(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
-    """−H g by the two-loop recursion."""
-    direction = -model.gradient
-    pairs = list(zip(model.moves, model.changes, strict=True))
-    weights = []
-    for move, change in reversed(pairs):
-        weight = (move @ direction) / (move @ change)
-        direction -= weight * change
-        weights.append(weight)
-    if pairs:
-        move, change = pairs[-1]
-        direction *= (move @ change) / (change @ change)
-    for (move, change), weight in zip(pairs, reversed(weights), strict=True):
-        direction += (weight - (change @ direction) / (move @ change)) * move
+    """−H g by the two-loop recursion: each loop goes once through moves and changes."""
+    direction, moves, changes = -model.gradient, model.moves, model.changes
     model.direction = direction
+    if not moves:
+        return model
+    weights = np.zeros(len(moves))
+    product = moves[-1] @ direction
+    for i in reversed(range(len(moves))):
+        weights[i] = product / model.curvatures[i]
+        product = moved(direction, -weights[i], changes[i], moves[i - 1] if i else changes[0])
+    scale = model.curvatures[-1] / (changes[-1] @ changes[-1])
+    direction *= scale
+    product *= scale
+    for i in range(len(moves)):
+        weight = weights[i] - product / model.curvatures[i]
+        product = moved(direction, weight, moves[i], changes[min(i + 1, len(moves) - 1)])
     return model
+
+
+@kernel(fastmath={"reassoc", "contract"})
+def moved(vector: NDArray[Any], step: float, along: NDArray[Any], beside: NDArray[Any]) -> float:
+    """Move a vector by `step` along another; its product with a third then."""
+    product = 0.0
+    for i in range(len(vector)):
+        vector[i] += step * along[i]
+        product += vector[i] * beside[i]
+    return product
 
 
 def start_of(model: LbfgsModel) -> NDArray[np.float64]:
@@ -284,9 +296,11 @@ def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """Go there, and remember how the gradient changed."""
     move = model.tried - model.weights
     change = model.tried_gradient - model.gradient
-    if move @ change > 0:
+    curvature = float(move @ change)
+    if curvature > 0:
         model.moves = [*model.moves, move][-fit.n_pairs :]
         model.changes = [*model.changes, change][-fit.n_pairs :]
+        model.curvatures = [*model.curvatures, curvature][-fit.n_pairs :]
     model.weights, model.gradient = model.tried, model.tried_gradient
     model.loss = model.tried_loss
     return model
@@ -298,7 +312,7 @@ def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
     return np.array([model.loss, norm, model.scale, float(not np.isfinite(model.loss + norm))])
 
 
-def part_of(model: LbfgsModel, rows: Rows) -> Part:
+def part_of(model: LbfgsModel, rows: Columns) -> Part:
     """What a rank gives back: rank 0 all of it."""
     residual = {"residual": np.zeros((1, 0), rows.dtype)}
     if rows.rank:

@@ -235,7 +235,7 @@ class LinearModel(SampleModel):
             members, partitioner = self._dealt_out(problem, n_ranks, random_state)
         held = len(OPTIMIZERS[self._optimizer].slots)
         behind = bool(self.l1_ratio) or self._optimizer == "adagrad"
-        vectors = {"sgd": 2 + self._averages + behind + held, "lbfgs": 27, "server": 5}
+        vectors = {"sgd": 2 + self._averages + behind + held, "lbfgs": 26, "server": 5}
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,

@@ -12,6 +12,7 @@ from daskpart.collectives import Communicator, PerRank
 from daskpart.models.base.text import Step, Text, run_steps
 
 from . import lbfgs, sgd
+from .columns import by_columns
 from .lbfgs import Lbfgs
 from .sgd import Sgd
 from .state import LinearState
@@ -32,9 +33,11 @@ class LinearText(Text):
         self, comm: Communicator, rows: PerRank, fit: Sgd | Lbfgs, tolerance: float
     ) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
-        self._rows = rows
         if isinstance(fit, Sgd):
-            self._fit = comm.run(sgd.bounded, self._rows, sgd=fit)
+            self._rows = rows
+            self._fit = comm.run(sgd.bounded, rows, sgd=fit)
+        else:
+            self._rows = comm.settle(comm.map(by_columns, rows, n_outputs=fit.n_outputs))
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]

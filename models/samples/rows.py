@@ -32,7 +32,14 @@ from daskpart.models.base.examples_on_disk import StoredExamples
 from daskpart.readers.libsvm import Examples
 
 
-class RankSamples(Protocol):
+class Encoded(Protocol):
+    """Samples in memory, in whatever form."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class RankSamples(Encoded, Protocol):
     """Samples of a rank in memory, as a model takes them."""
 
     @property
@@ -40,9 +47,6 @@ class RankSamples(Protocol):
 
     @property
     def places(self) -> NDArray[np.int64] | None: ...
-
-    @property
-    def nbytes(self) -> int: ...
 
     def __len__(self) -> int: ...
 
@@ -52,7 +56,8 @@ class RankSamples(Protocol):
 
 
 Held = TypeVar("Held", bound=RankSamples)
-Other = TypeVar("Other", bound=RankSamples)
+Kept = TypeVar("Kept", bound=Encoded)
+Other = TypeVar("Other", bound=Encoded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +129,7 @@ class RankRows:
         return self.pointer, self.indices, self.data, self.target, self.weight
 
 
-class StoredRows(Generic[Held]):
+class StoredRows(Generic[Kept]):
     """A rank's samples on its disk; in memory are those that were asked for last.
 
     Parameters
@@ -141,11 +146,11 @@ class StoredRows(Generic[Held]):
     """
 
     def __init__(
-        self, rank: int, examples: StoredExamples, encode: Callable[[Examples], Held]
+        self, rank: int, examples: StoredExamples, encode: Callable[[Examples], Kept]
     ) -> None:
         self.rank, self._examples, self._encode = rank, examples, encode
         self.dtype, self.nnz, self.nbytes = examples.dtype, examples.nnz, 0
-        self._last: tuple[int, int, Held] | None = None
+        self._last: tuple[int, int, Kept] | None = None
 
     def __len__(self) -> int:
         return self._examples.n_rows
@@ -154,11 +159,11 @@ class StoredRows(Generic[Held]):
         """These: nobody writes to them."""
         return self
 
-    def encoded(self, further: Callable[[Held], Other]) -> StoredRows[Other]:
+    def encoded(self, further: Callable[[Kept], Other]) -> StoredRows[Other]:
         """The same samples, encoded further as they are read."""
         return StoredRows(self.rank, self._examples, lambda read: further(self._encode(read)))
 
-    def between(self, begin: int, end: int) -> Held:
+    def between(self, begin: int, end: int) -> Kept:
         """Consecutive rows, read if they are not there."""
         last = self._last
         if last is None or last[:2] != (begin, end):
@@ -171,7 +176,7 @@ class StoredRows(Generic[Held]):
 Rows = RankRows | StoredRows[RankRows]
 
 
-def in_blocks(rows: Rows, length: int | None) -> Iterator[RankRows]:
+def in_blocks(rows: Held | StoredRows[Kept], length: int | None) -> Iterator[Held | Kept]:
     """All rows of a rank, so many at a time; None: at once."""
     step = max(1, len(rows) if length is None else length)
     for begin in range(0, max(1, len(rows)), step):

@@ -1,0 +1,166 @@
+"""A rank's rows by columns, for losses and gradients of all rows at once.
+
+    a block of rows          by columns                          one evaluation of a block
+    ┌ a · b · ┐      features  0   1   2   3        scores z = X w    weights in order ─► z
+    │ · c · · │  ─►  rows      0 2 1   0   2        slopes s of z     row by row
+    └ e · · f ┘      values    a e c   b   f        gradient Xᵀ s     s ─► gradient in order
+
+By rows, each entry meets a weight and a sum of the gradient anywhere in arrays that are as long as
+there are features. By columns those are gone through from the beginning to the end; what is met
+anywhere are scores and slopes of one block, which stay in the processor's cache. Every sum has the
+order that it has by rows, where the entries of a row lie in the order of their features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart._floor.kernels import kernel
+from daskpart.models.samples.rows import RankRows, Rows, StoredRows, in_blocks
+
+from .losses import slopes_of
+
+_MOST_ROWS = 1 << 16  # of a block: their numbers take two bytes
+_CACHED_SCORES = 1 << 16
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBlock:
+    """Some rows, by columns.
+
+    Attributes
+    ----------
+    features : int ndarray of shape (n,)
+        Columns with entries, rising.
+    pointer : int64 ndarray of shape (n + 1,)
+    rows : uint16 ndarray of shape (nnz,)
+        Within the block, rising in each column.
+    data : float32 or float64 ndarray of shape (nnz,)
+    target, weight : float64 ndarray
+        Of the rows, as in `RankRows`.
+    """
+
+    features: Array
+    pointer: NDArray[np.int64]
+    rows: NDArray[np.uint16]
+    data: Array
+    target: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What the kernel takes first."""
+        return self.features, self.pointer, self.rows, self.data, self.target, self.weight
+
+
+@dataclass(frozen=True, eq=False)
+class RankColumns:
+    """All rows of a rank, or those that are in memory.
+
+    Attributes
+    ----------
+    rank : int
+    dtype : dtype
+        Of the values.
+    blocks : list of ColumnBlock
+    """
+
+    rank: int
+    dtype: np.dtype[Any]
+    blocks: list[ColumnBlock]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for block in self.blocks for array in block.arrays)
+
+
+Columns = RankColumns | StoredRows[RankColumns]
+
+
+def by_columns(rows: Rows, *, n_outputs: int) -> Columns:
+    """The rows of a rank; of rows on its disk each block as it is read."""
+    how = partial(_in_memory, n_outputs=n_outputs)
+    return rows.encoded(how) if isinstance(rows, StoredRows) else how(rows)
+
+
+def _in_memory(rows: RankRows, *, n_outputs: int) -> RankColumns:
+    length = min(_MOST_ROWS, max(1, _CACHED_SCORES // n_outputs))
+    blocks = [_column_block(block) for block in in_blocks(rows, length)]
+    return RankColumns(rows.rank, rows.dtype, blocks)
+
+
+def _column_block(rows: RankRows) -> ColumnBlock:
+    used = rows.indices[rows.pointer[0] : rows.pointer[-1]]
+    matrix = rows.matrix(1 + int(used.max(initial=-1))).tocsc()
+    features = np.flatnonzero(np.diff(matrix.indptr))
+    pointer = np.append(matrix.indptr[features], matrix.indptr[-1])
+    return ColumnBlock(
+        features.astype(matrix.indices.dtype),
+        pointer.astype(np.int64),
+        matrix.indices.astype(np.uint16),
+        matrix.data,
+        rows.target,
+        rows.weight,
+    )
+
+
+def column_blocks(columns: Columns, length: int | None) -> Iterator[ColumnBlock]:
+    """The blocks of a rank; `length` rows are read at a time where they are on its disk."""
+    parts = in_blocks(columns, length) if isinstance(columns, StoredRows) else [columns]
+    for part in parts:
+        yield from part.blocks
+
+
+@kernel
+def add_gradient(
+    features: Array, pointer: Array, rows: Array, data: Array, target: Array, weight: Array,
+    share: float, code: int, epsilon: float, intercept: bool, weights: Array, scores: Array,
+    gradient: Array,
+) -> float:  # fmt: skip
+    """Add the gradient of a block of rows; gives the sum of their losses.
+
+    Parameters
+    ----------
+    share : float
+        Each gradient is multiplied by this and the weight of its row.
+    weights, gradient : float64 array
+        Feature j, output c at ``j · n_outputs + c``, intercepts last; the gradient may be longer.
+    scores : float64 array of shape (n_rows, n_outputs)
+        Room.
+    """
+    n_rows, n_outputs = scores.shape
+    behind, loss = len(weights) - n_outputs, 0.0
+    for row in range(n_rows):
+        for c in range(n_outputs):
+            scores[row, c] = 0.0
+    for k in range(len(features)):
+        first = features[k] * n_outputs
+        for c in range(n_outputs):
+            w = weights[first + c]
+            # unsigned numbers, as negative ones would be counted from the end
+            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
+                scores[rows[p], c] += data[p] * w
+    for row in range(n_rows):
+        for c in range(n_outputs):
+            scores[row, c] += weights[behind + c]
+        loss += weight[row] * slopes_of(code, epsilon, scores[row], target, row)
+        for c in range(n_outputs):
+            scores[row, c] *= weight[row] * share
+            if intercept:
+                gradient[behind + c] += scores[row, c]
+    for k in range(len(features)):
+        first = features[k] * n_outputs
+        for c in range(n_outputs):
+            total = gradient[first + c]
+            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
+                total += data[p] * scores[rows[p], c]
+            gradient[first + c] = total
+    return loss
