@@ -25,8 +25,9 @@ import numpy as np
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import add, add_scaled, load_all, multiply, store_all, sum_of, zeros
+from daskpart._floor.prefetch import prefetch_line
 
-from .sgd import LINE_BYTES, RATINGS_AHEAD, fetch_row, project
+from .sgd import FLOATS_PER_CACHE_LINE, LINE_BYTES, RATINGS_AHEAD, fetch_ahead, project
 
 ATTEMPTS = 16
 """Draws before a triple is given up: its user has seen nearly all that is on offer."""
@@ -78,6 +79,13 @@ def draw_unseen(
         drawn[n] = _unseen(
             own, candidates, begin, end, seen_items, seen_pointer[i], seen_pointer[i + 1]
         )
+
+
+@kernel(internal=True)
+def _fetch_unseen(item, row):
+    """Have the row of an unseen item fetched."""
+    for line in range(item.shape[1] // FLOATS_PER_CACHE_LINE):
+        prefetch_line(item, row, line)
 
 
 @kernel(inline="always")
@@ -159,9 +167,8 @@ def bpr(
     loss = 0.0
     for t in range(rows.size):
         ahead = min(t + RATINGS_AHEAD, rows.size - 1)
-        fetch_row(user, rows[ahead])
-        fetch_row(item, columns[ahead])
-        fetch_row(item, max(unseen[ahead], 0))
+        fetch_ahead(user, item, rows, columns, ahead)
+        _fetch_unseen(item, max(unseen[ahead], 0))
         i, j, n = rows[t], columns[t], unseen[t]
         if n < 0:
             continue
