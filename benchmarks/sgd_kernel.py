@@ -6,7 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
-from daskpart._floor.lanes import aligned_rows
+from daskpart._floor.lanes import blank_rows
 from daskpart.models.matrix_factorization.kernels.sgd import (
     lanes_of,
     padded_width,
@@ -34,9 +34,8 @@ class SgdKernel:
         n_users, n_items = (int(ids.max()) + 1 for ids in self.triples[:2])
         width = padded_width(n_components)
         generator = np.random.default_rng(0)
-        self.factors = [aligned_rows(n, width, np.float32) for n in (n_users, n_items)]
+        self.factors = [blank_rows(n, width, np.float32) for n in (n_users, n_items)]
         for factor in self.factors:
-            factor[:] = 0.0
             factor[:, :n_components] = generator.uniform(-0.1, 0.1, (len(factor), n_components))
         self.no_weights = np.zeros(0, np.float32)
         self.vectors = [np.ones(n, np.float32) for n in (n_users, n_items) * 2]

@@ -181,17 +181,19 @@ class CostModel:
         sparse = pair * moved + 2 * self.merged_entry
         return min(dense / sparse, item / pair) if sparse else item / pair
 
-    def seconds_of(self, problem: Problem, steps: Sequence[Step]) -> float:
-        """Predicted time of a list of steps."""
-        walk = _Walk(self, problem)
+    def seconds_of(
+        self, problem: Problem, steps: Sequence[Step], switch: float | None = None
+    ) -> float:
+        """Predicted time of a list of steps; `switch` as in `best`."""
+        walk = _Walk(self, problem, switch)
         return float(self.start + sum(walk.seconds(step) for step in steps))
 
-    def choices(self, problem: Problem) -> list[Choice]:
-        """Every algorithm with every option worth a look, fastest first."""
+    def choices(self, problem: Problem, switch: float | None = None) -> list[Choice]:
+        """Every algorithm with every option worth a look, fastest first; `switch` as in `best`."""
         found = [
             Choice(
                 algorithm,
-                self.seconds_of(problem, steps_of(algorithm, problem.n_ranks, **options)),
+                self.seconds_of(problem, steps_of(algorithm, problem.n_ranks, **options), switch),
                 **options,
             )
             for algorithm in ALGORITHMS
@@ -206,7 +208,12 @@ class CostModel:
             found.setdefault(choice.algorithm, choice)
         return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
 
-    def best(self, problem: Problem, among: tuple[str, ...] = ALGORITHMS) -> Choice:
+    def best(
+        self,
+        problem: Problem,
+        among: tuple[str, ...] = ALGORITHMS,
+        switch: float | None = None,
+    ) -> Choice:
         """The choice to take, see `preferred`; kept for problems asked again.
 
         Parameters
@@ -214,8 +221,10 @@ class CostModel:
         problem : Problem
         among : tuple of str
             Algorithms to choose from.
+        switch : float, optional
+            Share of entries from which a range will be dense; default `switch_density`.
         """
-        return _best(self, problem, among)
+        return _best(self, problem, among, switch)
 
     def predict(
         self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
@@ -247,8 +256,10 @@ def preferred(seconds: Mapping[str, float]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _best(model: CostModel, problem: Problem, among: tuple[str, ...]) -> Choice:
-    choices = [choice for choice in model.choices(problem) if choice.algorithm in among]
+def _best(
+    model: CostModel, problem: Problem, among: tuple[str, ...], switch: float | None
+) -> Choice:
+    choices = [choice for choice in model.choices(problem, switch) if choice.algorithm in among]
     seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
     algorithm = preferred(seconds)
     return next(choice for choice in choices if choice.algorithm == algorithm)
@@ -266,11 +277,13 @@ def _options(algorithm: str, n_ranks: int) -> list[dict[str, Any]]:
 class _Walk:
     """Goes through the steps with what a rank expects to hold: a range of n indices."""
 
-    def __init__(self, model: CostModel, problem: Problem) -> None:
+    def __init__(self, model: CostModel, problem: Problem, switch: float | None) -> None:
         self.model, self.problem = model, problem
         self.item = np.dtype(problem.dtype).itemsize
         self.pair = self.item + index_type(problem.size).itemsize
-        self.switch = model.switch_density(problem.size, problem.dtype)
+        if switch is None:
+            switch = model.switch_density(problem.size, problem.dtype)
+        self.switch = switch
         self.n = float(problem.size)
         self.n_combined = 1.0  # ranks whose vectors are in it
         self.is_dense = False

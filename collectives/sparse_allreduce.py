@@ -144,7 +144,7 @@ def post_sparse_allreduce(
         model = cost_model_of(communicator)
     if algorithm == "auto":
         assert model is not None
-        best = model.best(_problem(n_ranks, agreed.result()), among)
+        best = model.best(_problem(n_ranks, agreed.result()), among, switch_density)
         algorithm = best.algorithm
         steps = steps_of(algorithm, n_ranks, best.group, best.degrees)
     switch = _checked_switch(model if switch_density is None else switch_density)

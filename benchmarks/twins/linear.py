@@ -66,7 +66,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
             done += 1
             model = steps.move(model, total, rate=float(rates[step]), number=done, sgd=fit)
         model = steps.end_epoch(model, sgd=fit)
-        allreduce(world, steps.measures_of(model, sgd=fit))
+        allreduce(world, steps.measures_of(model))
         seconds.append(perf_counter() - begin)
     return seconds, {"weights": (np.arange(len(model.weights)), model.weights)}
 

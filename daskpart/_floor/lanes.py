@@ -15,6 +15,7 @@ Addresses are plain numbers: whoever calls keeps the arrays alive and in C order
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,12 @@ from daskpart._floor.prefetch import prefetch_byte, request
 
 _BYTES_PER_CACHE_LINE = 64
 _WIDTHS = (8, 16, 32)
-_TEMPLATES = {
-    (np.dtype(dtype), width): (dtype(0),) * width
-    for dtype in (np.float32, np.float64)
-    for width in _WIDTHS
-}
+
+
+@cache
+def template_of(dtype: Any, width: int) -> tuple[Any, ...]:
+    """What tells a kernel the type of its lanes: as many zeros, in a tuple."""
+    return (np.dtype(dtype).type(0),) * width
 
 
 def aligned_rows(n_rows: int, n_components: int, dtype: Any) -> NDArray:
@@ -47,6 +49,13 @@ def aligned_rows(n_rows: int, n_components: int, dtype: Any) -> NDArray:
     room = np.empty(n_bytes + _BYTES_PER_CACHE_LINE, np.uint8)
     start = -room.ctypes.data % _BYTES_PER_CACHE_LINE
     return room[start : start + n_bytes].view(dtype).reshape(n_rows, n_components)
+
+
+def blank_rows(n_rows: int, n_components: int, dtype: Any) -> NDArray:
+    """`aligned_rows` of zeros."""
+    rows = aligned_rows(n_rows, n_components, dtype)
+    rows[:] = 0
+    return rows
 
 
 def is_spread(rows: NDArray) -> bool:
@@ -69,7 +78,7 @@ def panels(rows: NDArray) -> Iterator[tuple[tuple, int, int]]:
     """
     n_components = rows.shape[1]
     width = next((width for width in _WIDTHS if n_components <= width), _WIDTHS[-1])
-    template = _TEMPLATES[rows.dtype, width]
+    template = template_of(rows.dtype, width)
     for column in range(0, n_components, width):
         yield template, min(width, n_components - column), column * rows.itemsize
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import prefetch_bytes
+from daskpart._floor.prefetch import prefetch_byte
 
 from .lazy_adagrad import adapted, current, soft
 from .losses import slopes_of
@@ -39,6 +40,8 @@ SCALE, THRESHOLD = range(2)
 _SMALLEST_SCALE = 1e-6
 _AHEAD = 4  # samples
 _BYTES_AHEAD = 256  # of each array of a sample; of a longer one the processor foresees the rest
+_ENTRIES_AHEAD = 16
+_NEAR_BYTES = 1 << 22  # of a table whose rows are near enough without being asked for
 Array = NDArray[Any]
 
 
@@ -59,6 +62,17 @@ def _fetch(array: Array, begin: int, end: int) -> None:
 
 
 @kernel(internal=True, _nrt=False)
+def _is_far(table: Array) -> bool:
+    """Whether a table is too large for the near caches: then its rows are asked for ahead."""
+    return table.size * table.itemsize > _NEAR_BYTES
+
+
+@kernel(internal=True, _nrt=False)
+def _fetch_row(table: Array, i: int) -> None:
+    prefetch_byte(table.ctypes.data + np.int64(i) * table.shape[1] * table.itemsize)
+
+
+@kernel(internal=True, _nrt=False)
 def _weight(table: Array, i: int, l1: float, l2: float, threshold: float) -> float:
     """A weight brought up to date, but for the scale; the table is left as it is."""
     value = table[i, WEIGHT]
@@ -70,20 +84,33 @@ def _weight(table: Array, i: int, l1: float, l2: float, threshold: float) -> flo
 
 
 @kernel(internal=True, _nrt=False)
+def _score(
+    begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, table: Array,
+    scalars: Array,
+) -> float:  # fmt: skip
+    """The score of one row, of one output."""
+    total, threshold = 0.0, scalars[THRESHOLD]
+    far, last = _is_far(table), np.uint64(end) - np.uint64(1)
+    # unsigned numbers, as negative ones would be counted from the end
+    for p in range(np.uint64(begin), np.uint64(end)):
+        if far:
+            _fetch_row(table, indices[min(p + np.uint64(_ENTRIES_AHEAD), last)])
+        total += data[p] * _weight(table, np.uint64(indices[p]), l1, l2, threshold)
+    return scalars[SCALE] * total + table[len(table) - 1, WEIGHT]
+
+
+@kernel(internal=True, _nrt=False)
 def _scores(
     begin: int, end: int, indices: Array, data: Array, l1: float, l2: float, table: Array,
     scalars: Array, scores: Array,
 ) -> None:  # fmt: skip
     """Scores of one row."""
     n_outputs = len(scores)
+    if n_outputs == 1:
+        scores[0] = _score(begin, end, indices, data, l1, l2, table, scalars)
+        return
     behind = len(table) - n_outputs
     scale, threshold = scalars[SCALE], scalars[THRESHOLD]
-    if n_outputs == 1:
-        total = 0.0  # unsigned numbers, as negative ones would be counted from the end
-        for p in range(np.uint64(begin), np.uint64(end)):
-            total += data[p] * _weight(table, np.uint64(indices[p]), l1, l2, threshold)
-        scores[0] = scale * total + table[behind, WEIGHT]
-        return
     for c in range(n_outputs):
         scores[c] = 0.0
     for p in range(begin, end):
@@ -124,9 +151,31 @@ def _fold(l1: float, l2: float, n_outputs: int, table: Array, scalars: Array) ->
 
 
 @kernel
-def fold(l1: float, l2: float, n_outputs: int, table: Array, scalars: Array) -> None:
-    """Bring all weights up to date: afterwards the column is what it stands for."""
+def fold(
+    l1: float, l2: float, n_outputs: int, table: Array, scalars: Array, mean: Array, share: float
+) -> tuple[float, float, float]:
+    """Bring all weights up to date: afterwards the column is what it stands for.
+
+    In the same pass each goes into the `mean`, where one is kept: by a `share` of the difference.
+
+    Returns
+    -------
+    size, square : float
+        Σ |w| and Σ w², intercepts left out.
+    largest : float
+        Of the sizes of all, infinite where one is no number.
+    """
     _fold(l1, l2, n_outputs, table, scalars)
+    size = square = largest = 0.0
+    for i in range(len(table)):
+        value = table[i, WEIGHT]
+        if len(mean):
+            mean[i] += share * (value - mean[i])
+        largest = max(largest, abs(value)) if value == value else np.inf
+        if i < len(table) - n_outputs:
+            size += abs(value)
+            square += value * value
+    return size, square, largest
 
 
 @kernel
@@ -284,7 +333,10 @@ def apply_step(
     behind, n = np.uint64(len(table) - n_outputs), 0
     scaled, threshold = rate / scalars[SCALE], scalars[THRESHOLD]
     adaptive = table.shape[1] > ROOT
+    far, last = len(indices) > 0 and _is_far(table), len(indices) - 1
     for place in range(len(values)):
+        if far:
+            _fetch_row(table, indices[min(place + _ENTRIES_AHEAD, last)])
         value = values[place]
         if value == 0.0:
             continue

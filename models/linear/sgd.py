@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.lanes import aligned_rows
+from daskpart._floor.lanes import blank_rows
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.stream import Stream, entries_stream, index_type
 from daskpart.collectives.topk import Feedback
@@ -106,7 +106,11 @@ class Sgd(Batches):
         """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
         own = weights[: len(weights) - self.n_outputs]
         size = float(np.abs(own).sum()) if self.l1 else 0.0
-        return self.l1 * size + 0.5 * self.l2 * float(own @ own)
+        return self.penalty_of(size, float(own @ own))
+
+    def penalty_of(self, size: float, square: float) -> float:
+        """The same from ‖w‖₁ and ‖w‖²."""
+        return self.l1 * size + 0.5 * self.l2 * square
 
 
 @dataclass(eq=False)
@@ -123,6 +127,8 @@ class SgdModel:
     blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     gradient: Stream | None = None
     loss: float = 0.0
+    penalty: float = 0.0
+    finite: bool = True
     entries: int = 0
 
     def copy(self) -> SgdModel:
@@ -208,7 +214,7 @@ def epoch(
             model = _moved(comm, model, pending, rates, n_steps - 1, steps, sgd)
     model = comm.update(end_epoch, model, sgd=sgd)
     model, feedback = comm.settle(model, feedback)
-    summed = allreduce(comm, comm.map(measures_of, model, sgd=sgd)).result()
+    summed = allreduce(comm, comm.map(measures_of, model)).result()
     n_ranks = comm.n_ranks
     loss = float(summed[0] / sgd.n_samples + summed[1] / n_ranks)
     if not sgd.is_alone:
@@ -259,8 +265,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     if sgd.average and not len(mean):
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
-    table = aligned_rows(size, _n_columns(sgd), np.float64)
-    table[:] = 0.0
+    table = blank_rows(size, _n_columns(sgd), np.float64)
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:
         table[:, ROOT] = slots.pop("roots") if slots else 0.0
@@ -413,18 +418,19 @@ def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
     (Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization: convergence
     results and optimal averaging schemes", §4).
     """
-    fold(sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars)
-    if sgd.average:
-        model.mean += (1 + _FORGETTING) / (model.epoch + _FORGETTING) * (model.weights - model.mean)
+    share = (1 + _FORGETTING) / (model.epoch + _FORGETTING)
+    size, square, largest = fold(
+        sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars, model.mean, share
+    )
+    model.finite = largest < _TOO_LARGE
+    model.penalty = sgd.penalty_of(size, square) if model.finite else 0.0
     return model
 
 
-def measures_of(model: SgdModel, *, sgd: Sgd) -> NDArray[np.float64]:
+def measures_of(model: SgdModel) -> NDArray[np.float64]:
     """Sum of losses, penalty, density of the sums, whether something is not finite."""
-    broken = not np.abs(model.weights).max() < _TOO_LARGE
-    penalty = 0.0 if broken else sgd.penalty(model.weights)
     density = model.entries / len(model.weights)
-    return np.array([model.loss, penalty, density, float(broken)])
+    return np.array([model.loss, model.penalty, density, float(not model.finite)])
 
 
 def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from daskpart._floor.lanes import aligned_rows
+from daskpart._floor.lanes import blank_rows
 from daskpart.collectives import (
     Communicator,
     Inbox,
@@ -183,20 +183,14 @@ def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> R
     width = padded_width(layout.n_components)
     return RankModel(
         layout=layout,
-        user=_blank_rows(n_users, width),
-        item=_blank_rows(n_items, width),
+        user=blank_rows(n_users, width, np.float32),
+        item=blank_rows(n_items, width, np.float32),
         user_bias=np.zeros(n_users, np.float32),
         item_bias=np.zeros(n_items, np.float32),
         user_gradient=np.ones(n_users, np.float32),
         item_gradient=np.ones(n_items, np.float32),
         mean=np.float32(mean),
     )
-
-
-def _blank_rows(n_rows: int, width: int) -> np.ndarray:
-    rows = aligned_rows(n_rows, width, np.float32)
-    rows[:] = 0.0
-    return rows
 
 
 def apply_ratings(
@@ -246,9 +240,10 @@ def _apply_triples(
         weights *= ratings.weights[cell]
     layout = model.layout
     model.loss += bpr(
-        ratings.rows[cell], ratings.columns[cell], unseen, weights, model.user, model.item,
-        model.item_bias, model.user_gradient, model.item_gradient, layout.n_components,
-        np.float32(rate), np.float32(regularization), layout.biases, layout.gradients, nonnegative,
+        lanes_of(model.item.shape[1]), ratings.rows[cell], ratings.columns[cell], unseen, weights,
+        model.user, model.item, model.item_bias, model.user_gradient, model.item_gradient,
+        layout.n_components, np.float32(rate), np.float32(regularization), layout.biases,
+        layout.gradients, nonnegative,
     )  # fmt: skip
     return model
 

@@ -146,6 +146,15 @@ def test_a_range_turns_dense_once():
     assert scattered.seconds_of(problem, dsar) == scattered.seconds_of(problem, ssar)
 
 
+def test_the_choice_knows_from_which_density_on_ranges_turn_dense():
+    """Priced as if they turned dense earlier, entries were sent as a dense vector."""
+    split = ("ssar-split-allgather", "dsar-split-allgather-doubling")
+    problem = Problem(4, 10**6, 10**5, "f4")
+    assert TYPICAL.switch_density(10**6, "f4") < 0.34 < 0.5  # the sum has 0.34 of all
+    assert TYPICAL.best(problem, split).algorithm == split[1]
+    assert TYPICAL.best(problem, split, 0.5).algorithm == split[0]
+
+
 def test_switch_density_is_between_bytes_and_work():
     """δ of §3.3.2 where bytes are all that counts; a few percent where combining is."""
     bytes_only = replace(NOTHING, byte=1.0)

@@ -12,7 +12,7 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.kernels.bpr import bpr
-from daskpart.models.matrix_factorization.kernels.sgd import padded_width
+from daskpart.models.matrix_factorization.kernels.sgd import lanes_of, padded_width
 from daskpart.models.matrix_factorization.pasgd import RowLayout
 from daskpart.models.matrix_factorization.plan import plan_fit
 from daskpart.models.matrix_factorization.problem import Ratings
@@ -42,7 +42,7 @@ def _plan(events, n_ranks, eta=None, *, schedule="pasgd", biases=True, gradients
     )  # fmt: skip
 
 
-def _twin(s, triples, weights, biases, adagrad):
+def _twin(s, triples, weights, biases, adagrad, n_components):
     """Descent on c (−ln σ(x) + γ/2 ‖…‖²), triple after triple, in float64; returns the loss."""
     loss = 0.0
     for (i, j, n), c in zip(triples, weights, strict=True):
@@ -60,7 +60,7 @@ def _twin(s, triples, weights, biases, adagrad):
         rates = {at: RATE / np.sqrt(s[f"{at[0]}_sum"][at[1]]) if adagrad else RATE for at in down}
         for (side, row), gradient in down.items():
             s[side][row] -= rates[side, row] * gradient
-            s[f"{side}_sum"][row] += gradient @ gradient / F if adagrad else 0
+            s[f"{side}_sum"][row] += gradient @ gradient / n_components if adagrad else 0
         if biases:
             for row, sign in ((j, -1), (n, 1)):
                 step = c * (sign * slope + GAMMA * s["bias"][row])
@@ -70,32 +70,34 @@ def _twin(s, triples, weights, biases, adagrad):
 
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("adagrad", [True, False])
-def test_one_pass_equals_plain_python(adagrad, biases):
+@pytest.mark.parametrize("f", [F, 40, 100])  # held whole, and with lines behind what is held
+def test_one_pass_equals_plain_python(adagrad, biases, f):
     random = np.random.default_rng(1)
-    user, item = (np.zeros((n, padded_width(F)), np.float32) for n in (N_USERS, N_ITEMS))
-    user[:, :F], item[:, :F] = random.normal(size=(N_USERS, F)), random.normal(size=(N_ITEMS, F))
+    user, item = (np.zeros((n, padded_width(f)), np.float32) for n in (N_USERS, N_ITEMS))
+    for rows in (user, item):
+        rows[:, :f] = (F / f) ** 0.25 * random.normal(size=(len(rows), f))
     sums = [np.ones(N_USERS, np.float32), np.ones(N_ITEMS, np.float32)]
     bias = random.normal(size=N_ITEMS).astype(np.float32)
     triples = np.stack([random.integers(0, N_USERS, 200), *_two_items(random, 200)], axis=1)
     triples[::17, 2] = -1
     weights = random.uniform(0.5, 2, 200).astype(np.float32)
     s = {
-        "user": user[:, :F].astype(float), "item": item[:, :F].astype(float),
+        "user": user[:, :f].astype(float), "item": item[:, :f].astype(float),
         "bias": bias.astype(float), "user_sum": np.ones(N_USERS), "item_sum": np.ones(N_ITEMS),
     }  # fmt: skip
-    expected = _twin(s, triples, weights, biases, adagrad)
+    expected = _twin(s, triples, weights, biases, adagrad, f)
     rows, columns, unseen = triples.T.astype(np.int32)
     loss = bpr(
-        rows, columns, unseen, weights, user, item, bias, *sums, F, np.float32(RATE),
-        np.float32(GAMMA), biases, adagrad, False,
+        lanes_of(user.shape[1]), rows, columns, unseen, weights, user, item, bias, *sums, f,
+        np.float32(RATE), np.float32(GAMMA), biases, adagrad, False,
     )  # fmt: skip
     assert loss == pytest.approx(expected, rel=1e-4)
-    np.testing.assert_allclose(user[:, :F], s["user"], rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(item[:, :F], s["item"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(user[:, :f], s["user"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(item[:, :f], s["item"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(bias, s["bias"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(sums[0], s["user_sum"], rtol=1e-3)
     np.testing.assert_allclose(sums[1], s["item_sum"], rtol=1e-3)
-    assert not user[:, F:].any() and not item[:, F:].any()
+    assert not user[:, f:].any() and not item[:, f:].any()
 
 
 def _two_items(random, n):
@@ -128,6 +130,7 @@ def test_without_staleness_it_is_a_sequential_sgd(n_ranks, schedule):
                 unseen = np.where(drawn < 0, -1, cell.items[drawn]).astype(np.int32)
                 weights = np.full(drawn.size, cell.negatives.weights[t])
                 loss += bpr(
+                    lanes_of(user.shape[1]),
                     cell.users[cell.rows[own]].astype(np.int32),
                     cell.items[cell.columns[own]].astype(np.int32), unseen, weights, user, item,
                     bias, *sums, F, np.float32(RATE), np.float32(GAMMA), True, True, False,

@@ -24,8 +24,10 @@ import numpy as np
 
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
+from daskpart._floor.lanes import add, add_scaled, load_all, multiply, store_all, sum_of, zeros
+from daskpart._floor.prefetch import prefetch_line
 
-from .sgd import project
+from .sgd import FLOATS_PER_CACHE_LINE, LINE_BYTES, RATINGS_AHEAD, fetch_ahead, project
 
 ATTEMPTS = 16
 """Draws before a triple is given up: its user has seen nearly all that is on offer."""
@@ -79,52 +81,118 @@ def draw_unseen(
         )
 
 
-@kernel(internal=True, fastmath=True)
-def _products(user, seen, unseen):
-    """⟨w, h_j − h_n⟩, ⟨w, h_j⟩, ‖w‖², ‖h_j‖², ‖h_n‖², ‖h_j − h_n‖²."""
-    product = np.float32(0.0)
-    seen_product = np.float32(0.0)
-    user_square = np.float32(0.0)
-    seen_square = np.float32(0.0)
-    unseen_square = np.float32(0.0)
-    difference_square = np.float32(0.0)
-    for f in range(user.size):
-        w, h, g = user[f], seen[f], unseen[f]
-        product += w * (h - g)
-        seen_product += w * h
-        user_square += w * w
-        seen_square += h * h
-        unseen_square += g * g
-        difference_square += (h - g) * (h - g)
-    return product, seen_product, user_square, seen_square, unseen_square, difference_square
+@kernel(internal=True)
+def _fetch_unseen(item, row):
+    """Have the row of an unseen item fetched."""
+    for line in range(item.shape[1] // FLOATS_PER_CACHE_LINE):
+        prefetch_line(item, row, line)
+
+
+@kernel(inline="always")
+def _update_rows(addresses, rows, keeps, along, lanes, n_bytes):
+    """Each row kept by its share; the user's along h_j − h_n, h_j along the user's, h_n against it.
+
+    The old rows in all lines.
+    """
+    held, line = zeros(lanes[0]), zeros(lanes[1])
+    _update_lanes(held, addresses, rows, keeps, along)
+    for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
+        there = (addresses[0] + place, addresses[1] + place, addresses[2] + place)
+        _update_lanes(line, there, _load_rows(line, there), keeps, along)
+
+
+@kernel(inline="always")
+def _load_rows(zero, addresses):
+    return (
+        load_all(zero, addresses[0]), load_all(zero, addresses[1]), load_all(zero, addresses[2])
+    )  # fmt: skip
+
+
+@kernel(inline="always")
+def _update_lanes(zero, addresses, rows, keeps, along):
+    w, h, g = rows
+    difference = add_scaled(h, np.float32(-1.0), g)
+    store_all(addresses[0], add_scaled(add_scaled(zero, keeps[0], w), along[0], difference))
+    store_all(addresses[1], add_scaled(add_scaled(zero, keeps[1], h), along[1], w))
+    store_all(addresses[2], add_scaled(add_scaled(zero, keeps[2], g), -along[2], w))
+
+
+@kernel(inline="always")
+def _products(rows):
+    """Lanes of ⟨w, h_j − h_n⟩, ⟨w, h_j⟩, ‖w‖², ‖h_j‖², ‖h_n‖², ‖h_j − h_n‖²."""
+    w, h, g = rows
+    difference = add_scaled(h, np.float32(-1.0), g)
+    return (
+        multiply(w, difference), multiply(w, h), multiply(w, w), multiply(h, h), multiply(g, g),
+        multiply(difference, difference),
+    )  # fmt: skip
+
+
+@kernel(inline="always")
+def _added(total, more):
+    return (
+        add(total[0], more[0]), add(total[1], more[1]), add(total[2], more[2]),
+        add(total[3], more[3]), add(total[4], more[4]), add(total[5], more[5]),
+    )  # fmt: skip
+
+
+@kernel(inline="always")
+def _sums(products):
+    return (
+        sum_of(products[0]), sum_of(products[1]), sum_of(products[2]), sum_of(products[3]),
+        sum_of(products[4]), sum_of(products[5]),
+    )  # fmt: skip
+
+
+@kernel(inline="always")
+def _both(a, b):
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5]
 
 
 @kernel(fastmath=True)
 def bpr(
-    rows, columns, unseen, weights, user, item, item_bias, user_gradient, item_gradient,
+    lanes, rows, columns, unseen, weights, user, item, item_bias, user_gradient, item_gradient,
     n_components, rate, regularization, with_biases, adaptive, nonnegative,
 ):  # fmt: skip
     """One pass over triples; returns Σ −ln σ(x), each before its own update.
 
-    `weights` holds c of each triple; one with ``unseen < 0`` is left out.
+    `lanes` is of the width of `user` and `item`, in C order. `weights` holds c of each triple; one
+    with ``unseen < 0`` is left out.
     """
-    width = user.shape[1]
+    held, line = zeros(lanes[0]), zeros(lanes[1])
+    n_bytes = 4 * user.shape[1]
+    first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
     one = np.float32(1.0)
     loss = 0.0
     for t in range(rows.size):
+        ahead = min(t + RATINGS_AHEAD, rows.size - 1)
+        fetch_ahead(user, item, rows, columns, ahead)
+        _fetch_unseen(item, max(unseen[ahead], 0))
         i, j, n = rows[t], columns[t], unseen[t]
         if n < 0:
             continue
-        product, seen_product, user_square, seen_square, unseen_square, difference_square = (
-            _products(user[i], item[j], item[n])
+        addresses = (
+            first_user + np.int64(i) * n_bytes,
+            first_item + np.int64(j) * n_bytes,
+            first_item + np.int64(n) * n_bytes,
         )
+        three = _load_rows(held, addresses)
+        sums = _sums(_products(three))
+        if n_bytes > 4 * len(lanes[0]):
+            products = (line, line, line, line, line, line)
+            for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
+                there = (addresses[0] + place, addresses[1] + place, addresses[2] + place)
+                products = _added(products, _products(_load_rows(line, there)))
+            sums = _both(sums, _sums(products))
+        product, seen_product, user_square, seen_square, unseen_square, difference_square = sums
         x = product
         if with_biases:
             x += item_bias[j] - item_bias[n]
-        loss += np.log1p(np.exp(-abs(x))) + max(-x, np.float32(0.0))
+        small = np.exp(-abs(x))  # σ(−x) from what cannot overflow
+        loss += np.log1p(small) + max(-x, np.float32(0.0))
         c = weights[t]
-        s = c / (one + np.exp(x)) if x < 0.0 else c * np.exp(-x) / (one + np.exp(-x))
+        s = c * (one if x < 0.0 else small) / (one + small)
         shrink = c * regularization
         user_rate, seen_rate, unseen_rate = rate, rate, rate
         if adaptive:
@@ -134,11 +202,11 @@ def bpr(
         if with_biases:
             item_bias[j] += seen_rate * (s - shrink * item_bias[j])
             item_bias[n] -= unseen_rate * (s + shrink * item_bias[n])
-        for f in range(width):
-            w, h, g = user[i, f], item[j, f], item[n, f]
-            user[i, f] = w + user_rate * (s * (h - g) - shrink * w)
-            item[j, f] = h + seen_rate * (s * w - shrink * h)
-            item[n, f] = g - unseen_rate * (s * w + shrink * g)
+        _update_rows(
+            addresses, three,
+            (one - user_rate * shrink, one - seen_rate * shrink, one - unseen_rate * shrink),
+            (user_rate * s, seen_rate * s, unseen_rate * s), lanes, n_bytes,
+        )  # fmt: skip
         if nonnegative:
             project(user, i)
             project(item, j)

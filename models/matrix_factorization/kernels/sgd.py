@@ -26,13 +26,22 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.kernels import kernel
-from daskpart._floor.lanes import add, add_scaled, load_all, multiply, store_all, sum_of, zeros
+from daskpart._floor.lanes import (
+    add,
+    add_scaled,
+    load_all,
+    multiply,
+    store_all,
+    sum_of,
+    template_of,
+    zeros,
+)
 from daskpart._floor.prefetch import prefetch_line
 
 FLOATS_PER_CACHE_LINE = 16
 RATINGS_AHEAD = 8
-_LINE_BYTES = 4 * FLOATS_PER_CACHE_LINE
-_HELD = {width: (np.float32(0.0),) * width for width in (64, 32, FLOATS_PER_CACHE_LINE)}
+LINE_BYTES = 4 * FLOATS_PER_CACHE_LINE
+_HELD = (64, 32, FLOATS_PER_CACHE_LINE)
 
 Lanes = tuple[tuple[np.float32, ...], tuple[np.float32, ...]]
 
@@ -45,8 +54,8 @@ def padded_width(n_components: int) -> int:
 
 def lanes_of(width: int) -> Lanes:
     """For rows of `width` floats, what the kernels hold of them and a line, as tuples of zeros."""
-    held = next(held for most, held in _HELD.items() if most <= width)
-    return held, _HELD[FLOATS_PER_CACHE_LINE]
+    held = next(most for most in _HELD if most <= width)
+    return template_of(np.float32, held), template_of(np.float32, FLOATS_PER_CACHE_LINE)
 
 
 @kernel(internal=True)
@@ -58,7 +67,7 @@ def project(factors, row):
 
 @kernel(internal=True)
 def fetch_ahead(user, item, rows, columns, n):
-    """Have the rows of a later rating fetched."""
+    """Have the rows of a later rating fetched: in one loop, as two take longer."""
     for line in range(user.shape[1] // FLOATS_PER_CACHE_LINE):
         prefetch_line(user, rows[n], line)
         prefetch_line(item, columns[n], line)
@@ -70,7 +79,7 @@ def update_rows(w_address, h_address, w, h, keep_w, along_h, keep_h, along_w, la
     held, line = zeros(lanes[0]), zeros(lanes[1])
     store_all(w_address, add_scaled(add_scaled(held, keep_w, w), along_h, h))
     store_all(h_address, add_scaled(add_scaled(held, keep_h, h), along_w, w))
-    for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+    for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
         own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
         store_all(w_address + place, add_scaled(add_scaled(line, keep_w, own_w), along_h, own_h))
         store_all(h_address + place, add_scaled(add_scaled(line, keep_h, own_h), along_w, own_w))
@@ -104,7 +113,7 @@ def sgd_fixed_rate(
         product = sum_of(multiply(w, h))
         if n_bytes > 4 * len(lanes[0]):
             products = line
-            for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+            for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
                 own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
                 products = add(products, multiply(own_w, own_h))
             product += sum_of(products)
@@ -152,7 +161,7 @@ def sgd_adagrad(
         user_square, item_square = sum_of(multiply(w, w)), sum_of(multiply(h, h))
         if n_bytes > 4 * len(lanes[0]):
             products = user_squares = item_squares = line
-            for place in range(4 * len(lanes[0]), n_bytes, _LINE_BYTES):
+            for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
                 own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
                 products = add(products, multiply(own_w, own_h))
                 user_squares = add(user_squares, multiply(own_w, own_w))
