@@ -354,14 +354,13 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
 def gradient_stream(
     batches: Iterable[tuple[RankRows, NDArray[np.int64]]], share: float, fit: Any,
     table: NDArray[Any], scalars: NDArray[Any], touched: NDArray[Any], dtype: Any,
-    behind: int = 0, penalties: tuple[float, float] = (0.0, 0.0),
+    penalties: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Stream, float]:  # fmt: skip
     """Gradient of some rows of some blocks as a stream, and the sum of their losses.
 
-    `behind` further entries, all zeros, are left at the end for whoever has more to add up.
     `penalties`, of L1 and L2, are for weights that are behind (`lazy_adagrad`).
     """
-    n_outputs, size = fit.n_outputs, len(table) + behind
+    n_outputs, size = fit.n_outputs, len(table)
     n_touched, loss = 0, 0.0
     for rows, batch in batches:
         more, of_batch = accumulate(
