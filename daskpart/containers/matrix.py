@@ -263,7 +263,7 @@ def from_triples(
     )
     if matrix.nnz == 0 and not may_be_empty:
         raise InputError(
-            f"nothing is stored: the {n_rows} x {n_columns} matrix holds no value; "
+            f"nothing is stored: the {n_rows} x {n_columns} matrix has no entries; "
             "give at least one (a stored zero counts)"
         )
     names = (matrix.row_name, matrix.column_name)

@@ -219,10 +219,11 @@ def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsMode
     weights, slots = np.array(part["weights"]), part["slots"]
     own = slice_of(len(weights), rank, n_ranks)
     pairs = np.zeros((2 * fit.n_pairs, own.stop - own.start))
-    n_known = len(slots.get("moves", ()))
-    if n_known:
-        pairs[:n_known] = slots["moves"][:, own]
-        pairs[fit.n_pairs : fit.n_pairs + n_known] = slots["changes"][:, own]
+    # in the same rows as before: sums over them have the order of the rows
+    order = slots.get("rows", np.arange(len(slots.get("moves", ())))).tolist()
+    if order:
+        pairs[order] = slots["moves"][:, own]
+        pairs[[fit.n_pairs + row for row in order]] = slots["changes"][:, own]
     return LbfgsModel(
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
@@ -230,7 +231,7 @@ def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsMode
         scale=float(slots.get("scale", 1.0)),
         pairs=pairs,
         own=own,
-        order=list(range(n_known)),
+        order=order,
         products=np.zeros((2 * fit.n_pairs, 2 * fit.n_pairs + 1)),
         tried=weights,
     )
@@ -437,11 +438,13 @@ def part_of(model: LbfgsModel, rows: Columns) -> Part:
     rows_of_pairs = [*model.order, *(model.n_pairs + row for row in model.order)]
     part: Part = {
         "residual": np.zeros((1, 0), rows.dtype),
-        "pairs": model.pairs[rows_of_pairs].reshape(2, len(model.order), -1),
+        "pairs": model.pairs[rows_of_pairs].reshape(2, len(model.order), model.pairs.shape[1]),
     }
     if rows.rank:
         return part
     slots = {"gradient": model.gradient.copy(), "scale": np.array(model.scale)}
+    if model.order:
+        slots["rows"] = np.array(model.order)
     return {**part, "weights": model.weights.copy(), "slots": slots, "loss": model.loss}
 
 

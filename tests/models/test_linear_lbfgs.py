@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from daskpart import LogisticRegression
 from daskpart.models.linear.lbfgs import (
+    N_PAIRS,
     add_combination,
     add_products,
     slice_of,
@@ -71,3 +72,32 @@ def test_ranks_with_few_weights_or_none_find_the_same_optimum(n_ranks):
     some = LogisticRegression(n_ranks=n_ranks, transport="local", tol=1e-9).fit(X, y)
     np.testing.assert_allclose(some.coef_, one.coef_, atol=1e-7)
     np.testing.assert_allclose(some.intercept_, one.intercept_, atol=1e-7)
+
+
+def samples():
+    random = np.random.default_rng(1)
+    X = random.normal(size=(200, 30)) * np.logspace(-2, 2, 30)
+    return X, (X @ random.normal(size=30) + 20 * random.normal(size=200) > 0).astype(int)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("stop", [3, N_PAIRS + 4])
+def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(n_ranks, stop, tmp_path):
+    """Also when pairs have taken the place of older ones, so rows are in another order."""
+    X, y = samples()
+    how = {"n_ranks": n_ranks, "transport": "local", "tol": 0.0}
+    kept = {**how, "checkpoint_path": tmp_path / "run.npz"}
+    last = 2 * N_PAIRS + 5
+    whole = LogisticRegression(max_iter=last, **how).fit(X, y)
+    LogisticRegression(max_iter=stop, **kept).fit(X, y)
+    resumed = LogisticRegression(max_iter=last, resume=True, **kept).fit(X, y)
+    assert resumed.n_iter_ == whole.n_iter_ > stop
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    for name, slot in whole.state_.slots.items():
+        np.testing.assert_array_equal(resumed.state_.slots[name], slot)
+
+
+def test_a_fit_that_finds_no_way_down_remembers_nothing():
+    X, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    fitted = LogisticRegression(n_ranks=2, transport="local").fit(X, y)
+    assert "moves" not in fitted.state_.slots and not fitted.coef_.any()
