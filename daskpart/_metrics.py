@@ -52,25 +52,52 @@ def differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> int:
 
 
 @kernel
-def least_loaded_owners(pointer: NDArray, parts: NDArray, order: NDArray, n_parts: int) -> NDArray:
-    """Give each item, in `order`, to the sharer whose rows sent and received are fewest so far.
+def give_to_least_loaded(
+    pointer: NDArray,
+    parts: NDArray,
+    order: NDArray,
+    loads: NDArray,
+    load: NDArray,
+    owners: NDArray,
+) -> None:
+    """Give each item, in `order`, to the sharer whose load is least so far.
 
-    At first every sharer receives each of its rows; an owner sends λ - 1 rows and receives none.
+    Parameters
+    ----------
+    loads : int64[n_items]
+        What an item adds to the load of its owner.
+    load : int64[n_parts]
+        Of each part to begin with; changed.
+    owners : int32[n_items]
+        Changed where `order` names an item that a part touches.
     """
-    load = np.zeros(n_parts, np.int64)
-    for part in parts:
-        load[part] += 1
-    owners = np.full(len(pointer) - 1, -1, np.int32)
     for item in order:
-        connectivity = pointer[item + 1] - pointer[item]
-        if connectivity == 0:
+        if pointer[item + 1] == pointer[item]:
             continue
         best = parts[pointer[item]]
         for pair in range(pointer[item] + 1, pointer[item + 1]):
             if load[parts[pair]] < load[best]:
                 best = parts[pair]
         owners[item] = best
-        load[best] += connectivity - 2
+        load[best] += loads[item]
+
+
+def least_loaded_owners(pointer: NDArray, parts: NDArray, n_parts: int) -> NDArray:
+    """Owners, int32[n_items], that balance rows sent and received; -1 where no part touches.
+
+    At first every sharer receives each of its rows; an owner sends λ - 1 rows and receives none. An
+    item of two parts is one row for both, whoever owns it: these are dealt out last, by rows sent.
+    """
+    connectivity = np.diff(pointer)
+    owners = np.full(len(connectivity), -1, np.int32)
+    order = np.argsort(-connectivity, kind="stable")
+    of_two = connectivity[order] == 2
+    load = np.bincount(parts, minlength=n_parts)
+    give_to_least_loaded(pointer, parts, order[~of_two], connectivity - 2, load, owners)
+    owned = owners >= 0
+    sent = np.zeros(n_parts, np.int64)
+    np.add.at(sent, owners[owned], connectivity[owned] - 1)
+    give_to_least_loaded(pointer, parts, order[of_two], connectivity - 1, sent, owners)
     return owners
 
 

@@ -55,7 +55,8 @@ def packed_owners(connectivities: Sequence[Connectivity]) -> list[Connectivity]:
     -------
     list of Connectivity
         The same with owners. The rows that a rank sends and receives, summed over the modes, are
-        balanced; their total does not depend on owners.
+        balanced, and of items that two parts share the rows sent; their total does not depend on
+        owners.
     """
     modes = _checked(connectivities)
     joined = Connectivity(  # the items of all modes as those of one
@@ -228,8 +229,11 @@ def _best_owner(
     prices: NDArray,
     marks: NDArray,
     mark: int,
+    n_owned: NDArray,
 ) -> int:
-    """The candidate that adds least to the sum of squared loads. Rows of `marks` are scratch."""
+    """The candidate that adds least to the sum of squared loads; of equal ones the one that owns
+    the fewest items, as a hop from a to b costs what one from b to a does. Rows of `marks` are
+    scratch."""
     n_corners = 1 << dimensions
     _distinct_ends(members, dimensions, ends, n_ends, marks[0], mark)
     n_found = _candidates(members, dimensions, ends, n_ends, found, marks[1], marks[2], mark)
@@ -237,7 +241,8 @@ def _best_owner(
     for place in range(n_found):
         corner = found[place]
         price = _price_of_corner(corner, dimensions, ends, n_ends, load, prices, marks[3], mark)
-        if best < 0 or price < best_price:
+        fewer = price == best_price and n_owned[corner] < n_owned[best]
+        if best < 0 or price < best_price or fewer:
             best, best_price = corner, price
     # every owner but the member itself also pays the fold out of a folded member
     for member in members:
@@ -251,7 +256,7 @@ def _best_owner(
             - out
             + _price_of_corner(partner, dimensions, ends, n_ends, load, prices, marks[3], mark)
         )
-        if price < best_price:
+        if price < best_price or (price == best_price and n_owned[member] < n_owned[best]):
             best, best_price = member, price
     return best
 
@@ -273,6 +278,7 @@ def pack_embedded(
     found = np.empty(n_corners, np.int64)
     prices = np.empty(2 * n_corners, np.int64)
     marks = np.full((5, 2 * n_corners), -1, np.int64)
+    n_owned = np.zeros(n_parts, np.int64)
     mark = 0
     for number in range(n_passes):
         for item in order:
@@ -283,10 +289,12 @@ def pack_embedded(
                 continue
             if number > 0:
                 add_route(members, owners[item], dimensions, -1, load, load, marks[4], mark)
+                n_owned[owners[item]] -= 1
             mark += 1
             owners[item] = _best_owner(
-                members, dimensions, load, ends, n_ends, found, prices, marks, mark
+                members, dimensions, load, ends, n_ends, found, prices, marks, mark, n_owned
             )
+            n_owned[owners[item]] += 1
             mark += 1
             add_route(members, owners[item], dimensions, 1, load, load, marks[4], mark)
             mark += 1

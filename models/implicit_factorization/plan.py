@@ -185,9 +185,10 @@ def plan_fit(
             "take fewer ranks or another partition"
         )
     assignment = parts.assignment.astype(np.int32)
+    events = np.bincount(matrix.columns, minlength=matrix.shape[1])  # an owner solves for its item
     items = Connectivity.from_pairs(
         matrix.columns, assignment[matrix.rows], matrix.shape[1], n_ranks
-    ).with_packed_owners()
+    ).with_packed_owners(events)
     assert items.owners is not None
     users = Connectivity.from_pairs(
         matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks

@@ -119,6 +119,20 @@ def test_least_loaded_owners_share_the_work():
     assert volume.send.tolist() == [300] * 4 and volume.receive.tolist() == [300] * 4
 
 
+@given(seeds, parts_counts)
+def test_packed_owners_balance_the_work_that_is_given(seed, n_parts):
+    hypergraph, partition, naive = random_case(seed, n_parts)
+    connectivity = Connectivity.from_partition(hypergraph, partition)
+    work, load = np.random.default_rng(seed).integers(0, 9, len(naive)), np.zeros(n_parts, int)
+    owners = connectivity.with_packed_owners(work).owners
+    for item in np.argsort(-work, kind="stable"):
+        sharers = sorted(naive[item])
+        assert owners[item] == (min(sharers, key=lambda part: load[part]) if sharers else -1)
+        load[owners[item]] += work[item] if sharers else 0
+    with pytest.raises(InputError, match="amount of works were given"):
+        connectivity.with_packed_owners([*work, 1])
+
+
 def test_random_owners_repeat_and_depend_on_the_seed():
     items = np.repeat(np.arange(100), 5)
     connectivity = Connectivity.from_pairs(items, np.tile(np.arange(5), 100), 100, 5)

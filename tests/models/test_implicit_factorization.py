@@ -177,6 +177,15 @@ def test_what_travels_is_what_was_planned(n_ranks, partitioner):
     assert (n_ranks == 1) == (report.measured_rows.sum() == 0)
 
 
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_ranks_solve_for_as_many_events_of_items(n_ranks):
+    X = counts((300, 200))
+    owners = model(n_ranks=n_ranks).plan(X).connectivities["item"].owners
+    of_item = np.diff(X.tocsc().indptr)
+    held = np.bincount(owners[owners >= 0], of_item[owners >= 0], n_ranks)
+    assert held.max() < 1.01 * held.mean()
+
+
 def test_new_users_are_solved_as_those_of_the_fit():
     X = counts()
     fitted = model(solver="cholesky").fit(X)

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.kernels import kernel
+from daskpart._metrics import give_to_least_loaded
 from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
-from daskpart.owners import embedded_packed_owners, packed_owners
+from daskpart.owners import embedded_packed_owners
 from daskpart.owners.routes import n_dimensions
 from daskpart.partitioners.pin_counts import pin_counts
 from daskpart.partitions import Partition
@@ -32,26 +32,6 @@ from .routes import Rows, loads_of, offer_round
 
 _WORTH_ANOTHER_ROUND = 0.002
 _NONE = np.empty(0, np.int64)
-
-
-@kernel
-def _least_sending(
-    pointer: NDArray, parts: NDArray, costs: NDArray, order: NDArray, n_parts: int
-) -> NDArray:
-    """Give each net, in `order`, to the sharer that sends least so far."""
-    load = np.zeros(n_parts, np.int64)
-    owners = np.full(len(pointer) - 1, -1, np.int32)
-    for net in order:
-        members = parts[pointer[net] : pointer[net + 1]]
-        if len(members) == 0:
-            continue
-        best = members[0]
-        for member in members:
-            if load[member] < load[best]:
-                best = member
-        owners[net] = best
-        load[best] += costs[net] * (len(members) - 1)
-    return owners
 
 
 @dataclass(frozen=True)
@@ -86,13 +66,17 @@ class LoadMetric:
         """The owner of each net: where its vertex is, else packed."""
         if len(owner_vertices):
             return partition.assignment[owner_vertices]
-        if not self.hypercube and not self.received:
-            order = np.argsort(-connectivity.connectivity, kind="stable")
-            pairs = connectivity.pointer, connectivity.parts
-            return _least_sending(*pairs, connectivity.costs, order, connectivity.n_parts)
-        pack = embedded_packed_owners if self.hypercube else packed_owners
-        owners = pack([connectivity])[0].owners
-        assert owners is not None
+        if self.hypercube:
+            packed = embedded_packed_owners([connectivity])[0].owners
+            assert packed is not None
+            return packed
+        # a row of two parts goes to the one with less to move, so that a third finds room there
+        level, pairs = np.diff(connectivity.pointer), (connectivity.pointer, connectivity.parts)
+        load = np.zeros(connectivity.n_parts, np.int64)
+        load += np.bincount(connectivity.parts, minlength=len(load)) if self.received else 0
+        loads = level - 2 if self.received else connectivity.costs * (level - 1)
+        owners = np.full(len(level), -1, np.int32)
+        give_to_least_loaded(*pairs, np.argsort(-level, kind="stable"), loads, load, owners)
         return owners
 
     def loads(
