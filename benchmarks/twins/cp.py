@@ -41,6 +41,7 @@ from daskpart.models.cp.ranks import (
     arrange,
     rows_of_ranks,
     split_nonzeros,
+    squared_norm,
 )
 from daskpart.models.cp.text import fit_of, warm_up_rank
 
@@ -59,7 +60,6 @@ class Piece:
     factors: list[NDArray[Any]]
     reduces: list[Any]
     expands: list[Any]
-    squared_norm: float
     memory: str
 
 
@@ -81,7 +81,6 @@ def pieces(plan: CPPlan, tensor: Any, factors: Sequence[NDArray[Any]]) -> list[P
         [cut(each, [own.rows[mode] for own in rows]) for mode, each in enumerate(plans)]
         for plans in (plan.reduces, plan.expands)
     ]
-    values = tensor.values.astype(np.float64)
     return [
         Piece(
             nonzeros[rank],
@@ -89,7 +88,6 @@ def pieces(plan: CPPlan, tensor: Any, factors: Sequence[NDArray[Any]]) -> list[P
             [factor[held].copy() for factor, held in zip(factors, own.rows, strict=True)],
             reduces=[of_ranks[rank] for of_ranks in reduces],
             expands=[of_ranks[rank] for of_ranks in expands],
-            squared_norm=float(values @ values),
             memory=plan.choice.memory,
         )
         for rank, own in enumerate(rows)
@@ -119,7 +117,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     for _ in range(n_steps):
         begin = perf_counter()
         sums = run.iterate()
-        fit = fit_of(sums, piece.squared_norm)
+        fit = fit_of(sums, run.squared_norm)
         seconds.append(perf_counter() - begin)
         if not np.isfinite(sums).all():
             raise FloatingPointError("factors became NaN or infinite")
@@ -140,6 +138,7 @@ class _Iteration:
         self.tensor: RankTensor = arrange(
             piece.nonzeros, piece.rows, dtype=dtype.name, memory=piece.memory
         )
+        self.squared_norm = sum(world.allgather(squared_norm(self.tensor)))  # in rank order
         self.n_modes, n_components = len(self.rows), self.rows[0].shape[1]
         self.weights = np.ones(n_components)
         self.grams = [np.zeros((n_components, n_components))] * self.n_modes
