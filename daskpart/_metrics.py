@@ -51,12 +51,41 @@ def differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> int:
     return total
 
 
+def least_loaded_owners(pointer: NDArray, parts: NDArray, n_parts: int) -> NDArray:
+    """Owners, int32[n_items], that balance rows sent and received; -1 where no part touches.
+
+    At first every sharer receives each of its rows; an owner sends λ - 1 rows and receives none. An
+    item of two parts is one row for both, whoever owns it: these are dealt last, by rows sent.
+    """
+    connectivity = np.diff(pointer)
+    owners = np.full(len(connectivity), -1, np.int32)
+    order = np.argsort(-connectivity, kind="stable")
+    of_two = connectivity[order] == 2
+    moved = np.bincount(parts, minlength=n_parts)
+    give_to_least_loaded(pointer, parts, order[~of_two], connectivity - 2, moved, owners)
+    owned = owners >= 0
+    sent = np.zeros(n_parts, np.int64)
+    np.add.at(sent, owners[owned], connectivity[owned] - 1)
+    give_to_least_loaded(pointer, parts, order[of_two], connectivity - 1, sent, owners)
+    return owners
+
+
+def least_working_owners(
+    pointer: NDArray, parts: NDArray, n_parts: int, work: NDArray[np.int64]
+) -> NDArray:
+    """Owners, int32[n_items], that balance what is to be done for the items; the most first."""
+    owners, load = np.full(len(work), -1, np.int32), np.zeros(n_parts, np.int64)
+    order = np.argsort(-work, kind="stable")
+    give_to_least_loaded(pointer, parts, order, work, load, owners)
+    return owners
+
+
 @kernel
 def give_to_least_loaded(
     pointer: NDArray,
     parts: NDArray,
     order: NDArray,
-    loads: NDArray,
+    added: NDArray,
     load: NDArray,
     owners: NDArray,
 ) -> None:
@@ -64,7 +93,7 @@ def give_to_least_loaded(
 
     Parameters
     ----------
-    loads : int64[n_items]
+    added : int64[n_items]
         What an item adds to the load of its owner.
     load : int64[n_parts]
         Of each part to begin with; changed.
@@ -79,26 +108,7 @@ def give_to_least_loaded(
             if load[parts[pair]] < load[best]:
                 best = parts[pair]
         owners[item] = best
-        load[best] += loads[item]
-
-
-def least_loaded_owners(pointer: NDArray, parts: NDArray, n_parts: int) -> NDArray:
-    """Owners, int32[n_items], that balance rows sent and received; -1 where no part touches.
-
-    At first every sharer receives each of its rows; an owner sends λ - 1 rows and receives none. An
-    item of two parts is one row for both, whoever owns it: these are dealt out last, by rows sent.
-    """
-    connectivity = np.diff(pointer)
-    owners = np.full(len(connectivity), -1, np.int32)
-    order = np.argsort(-connectivity, kind="stable")
-    of_two = connectivity[order] == 2
-    load = np.bincount(parts, minlength=n_parts)
-    give_to_least_loaded(pointer, parts, order[~of_two], connectivity - 2, load, owners)
-    owned = owners >= 0
-    sent = np.zeros(n_parts, np.int64)
-    np.add.at(sent, owners[owned], connectivity[owned] - 1)
-    give_to_least_loaded(pointer, parts, order[of_two], connectivity - 1, sent, owners)
-    return owners
+        load[best] += added[item]
 
 
 @kernel

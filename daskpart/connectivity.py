@@ -289,21 +289,21 @@ class Connectivity:
     def with_packed_owners(self, work: ArrayLike | None = None) -> Connectivity:
         """Best fit decreasing: items of high λ first, each to the sharer with the least traffic.
 
-        Several modes into the same bins, and bins for a hypercube: `daskpart.owners`.
+        Items of two parts, for which both move one row whoever owns them, go to the one that sends
+        less. Several modes into the same bins, and bins for a hypercube: `daskpart.owners`.
 
         Parameters
         ----------
         work : int[n_items], optional
-            What the owner of each item has to do for it. If given, that is balanced, most work
-            first, and not traffic.
+            What the owner of each item does for it. If given, that is balanced, most work first,
+            and not traffic.
         """
         if work is None:
             owners = _metrics.least_loaded_owners(self.pointer, self.parts, self.n_parts)
-            return replace(self, owners=owners)
-        loads = amounts(work, self.n_items, "amount of work")
-        owners, load = np.full(self.n_items, -1, np.int32), np.zeros(self.n_parts, np.int64)
-        order = np.argsort(-loads, kind="stable")
-        _metrics.give_to_least_loaded(self.pointer, self.parts, order, loads, load, owners)
+        else:
+            owners = _metrics.least_working_owners(
+                self.pointer, self.parts, self.n_parts, amounts(work, self.n_items, "amount")
+            )
         return replace(self, owners=owners)
 
     def rank_volume(self, operation: Literal["expand", "reduce"] = "expand") -> RankVolume:

@@ -8,6 +8,10 @@
 Best fit decreasing: rows that most parts share first, each to the owner that adds least. Abubaker
 et al., latency hiding in sparse tensor decomposition, §5.3. The loads are rows sent and received in
 an expand; by duality that is also what a rank sends in an expand and its reduce.
+
+A hop from a to b loads both alike, and so does one from b to a: rows of two parts cost the same
+whoever owns them. What decides between equals is that rows sent, and rows received, are balanced,
+too: all ranks wait for the one that sends most, and then for the one that receives most.
 """
 
 from __future__ import annotations
@@ -55,8 +59,8 @@ def packed_owners(connectivities: Sequence[Connectivity]) -> list[Connectivity]:
     -------
     list of Connectivity
         The same with owners. The rows that a rank sends and receives, summed over the modes, are
-        balanced, and of items that two parts share the rows sent; their total does not depend on
-        owners.
+        balanced, by items that two parts share the rows that it sends; their total does not depend
+        on owners.
     """
     modes = _checked(connectivities)
     joined = Connectivity(  # the items of all modes as those of one
@@ -80,9 +84,10 @@ def embedded_packed_owners(
     """Owners for expands and reduces inside a hypercube allreduce.
 
     A bin for each rank and each round; a row goes to the owner that adds least to the sum of the
-    squared loads of the bins. Candidates are the sharers and the ranks that forward the row from
-    one sharer to another: its concurrent volume is the same for all of them where K is a power of
-    two. Any number of parts: ranks from 2^⌊log2 K⌋ on fold onto a partner, as in the collectives.
+    squared loads of the bins, and of equal ones to the one that adds least to the squares of rows
+    sent and rows received. Candidates are the sharers and the ranks that forward the row from one
+    sharer to another: its concurrent volume is the same for all of them where K is a power of two.
+    Any number of parts: ranks from 2^⌊log2 K⌋ on fold onto a partner, as in the collectives.
     Each mode has bins of its own, as each has a collective of its own.
 
     Parameters
@@ -101,7 +106,8 @@ def embedded_packed_owners(
     Notes
     -----
     Eq. 1 of the paper squares the sum of squares once more, which orders candidates the same way
-    within a round; here the sum of the squares alone is used. An item takes about K log λ steps.
+    within a round; here the sum of the squares alone is used. What decides between equals is ours:
+    the paper says nothing of it. An item takes about K log λ steps.
     """
     n_passes = whole_number(n_passes, "n_passes", least=1)
     owned = []
@@ -133,7 +139,8 @@ def _checked(connectivities: Sequence[Connectivity]) -> list[Connectivity]:
 #
 # What owner c adds to the sum of squared loads is a sum over bits d of terms that depend on c only
 # through its bits from d on: candidates share them, so all of them are priced in at most about
-# K log λ steps an item, not candidates × λ × log K.
+# K log λ steps an item, not candidates × λ × log K. A price is a pair, compared from the left: what
+# is added to Σ (sent + received)², and to Σ sent² + Σ received². `load` holds sent and received.
 
 
 @kernel
@@ -184,15 +191,27 @@ def _candidates(
 
 
 @kernel
-def _price_of_head(bit: int, head: int, ends: NDArray, n_ends: NDArray, load: NDArray) -> int:
+def _price_of_hop(turn: int, source: int, destination: int, load: NDArray) -> tuple[int, int]:
+    """What one row more between two ranks adds to the squares."""
+    sent, received = load
+    one_way = sent[turn, source] + received[turn, destination]
+    other_way = received[turn, source] + sent[turn, destination]
+    return 2 * (one_way + other_way) + 2, 2 * one_way + 2
+
+
+@kernel
+def _price_of_head(
+    bit: int, head: int, ends: NDArray, n_ends: NDArray, load: NDArray
+) -> tuple[int, int]:
     """What round `bit` adds to the squares for an owner whose number from `bit` on is `head`."""
-    price = 0
+    price, of_ways = 0, 0
     for place in range(n_ends[bit + 1]):
         end = ends[bit + 1, place]
         if (end >> bit) & 1 != head & 1:
             corner = end | ((head >> 1) << (bit + 1))
-            price += 2 * (load[bit + 1, corner] + load[bit + 1, corner ^ (1 << bit)]) + 2
-    return price
+            added = _price_of_hop(bit + 1, corner ^ (1 << bit), corner, load)
+            price, of_ways = price + added[0], of_ways + added[1]
+    return price, of_ways
 
 
 @kernel
@@ -205,17 +224,17 @@ def _price_of_corner(
     prices: NDArray,
     price_marks: NDArray,
     mark: int,
-) -> int:
+) -> tuple[int, int]:
     """The sum over the bits; a head that was priced already is looked up."""
-    total = 0
+    price, of_ways = 0, 0
     for bit in range(dimensions):
         head = corner >> bit
         node = (1 << (dimensions - bit)) | head
         if price_marks[node] != mark:
             price_marks[node] = mark
             prices[node] = _price_of_head(bit, head, ends, n_ends, load)
-        total += prices[node]
-    return total
+        price, of_ways = price + prices[node, 0], of_ways + prices[node, 1]
+    return price, of_ways
 
 
 @kernel
@@ -229,35 +248,28 @@ def _best_owner(
     prices: NDArray,
     marks: NDArray,
     mark: int,
-    n_owned: NDArray,
 ) -> int:
-    """The candidate that adds least to the sum of squared loads; of equal ones the one that owns
-    the fewest items, as a hop from a to b costs what one from b to a does. Rows of `marks` are
-    scratch."""
+    """The candidate of least price. Rows of `marks` are scratch."""
     n_corners = 1 << dimensions
     _distinct_ends(members, dimensions, ends, n_ends, marks[0], mark)
     n_found = _candidates(members, dimensions, ends, n_ends, found, marks[1], marks[2], mark)
-    best, best_price = -1, 0
+    best, least = -1, (0, 0)
     for place in range(n_found):
         corner = found[place]
         price = _price_of_corner(corner, dimensions, ends, n_ends, load, prices, marks[3], mark)
-        fewer = price == best_price and n_owned[corner] < n_owned[best]
-        if best < 0 or price < best_price or fewer:
-            best, best_price = corner, price
+        if best < 0 or price < least:
+            best, least = corner, price
     # every owner but the member itself also pays the fold out of a folded member
     for member in members:
         if member < n_corners:
             continue
         partner = member - n_corners
-        out = 2 * (load[dimensions + 1, member] + load[dimensions + 1, partner]) + 2
-        into = 2 * (load[0, member] + load[0, partner]) + 2
-        price = (
-            into
-            - out
-            + _price_of_corner(partner, dimensions, ends, n_ends, load, prices, marks[3], mark)
-        )
-        if price < best_price or (price == best_price and n_owned[member] < n_owned[best]):
-            best, best_price = member, price
+        inside = _price_of_corner(partner, dimensions, ends, n_ends, load, prices, marks[3], mark)
+        into = _price_of_hop(0, member, partner, load)
+        out = _price_of_hop(dimensions + 1, partner, member, load)
+        price = inside[0] + into[0] - out[0], inside[1] + into[1] - out[1]
+        if price < least:
+            best, least = member, price
     return best
 
 
@@ -272,13 +284,12 @@ def pack_embedded(
     """
     n_corners = 1 << dimensions
     owners = np.full(len(pointer) - 1, -1, np.int32)
-    load = np.zeros((dimensions + 2, n_parts), np.int64)
+    load = np.zeros((2, dimensions + 2, n_parts), np.int64)  # sent, received
     ends = np.empty((dimensions + 1, n_corners), np.int64)
     n_ends = np.zeros(dimensions + 1, np.int64)
     found = np.empty(n_corners, np.int64)
-    prices = np.empty(2 * n_corners, np.int64)
+    prices = np.empty((2 * n_corners, 2), np.int64)
     marks = np.full((5, 2 * n_corners), -1, np.int64)
-    n_owned = np.zeros(n_parts, np.int64)
     mark = 0
     for number in range(n_passes):
         for item in order:
@@ -288,14 +299,12 @@ def pack_embedded(
                     owners[item] = members[0]
                 continue
             if number > 0:
-                add_route(members, owners[item], dimensions, -1, load, load, marks[4], mark)
-                n_owned[owners[item]] -= 1
+                add_route(members, owners[item], dimensions, -1, load[0], load[1], marks[4], mark)
             mark += 1
             owners[item] = _best_owner(
-                members, dimensions, load, ends, n_ends, found, prices, marks, mark, n_owned
+                members, dimensions, load, ends, n_ends, found, prices, marks, mark
             )
-            n_owned[owners[item]] += 1
             mark += 1
-            add_route(members, owners[item], dimensions, 1, load, load, marks[4], mark)
+            add_route(members, owners[item], dimensions, 1, load[0], load[1], marks[4], mark)
             mark += 1
     return owners

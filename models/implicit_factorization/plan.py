@@ -185,10 +185,11 @@ def plan_fit(
             "take fewer ranks or another partition"
         )
     assignment = parts.assignment.astype(np.int32)
-    events = np.bincount(matrix.columns, minlength=matrix.shape[1])  # an owner solves for its item
+    # an owner solves for its items: F² steps for each event, and about F events' worth for the row
+    work = np.bincount(matrix.columns, minlength=matrix.shape[1]) + n_components
     items = Connectivity.from_pairs(
         matrix.columns, assignment[matrix.rows], matrix.shape[1], n_ranks
-    ).with_packed_owners(events)
+    ).with_packed_owners(work)
     assert items.owners is not None
     users = Connectivity.from_pairs(
         matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks

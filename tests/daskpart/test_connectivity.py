@@ -129,7 +129,7 @@ def test_packed_owners_balance_the_work_that_is_given(seed, n_parts):
         sharers = sorted(naive[item])
         assert owners[item] == (min(sharers, key=lambda part: load[part]) if sharers else -1)
         load[owners[item]] += work[item] if sharers else 0
-    with pytest.raises(InputError, match="amount of works were given"):
+    with pytest.raises(InputError, match="amounts were given"):
         connectivity.with_packed_owners([*work, 1])
 
 

@@ -8,9 +8,10 @@
 
 A largest load says nothing of moves between other ranks, so the search lowers Σ (load / mean)^p
 with a p that rises, up to 8, and the partition with the smallest largest load is kept. Owners are
-packed anew before each p, as in `daskpart.owners` (by rows sent alone where only those count), and
-in between go with the last vertex of their part; or the owner of each net is a vertex, wherever
-that goes (as in a graph network, where column j belongs to vertex j).
+packed anew before each p, as in `daskpart.owners` (by rows sent alone where only those count; a net
+of two parts by what both count), and in between go with the last vertex of their part; or the owner
+of each net is a vertex, wherever that goes (as in a graph network, where column j belongs to vertex
+j).
 """
 
 from __future__ import annotations
@@ -70,13 +71,13 @@ class LoadMetric:
             packed = embedded_packed_owners([connectivity])[0].owners
             assert packed is not None
             return packed
-        # a row of two parts goes to the one with less to move, so that a third finds room there
-        level, pairs = np.diff(connectivity.pointer), (connectivity.pointer, connectivity.parts)
-        load = np.zeros(connectivity.n_parts, np.int64)
-        load += np.bincount(connectivity.parts, minlength=len(load)) if self.received else 0
-        loads = level - 2 if self.received else connectivity.costs * (level - 1)
+        # rows of two parts, too, to the one that moves least: there is room where a third joins
+        level, pairs = connectivity.connectivity, (connectivity.pointer, connectivity.parts)
+        load, added = np.zeros(connectivity.n_parts, np.int64), connectivity.costs * (level - 1)
+        if self.received:
+            load, added = np.bincount(connectivity.parts, minlength=len(load)), level - 2
         owners = np.full(len(level), -1, np.int32)
-        give_to_least_loaded(*pairs, np.argsort(-level, kind="stable"), loads, load, owners)
+        give_to_least_loaded(*pairs, np.argsort(-level, kind="stable"), added, load, owners)
         return owners
 
     def loads(

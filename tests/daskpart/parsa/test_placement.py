@@ -120,6 +120,28 @@ def test_one_sweep_is_algorithm_2():
     assert traffic.tolist() == [4, 4, 4]
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_parameters_of_two_parts_are_dealt_to_whoever_serves_fewer(seed):
+    sharers, n_parts = drawn(seed, one_connectivity=False)
+    sharers += sharers[::-1]
+    sets = sets_of(sharers, n_parts)
+    owners = place_parameters(sets.bits, sets.sizes).owners.tolist()
+    served = [0] * n_parts
+    for parts, owner in zip(sharers, owners, strict=True):
+        if len(parts) > 2:
+            served[owner] += len(parts) - 1
+    for parts, owner in zip(sharers, owners, strict=True):
+        if len(parts) == 2:
+            assert owner == min(parts, key=lambda part: served[part])
+            served[owner] += 1
+
+
+def test_two_parts_keep_as_many_of_what_both_need():
+    sets = sets_of([[0, 1]] * 90 + [[0]] * 7, 2)
+    found = place_parameters(sets.bits, sets.sizes)
+    assert np.bincount(found.owners).tolist() == [45 + 7, 45] and found.traffic.tolist() == [90] * 2
+
+
 def test_sweeps_lower_a_bad_placement():
     rng = np.random.default_rng(0)
     sharers = [sorted(rng.choice(6, 4, replace=False).tolist()) for _ in range(200)]
