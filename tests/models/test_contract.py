@@ -126,6 +126,19 @@ def test_ctrl_c_keeps_the_work(case):
     assert_same(model, case.make(max_iter=3).fit(*case.data()))
 
 
+def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
+    X, *more = case.data()
+    model = case.make().fit(X, *more)
+    before, answers = dict(vars(model)), case.answers(model)
+    model.plan(X[..., :-1], *more)
+    assert vars(model) == before
+    monkeypatch.setattr(type(model), "_make_plan", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(X[..., :-1], *more)
+    assert vars(model) == before
+    np.testing.assert_array_equal(case.answers(model), answers)
+
+
 def test_a_plan_is_made_once(case, monkeypatch):
     data = case.data()
     expected, model = case.make().fit(*data), case.make()
