@@ -431,7 +431,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         reader = copy(self)
         if not goes_on:
             for name in _OF_FEATURES:
-                vars(reader).pop(name, None)
+                if hasattr(reader, name):
+                    delattr(reader, name)
         return reader
 
     def _watched(self, state: State, settings: dict[str, Any]) -> State:
@@ -477,9 +478,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             memory_expected=report.memory_of_ranks.tolist() if report.memory else [],
         )
         for name in _OF_FEATURES:
-            vars(self).pop(name, None)
-            if name in vars(reader):
+            if hasattr(reader, name):
                 setattr(self, name, getattr(reader, name))
+            elif hasattr(self, name):
+                delattr(self, name)
         if problem.n_features is not None:
             self.n_features_in_ = problem.n_features
         self._keep_more(problem, plan)

@@ -146,6 +146,7 @@ def test_a_plan_is_made_once(case, monkeypatch):
     monkeypatch.setattr(type(model), "_make_plan", None)  # nothing plans a second time
     assert_same(expected, model.fit(*data, plan=plan))
     assert repr(plan.report()) == repr(model.plan_report_)
+    assert plan._repr_html_() == model.plan_report_._repr_html_()  # what a notebook shows
     with pytest.raises(InputError, match="n_ranks=3, the model has 2"):
         case.make(n_ranks=2).fit(*data, plan=plan)
     with pytest.raises(InputError, match="plan is a str"):
