@@ -64,6 +64,16 @@ def leased_runs(dask_scheduler: Any) -> list[str]:
     return list(_valid(dask_scheduler))
 
 
+def threads_are_free(n_ranks: int, dask_scheduler: Any) -> bool:
+    """On the scheduler: whether so many threads, or else all, are in no run and have no task."""
+    held: Counter[str] = Counter()
+    for lease in _valid(dask_scheduler).values():
+        held += lease.threads
+    workers = dask_scheduler.workers.items()
+    free = sum(max(0, w.nthreads - max(held[at], len(w.processing))) for at, w in workers)
+    return free >= min(n_ranks, sum(worker.nthreads for _, worker in workers))
+
+
 def _valid(scheduler: Any) -> dict[str, Lease]:
     """The table, with the leases gone whose owners are."""
     table: dict[str, Lease] = scheduler.extensions.setdefault(_TABLE, {})
