@@ -64,14 +64,17 @@ def leased_runs(dask_scheduler: Any) -> list[str]:
     return list(_valid(dask_scheduler))
 
 
-def threads_are_free(n_ranks: int, dask_scheduler: Any) -> bool:
-    """On the scheduler: whether so many threads, or else all, are in no run and have no task."""
-    held: Counter[str] = Counter()
-    for lease in _valid(dask_scheduler).values():
-        held += lease.threads
-    workers = dask_scheduler.workers.items()
-    free = sum(max(0, w.nthreads - max(held[at], len(w.processing))) for at, w in workers)
-    return free >= min(n_ranks, sum(worker.nthreads for _, worker in workers))
+def threads_are_free(placement: Sequence[str], dask_scheduler: Any) -> bool:
+    """On the scheduler: whether ranks could begin at once: no run, no task is in their way."""
+    table, workers = _valid(dask_scheduler), dask_scheduler.workers
+    for address, ranks in Counter(placement).items():
+        if address not in workers:
+            return False
+        worker = workers[address]
+        held = sum(lease.threads[address] for lease in table.values())
+        if min(ranks, worker.nthreads) > worker.nthreads - max(held, len(worker.processing)):
+            return False
+    return True
 
 
 def _valid(scheduler: Any) -> dict[str, Lease]:

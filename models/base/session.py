@@ -117,8 +117,13 @@ class Connection:
         if client is None:
             return False
         from daskpart.collectives.transports.lease import threads_are_free
+        from daskpart.collectives.transports.rank_cluster import places_by_threads
 
-        return bool(client.run_on_scheduler(threads_are_free, self.n_ranks))
+        try:
+            places = places_by_threads(client, self.n_ranks, oversubscribe=True)
+        except InputError:  # no worker
+            return False
+        return bool(client.run_on_scheduler(threads_are_free, places))
 
     def _too_few_threads(self) -> bool:
         if self.transport in ("local", "graph"):

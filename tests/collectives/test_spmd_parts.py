@@ -175,14 +175,16 @@ def test_threads_are_leased_all_or_none():
 
 def test_threads_are_free_that_no_run_holds_and_no_task_is_on():
     dask = scheduler({"a": 2, "b": 2})
-    assert threads_are_free(4, dask) and threads_are_free(9, dask)  # nine share all of them
+    assert threads_are_free(["a", "b", "a"], dask)
+    assert threads_are_free(["a"] * 5 + ["b"], dask)  # they share the threads of a
+    assert not threads_are_free(["a", "c"], dask)
     dask.workers["a"].processing = {"somebody's": 1.0}
-    assert threads_are_free(3, dask) and not threads_are_free(4, dask)
-    assert take_lease("one", "me", ("t", 0), ["a", "b"], dask) is None
-    assert threads_are_free(2, dask) and not threads_are_free(3, dask)
-    assert not threads_are_free(9, dask)
+    assert threads_are_free(["a", "b", "b"], dask)
+    assert not threads_are_free(["a", "b", "a"], dask)
+    assert take_lease("one", "me", ("t", 0), ["a", "b"], dask) is None  # it may be that task
+    assert threads_are_free(["a", "b"], dask) and not threads_are_free(["b", "b"], dask)
     dask.workers["a"].processing = dict.fromkeys(range(5), 1.0)
-    assert threads_are_free(1, dask) and not threads_are_free(2, dask)
+    assert threads_are_free(["b"], dask) and not threads_are_free(["a"], dask)
 
 
 def test_a_lease_dies_with_its_owner(monkeypatch):
