@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
@@ -68,10 +69,9 @@ class Problem:
     dtype: DTypeLike = np.float32
 
     def __post_init__(self) -> None:
-        for name, least in (("n_ranks", 1), ("size", 0), ("entries", 0)):
-            value = getattr(self, name)
-            if not least <= value < np.inf:  # NaN fails too
-                raise InputError(f"{name} must be at least {least} and finite, got {value}.")
+        for name, least in (("n_ranks", 1), ("size", 0)):
+            whole_number(getattr(self, name), name, least, 2**63 - 1)
+        finite_number(self.entries, "entries")
         if self.entries > self.size:
             raise InputError(f"{self.entries} entries do not fit a vector of size {self.size}.")
 

@@ -46,7 +46,14 @@ from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan
-from .reduction import SUM, Reduction, combine_agreeing, pack_rows, place_agreeing
+from .reduction import (
+    SUM,
+    Reduction,
+    combine_agreeing,
+    pack_rows,
+    place_agreeing,
+    require_reduction,
+)
 
 ALGORITHMS = ("hypercube", "direct")
 # a plan, the numbering of each rank's rows, the layout of each rank
@@ -116,6 +123,7 @@ def reduce_scatter(
     PerRank of arrays
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
+    require_reduction(reduction)
     rows = row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)

@@ -248,10 +248,8 @@ def concurrent_volume(plan: Plan) -> int:
 
 def rows_for_payload(payload_bytes: int, row_bytes: int) -> int:
     """Rows of `row_bytes` bytes that hold a dense payload and its 8 bytes of description."""
-    if row_bytes < 1 or payload_bytes < 0:
-        raise InputError(
-            f"A payload of {payload_bytes} bytes in rows of {row_bytes}: rows need bytes."
-        )
+    payload_bytes = whole_number(payload_bytes, "payload_bytes", 0)
+    row_bytes = whole_number(row_bytes, "row_bytes", 1)
     return -(-(payload_bytes + 8) // row_bytes)
 
 

@@ -31,7 +31,7 @@ from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
 from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
-from .reduction import SUM, Reduction
+from .reduction import SUM, Reduction, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
 from .sparse_steps import steps_of
 from .stream import Stream, stream_of_all
@@ -72,6 +72,7 @@ def hypercube_allreduce(
     InputError
         If the ranks disagree on shape or dtype; names two that do.
     """
+    require_reduction(reduction)
     algorithm = _halving if halving else _doubling
     return algorithm(communicator, values, reduction, label)
 

@@ -18,7 +18,7 @@ from daskpart.errors import InputError
 from .communicator import Communicator, PerRank, Replicated, collective
 from .hypercube_dense import hypercube_allreduce
 from .messages import PreparedPlan
-from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
 
 
 @collective
@@ -104,6 +104,7 @@ def allreduce(
     InputError
         For an unknown algorithm, or ranks that disagree on shape or dtype; names two that do.
     """
+    require_reduction(reduction)
     if algorithm == "hypercube":
         return communicator.assume_replicated(hypercube_allreduce(communicator, values, reduction))
     if algorithm != "star":

@@ -59,6 +59,11 @@ def expand_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Pla
     InputError
         If owners are missing, of another length, out of range, or -1 on an item that is touched.
     """
+    if not (hasattr(connectivity, "pointer") and hasattr(connectivity, "parts")):
+        raise InputError(
+            f"connectivity is a {type(connectivity).__name__}: give a Connectivity, of a Partition "
+            "Connectivity.from_partition(hypergraph, partition)"
+        )
     pointer, parts, n_ranks = connectivity.pointer, connectivity.parts, int(connectivity.n_parts)
     n_items = len(pointer) - 1
     _check_parts(pointer, parts, n_ranks)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import require_same_arrays
+from daskpart.errors import InputError
 
 from .large_arrays import empty_array
 from .messages import Inbox
@@ -83,6 +84,12 @@ SUM = Reduction("sum", np.add, 0)
 MAX = Reduction("max", np.maximum, _lowest)
 MIN = Reduction("min", np.minimum, _highest)
 ANY = Reduction("any", np.logical_or, False)
+
+
+def require_reduction(given: object) -> None:
+    """Refuse what is no `Reduction`, such as the name of one."""
+    if not isinstance(given, Reduction):
+        raise InputError(f"reduction is {given!r}: give SUM, MAX, MIN, ANY, or a Reduction")
 
 
 def pack_rows(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
@@ -369,7 +369,8 @@ def random_vectors(
     random_state : int
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
-    Problem(n_ranks, size, entries)  # checks that they fit
+    Problem(n_ranks, size, whole_number(entries, "entries", 0))  # checks that they fit
+    random_state = whole_number(random_state, "random_state", 0, 2**63 - 1)
     if spread not in ("even", "power-law"):
         raise InputError(f"spread={spread!r}; allowed are even, power-law.")
     vectors = []
@@ -501,8 +502,7 @@ def _after_round(
 def require_costs(**costs: float) -> None:
     """Raise InputError unless all are finite and from 0 on."""
     for what, cost in costs.items():
-        if not np.isfinite(cost) or cost < 0:
-            raise InputError(f"{what}={cost!r}; it must be a finite number from 0 on.")
+        finite_number(cost, what)
 
 
 def _dense_rounds(

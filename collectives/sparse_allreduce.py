@@ -27,7 +27,7 @@ from daskpart.errors import InputError
 from .communicator import Communicator, Pending, PerRank, Replicated, collective
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel, Problem
-from .reduction import SUM, Reduction
+from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, require_free_choice, steps_of
 from .stream import Stream, dense_stream_of, stream_of
@@ -132,6 +132,7 @@ def post_sparse_allreduce(
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
     what this returns.
     """
+    require_reduction(reduction)
     n_ranks, steps = communicator.n_ranks, []
     if algorithm == "auto":
         require_free_choice(group, degrees)

@@ -120,6 +120,11 @@ class Connectivity:
             No `Partition` was given, or one of another number of vertices than the hypergraph's.
         """
         require_partition(partition)
+        if not hasattr(hypergraph, "net_pointer"):
+            raise InputError(
+                f"hypergraph is a {type(hypergraph).__name__}: give a Hypergraph, of data "
+                "Hypergraph.column_net(data)"
+            )
         partition.check_fits(hypergraph.n_vertices, "the hypergraph")
         pointer, parts, counts = _metrics.connect(
             hypergraph.net_pointer,

@@ -6,6 +6,10 @@
 
 The last two start ``python -m benchmarks.studies.clusters MODULE:FUNCTION ARGUMENTS``, so arguments
 and result are plain values (JSON).
+
+Processes of one thread are bound to a core each, in turn, ours and the peer's alike, as is usual in
+an MPI job: some machines (virtual ones above all) put two busy processes on one core and leave the
+other idle, and then two ranks seem to be slower than one.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from typing import Any
 
 _MARK = "measured: "
 _TIMEOUT = 1200  # seconds
+_CAN_BIND = sys.platform == "linux"
 
 
 def on_dask_workers(
@@ -35,19 +40,30 @@ def on_dask_workers(
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        if threads == 1 and _CAN_BIND:
+            cores = sorted(os.sched_getaffinity(0))
+            for place, worker in enumerate(sorted(client.nthreads())):
+                client.run(_bind, cores[place % len(cores)], workers=[worker])
         return measure(client, *arguments)
+
+
+def _bind(core: int) -> None:
+    """Keep this process on one core: the threads that it has, and so those that they start."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
 
 
 def in_mpi_job(
     measure: Callable[..., Any], n_workers: int, *arguments: Any, threads: int = 1
 ) -> Any:
     """`measure` with the client of a dask-mpi job of as many workers."""
-    return _under_mpiexec(f"job:{threads}", n_workers + 2, measure, arguments)
+    bound = threads == 1
+    return _under_mpiexec(f"job:{threads}", n_workers + 2, measure, arguments, bound=bound)
 
 
 def on_mpi_ranks(measure: Callable[..., Any], n_ranks: int, *arguments: Any) -> Any:
     """`measure` with COMM_WORLD on every one of as many MPI ranks; the answer of rank 0."""
-    return _under_mpiexec("ranks", n_ranks, measure, arguments)
+    return _under_mpiexec("ranks", n_ranks, measure, arguments, bound=True)
 
 
 def has_mpiexec() -> bool:
@@ -65,11 +81,17 @@ def _mpiexec() -> Path:
 
 
 def _under_mpiexec(
-    how: str, n_processes: int, measure: Callable[..., Any], arguments: tuple[Any, ...]
+    how: str,
+    n_processes: int,
+    measure: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    bound: bool,
 ) -> Any:
     name = f"{_module_of(measure)}:{measure.__name__}"
     command = [
         str(_mpiexec()),
+        *(("-bind-to", "core") if bound and _CAN_BIND else ()),
         "-n",
         str(n_processes),
         sys.executable,

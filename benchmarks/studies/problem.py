@@ -130,7 +130,7 @@ class Sequential:
         """A communicator."""
         return LocalCommunicator(self.n_ranks, sequential=True)
 
-    def can_spread(self) -> bool:
+    def can_improve(self) -> bool:
         """There is nowhere to go back to."""
         return False
 

@@ -97,7 +97,8 @@ def main(ranks: tuple[int, ...], names: tuple[str, ...], steps: int, turns: int,
         f"components, each rating a click; k-means of {N_POINTS:,} points), by the clock of "
         "rank 0: of the steps of a turn "
         f"after the first {WARM_STEPS} the median, of {turns} turns of {steps} steps, twin and "
-        "ours alternating, the median again. Ranks beyond the number of cores share them.\n\n"
+        "ours alternating, the median again. Processes are bound to cores (`-bind-to core`); ranks "
+        "beyond their number share them.\n\n"
         f"{markdown_table(COLUMNS, rows)}"
     )
     columns = ("problem", "ranks", "turn", "who", "step", "seconds")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number
 from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 
@@ -80,9 +81,8 @@ def proximal_step(step_size: float, l1: float) -> UpdateRule:
         In synchronous mode the gradients of a task are added up and make one step; in the other
         modes each push is a step of its own.
     """
-    for name, value, least in (("step_size", step_size, "above 0"), ("l1", l1, "0 or more")):
-        if not np.isfinite(value) or value < 0 or (value == 0 and name == "step_size"):
-            raise InputError(f"{name} is {value!r}: give a number {least}")
+    finite_number(step_size, "step_size", above=True)
+    finite_number(l1, "l1")
     shrink = partial(_shrink, step_size=float(step_size), threshold=float(step_size * l1))
     return UpdateRule("proximal step", shrink, distinct=True, summed=True, kinds="f")
 

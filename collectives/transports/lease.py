@@ -64,6 +64,19 @@ def leased_runs(dask_scheduler: Any) -> list[str]:
     return list(_valid(dask_scheduler))
 
 
+def threads_are_free(placement: Sequence[str], dask_scheduler: Any) -> bool:
+    """On the scheduler: whether ranks could begin at once: no run, no task is in their way."""
+    table, workers = _valid(dask_scheduler), dask_scheduler.workers
+    for address, ranks in Counter(placement).items():
+        if address not in workers:
+            return False
+        worker = workers[address]
+        held = sum(lease.threads[address] for lease in table.values())
+        if min(ranks, worker.nthreads) > worker.nthreads - max(held, len(worker.processing)):
+            return False
+    return True
+
+
 def _valid(scheduler: Any) -> dict[str, Lease]:
     """The table, with the leases gone whose owners are."""
     table: dict[str, Lease] = scheduler.extensions.setdefault(_TABLE, {})

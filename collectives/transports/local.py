@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from daskpart._floor.checks import whole_number
 from daskpart._floor.cores import n_cores
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
@@ -29,7 +30,6 @@ from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages, outgoing
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
-from daskpart.errors import InputError
 
 from .from_dask import computed_values
 from .rank_pool import RankPool
@@ -59,8 +59,8 @@ class LocalCommunicator(Communicator):
     ) -> None:
         super().__init__(n_ranks)
         keep_freed_memory()
-        if n_threads is not None and n_threads < 1:
-            raise InputError(f"n_threads must be at least 1 (or None), got {n_threads}.")
+        if n_threads is not None:
+            n_threads = whole_number(n_threads, "n_threads", 1)
         cores = n_cores()
         self.sequential = sequential
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))

@@ -1,7 +1,9 @@
-"""Checks of what users and ranks hand over: whole numbers, lengths, a partition, equal arrays."""
+"""Checks of what users and ranks hand over: numbers, lengths, a partition, equal arrays."""
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,15 @@ def whole_number(value: object, name: str, least: int, most: int = _LARGEST) -> 
         allowed = f"at least {least}" if number < least else f"at most {most}"
         raise InputError(f"{name} is {number}: it must be {allowed}")
     return number
+
+
+def finite_number(value: object, name: str, least: float = 0, *, above: bool = False) -> float:
+    """One finite number from `least` on, or above it, as a Python float."""
+    found = float(value) if isinstance(value, Real) else math.nan
+    if not math.isfinite(found) or found < least or (above and found == least):
+        wanted = f"above {least:g}" if above else f"of at least {least:g}"
+        raise InputError(f"{name} is {value!r}: give a finite number {wanted}")
+    return found
 
 
 def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:

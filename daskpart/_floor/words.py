@@ -1,6 +1,8 @@
-"""Names in messages: what rows, columns and modes are called is up to the user."""
+"""Words of messages: what rows, columns and modes are called is up to the user."""
 
 from __future__ import annotations
+
+from typing import Any
 
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
 
@@ -18,3 +20,9 @@ def plural(name: str) -> str:
     if name.endswith("y") and name[-2:-1] not in {*"aeiou"}:
         return f"{name[:-1]}ies"
     return f"{name}es" if name.endswith(_SIBILANTS) else f"{name}s"
+
+
+def not_read(data: Any, as_what: str, accepted: str) -> str:
+    """What to say of a container that cannot be read; frames of other libraries go by pandas."""
+    by_pandas = "its to_pandas(), " if hasattr(data, "to_pandas") else ""
+    return f"cannot read a {type(data).__qualname__} as a {as_what}; give {by_pandas}{accepted}"

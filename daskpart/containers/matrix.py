@@ -23,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse
 import sparse
 
+from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
 
 from .coordinates import (
@@ -347,9 +348,7 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
         )
     if getattr(getattr(data, "index", None), "nlevels", 1) == 2:  # a Series
         raise InputError("users and items in the index are not read: give X.reset_index()")
-    raise InputError(
-        f"cannot read a {type(data).__qualname__} as a sparse matrix; give {_ACCEPTED}"
-    )
+    raise InputError(not_read(data, "sparse matrix", _ACCEPTED))
 
 
 def _scipy_triples(matrix: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:

@@ -26,6 +26,7 @@ import scipy.sparse
 import sparse
 
 from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
 
 from .coordinates import (
@@ -352,8 +353,7 @@ def _block_entries(data: Any) -> Entries:
             "what is not zero; where missing cells are NaN, cells = numpy.nonzero(~numpy.isnan("
             "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others"
         )
-    what = type(data).__qualname__
-    raise InputError(f"cannot read a {what} as a sparse tensor; give {_ACCEPTED}")
+    raise InputError(not_read(data, "sparse tensor", _ACCEPTED))
 
 
 def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:

@@ -112,6 +112,8 @@ def stochastic(
         n_batches = whole_number(n_batches, "n_batches", least=1)
     seed = whole_number(random_state, "random_state", least=0, most=2**63 - 1)
     chosen: Sampler = VertexSampler() if sampler is None else sampler
+    if not hasattr(chosen, "draw"):
+        raise InputError(f"sampler is {sampler!r}: give a VertexSampler, or what has its method")
     if not (isinstance(coverage, int | float) and 0 <= coverage < math.inf):
         raise InputError(f"coverage is {coverage!r}: give a number of at least 0")
     graph, generator = Adjacency.of(entries), np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 import xarray
 
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 from daskpart.readers.assembly import labelled
@@ -59,16 +60,19 @@ def power_law_ratings(
     Raises
     ------
     InputError
-        An exponent out of range; more ratings than half the cells.
+        A number out of range; more ratings than half the cells.
 
     Notes
     -----
     Time: a sort of n_ratings keys and 2 rank multiply-adds a rating; 10^7 ratings in seconds.
     """
     for name, exponent in (("user_exponent", user_exponent), ("item_exponent", item_exponent)):
-        if not 0 <= exponent < 1:
+        if finite_number(exponent, name) >= 1:
             raise InputError(f"{name}={exponent}; it must be at least 0 and below 1")
-    if not 0 < n_ratings <= n_users * n_items // 2:
+    n_users, n_items = whole_number(n_users, "n_users", 1), whole_number(n_items, "n_items", 1)
+    n_ratings = whole_number(n_ratings, "n_ratings", 1)
+    rank, noise = whole_number(rank, "rank", 1), finite_number(noise, "noise")
+    if n_ratings > n_users * n_items // 2:
         raise InputError(
             f"n_ratings={n_ratings} of {n_users} x {n_items} cells; it must be from 1 to "
             f"{n_users * n_items // 2}, half of them"

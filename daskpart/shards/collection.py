@@ -7,7 +7,6 @@ A collection of our own, for the annotations that pin tasks to workers are lost 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import dask.threaded
@@ -19,7 +18,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
-from daskpart._floor.tables import readable
+from daskpart._floor.tables import html_lines, readable
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix, from_triples
 from daskpart.containers.numbering import Numbering, number_touched
@@ -396,17 +395,11 @@ def _table(shards: Shards) -> str:
     """One line a part: sizes, columns of each kind, and where it is."""
     rows = np.diff(shards.partition.part_pointer)
     columns = np.column_stack((rows, shards.nnz_per_part, shards.bytes_per_part, shards.sizes))
-    lines = []
+    lines = [[*_HEADS]]
     for rank, numbers in enumerate(columns[:_MOST_LINES].tolist()):
         place = shards.placement[rank] if shards.placement else "–"
-        cells = (rank, *numbers, place)
-        lines.append("".join(f"<td>{escape(readable(cell))}</td>" for cell in cells))
+        lines.append([readable(cell) for cell in (rank, *numbers, place)])
     if shards.n_parts > _MOST_LINES:
-        left_out = shards.n_parts - _MOST_LINES
-        lines.append(f'<td colspan="{len(_HEADS)}">… {left_out} more</td>')
-    head = "".join(f"<th>{name}</th>" for name in _HEADS)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return (
-        f"<table><caption>{escape(repr(shards))}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+        left_out = f"… {shards.n_parts - _MOST_LINES} more"
+        lines.append([left_out, *[""] * (len(_HEADS) - 1)])
+    return html_lines(lines, repr(shards))

@@ -48,6 +48,7 @@ from .text import Text
 from .trainer import Trainer
 
 COUNT = Interval(Integral, 1, None, closed="left")
+_OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
@@ -255,7 +256,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """
         self._check_parameters()
         seed = self._seed(None)
-        problem = self._problem(X, y, data, seed)
+        problem = self._reader()._problem(X, y, data, seed)
         plan = self._planned(problem, seed, transport, client, None)
         return self._plan_of_fit(plan, problem)
 
@@ -294,9 +295,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """
         self._check_parameters()
         saved = SavedPlan.load(path)
-        problem = self._problem(X, y, data, saved.random_state)
+        planner = self._reader()
+        problem = planner._problem(X, y, data, saved.random_state)
         self._check_plan(saved, problem)
-        planner = copy(self)
         planner.n_ranks = saved.n_ranks
         for name, value in saved.decisions.items():
             setattr(planner, name, value)
@@ -374,7 +375,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
         kept = self._checkpoints().latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
-        problem = self._problem(X, y, data, seed)
+        reader = self._reader(goes_on=one_step)
+        problem = reader._problem(X, y, data, seed)
         if plan is None:
             plan = self._planned(problem, seed, None, client, kept)
         else:
@@ -418,8 +420,20 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             trainer.close()
             state = state or self._best_kept(trainer)
             if state is not start or kept is not None:  # else nothing new came of it
-                self._keep(trainer, state, problem, plan)
+                self._keep(trainer, state, problem, plan, reader)
         return self
+
+    def _reader(self, goes_on: bool = False) -> Self:
+        """What reads data and takes their features' number and names, which scikit-learn sets.
+
+        A copy, so that this model stays whole where a plan is made, or a fit fails.
+        """
+        reader = copy(self)
+        if not goes_on:
+            for name in _OF_FEATURES:
+                if hasattr(reader, name):
+                    delattr(reader, name)
+        return reader
 
     def _watched(self, state: State, settings: dict[str, Any]) -> State:
         """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
@@ -447,7 +461,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
                 rows = trainer.run(epochs.begin())
                 epochs.done(rows, snapshot=trainer.state)
 
-    def _keep(self, trainer: Trainer, state: State, problem: Problem, plan: FitPlan) -> None:
+    def _keep(
+        self, trainer: Trainer, state: State, problem: Problem, plan: FitPlan, reader: Self
+    ) -> None:
         """Make a whole step the fitted state, also after an error or Ctrl-C."""
         if not state.epoch:
             return
@@ -461,6 +477,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             memory=trainer.memory,
             memory_expected=report.memory_of_ranks.tolist() if report.memory else [],
         )
+        for name in _OF_FEATURES:
+            if hasattr(reader, name):
+                setattr(self, name, getattr(reader, name))
+            elif hasattr(self, name):
+                delattr(self, name)
         if problem.n_features is not None:
             self.n_features_in_ = problem.n_features
         self._keep_more(problem, plan)

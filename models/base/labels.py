@@ -189,15 +189,19 @@ def _object_array(values: list) -> np.ndarray:
     return array
 
 
-def as_set(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame:
-    """What `transform` gives: labelled rows, or a DataFrame where ``set_output`` asks for pandas.
+def as_set(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
+    """What `transform` gives: labelled rows, or what ``set_output`` asks for.
 
-    scikit-learn would give a frame the index of the data, which has a line a rating and not a row.
+    scikit-learn would give a pandas frame the index of the data, which has a line a rating and not
+    a row, so it gets the labels here. A polars frame has no index: scikit-learn makes it of values.
     """
     from sklearn.utils._set_output import _get_output_config
 
-    if _get_output_config("transform", estimator)["dense"] != "pandas":
+    wanted = _get_output_config("transform", estimator)["dense"]
+    if wanted == "default":
         return rows
+    if wanted != "pandas":
+        return rows.values
     import pandas as pd
 
     dim = rows.dims[0]

@@ -131,6 +131,10 @@ class FitPlan:
             seconds=self.seconds,
         )
 
+    def _repr_html_(self) -> str:
+        """A notebook shows what one step costs."""
+        return self.report()._repr_html_()
+
     def check_fits(self, fingerprint: str, settings: Mapping[str, Any]) -> None:
         """Refuse a plan of other data or other parameters (InputError)."""
         if fingerprint != self.fingerprint:

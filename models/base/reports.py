@@ -54,9 +54,9 @@ class Printable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The report that `to_dict` described."""
+        """The report that `to_dict` described; what an older one lacks has its default."""
         names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: values[name] for name in names})
+        return cls(**{name: values[name] for name in names if name in values})
 
 
 def _jsonable(value: Any) -> Any:

@@ -227,7 +227,14 @@ class _Reader:
         return generator
 
     def _report(self, value: dict) -> Any:
-        return class_named(value["class"], self._folder).from_dict(self(value["values"]))
+        kind = class_named(value["class"], self._folder)
+        try:
+            return kind.from_dict(self(value["values"]))
+        except TypeError as error:  # of a field without a default
+            raise ReadError(
+                f"{self._folder} holds a {value['class']} of another version of daskpart: {error}. "
+                "Use the version that wrote it."
+            ) from None
 
     def _part(self, value: dict) -> Any:
         return class_named(value["class"], self._folder).load(self._folder / value["file"])

@@ -4,6 +4,7 @@ connect ──► the transport that was asked for
               │ a worker is lost
               ├─ a thread of a worker for each rank is left ──► the same again
               └─ too few ──► the same, ranks share threads ──► a thread each, once workers came
+"auto" ──► the graph, while others hold the workers ──► ranks, once threads are free
 """
 
 from __future__ import annotations
@@ -83,12 +84,14 @@ class Connection:
 
     def __init__(self, transport: str, n_ranks: int, client: Any = None) -> None:
         self.transport, self.n_ranks, self.client = transport, n_ranks, client
-        self._shared = False
+        self._shared = self._fell_back = False
 
     def open(self, after_loss: bool) -> Any:
         """A session on the workers that are there now; after a loss ranks may share threads."""
         self._shared = self._too_few_threads()
-        return self._session(after_loss)
+        session = self._session(after_loss)
+        self._fell_back = transport_of(session) == "graph" != self.transport
+        return session
 
     def _session(self, after_loss: bool) -> Any:
         try:
@@ -100,9 +103,27 @@ class Connection:
                 raise
             return communicator_for("graph", self.n_ranks, self.client)
 
-    def can_spread(self) -> bool:
-        """Whether ranks that share threads could have one each by now, in a new session."""
+    def can_improve(self) -> bool:
+        """Whether a new session would be quicker by now.
+
+        That is with ranks in place of the graph, or with a thread for each rank that shares one.
+        """
+        if self._fell_back:
+            return self._threads_are_free()
         return self._shared and not self._too_few_threads()
+
+    def _threads_are_free(self) -> bool:
+        client = client_for(self.transport, self.client)
+        if client is None:
+            return False
+        from daskpart.collectives.transports.lease import threads_are_free
+        from daskpart.collectives.transports.rank_cluster import places_by_threads
+
+        try:
+            places = places_by_threads(client, self.n_ranks, oversubscribe=True)
+        except InputError:  # no worker
+            return False
+        return bool(client.run_on_scheduler(threads_are_free, places))
 
     def _too_few_threads(self) -> bool:
         if self.transport in ("local", "graph"):

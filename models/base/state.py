@@ -363,9 +363,12 @@ class State:
         arrays, header = read_arrays(path)
         wanted = [*cls.declared("scalar"), *_BESIDES, "labels", "forms"]
         missing = [name for name in wanted if name not in header]
-        if missing or header.get("kind") != cls.__name__:
+        if header.get("kind") != cls.__name__:
+            raise ReadError(f"{path} holds no {cls.__name__}.")
+        if missing:
             raise ReadError(
-                f"{path} holds no {cls.__name__}: it lacks {', '.join(missing) or 'its arrays'}."
+                f"{path} holds a {cls.__name__} of another version of daskpart: it lacks "
+                f"{', '.join(missing)}. Use the version that wrote it."
             )
         state: dict[str, Any] = {name: header[name] for name in cls.declared("scalar")}
         try:

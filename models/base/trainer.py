@@ -43,7 +43,7 @@ class Trainer:
 
     Parameters
     ----------
-    connection : Connection, or anything with its `open` and `can_spread`
+    connection : Connection, or anything with its `open` and `can_improve`
     make_text : callable
         ``make_text(session)`` sets a text up, and ``text.begin_from(state)`` is called next.
     state : State
@@ -162,7 +162,7 @@ class Trainer:
         rows = self._counted(text, steps)
         if one_by_one or self._unkept >= KEEP_AFTER * self._keeping:
             self._keep(text)
-            if self._connection.can_spread():
+            if self._connection.can_improve():
                 self.close()
         if self._evaluate is not None:
             rows[-1].update(self._evaluate(self.kept))

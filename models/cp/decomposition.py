@@ -186,7 +186,7 @@ class CPModel(TransformerMixin):
         norm = float(np.linalg.norm(values))
         return 1.0 - float(np.sqrt(max(norm**2 - 2 * inner + squared, 0.0))) / norm
 
-    def transform(self, X: Any, mode: int | str = 0) -> xr.DataArray | pd.DataFrame:
+    def transform(self, X: Any, mode: int | str = 0) -> xr.DataArray | pd.DataFrame | NDArray[Any]:
         """Factor rows of new slices along one mode: the solution with all other factors fixed.
 
         Parameters

@@ -36,6 +36,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from daskpart._floor.checks import whole_number
+from daskpart._floor.tables import html_lines, readable
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.session import client_for
@@ -84,9 +86,9 @@ class CPDiagnostics:
         return f"{self.table.to_string(index=False, float_format='%.4g')}\n{self._words()}"
 
     def _repr_html_(self) -> str:
-        return (
-            f"{self.table.to_html(index=False, float_format='{:.4g}'.format)}<p>{self._words()}</p>"
-        )
+        lines = self.table.itertuples(index=False, name=None)
+        cells = [[*self.table], *([readable(value) for value in line] for line in lines)]
+        return f"{html_lines(cells)}<p>{self._words()}</p>"
 
 
 @dataclass(frozen=True)
@@ -251,10 +253,10 @@ def _checked(
     components: int | Iterable[int], seeds: Any, options: dict[str, Any]
 ) -> tuple[list[int], list[int]]:
     given = [components] if isinstance(components, int | np.integer) else components
-    counts = sorted({int(count) for count in given})
-    if not counts or counts[0] < 1:
+    counts = sorted({*_numbers(given, "components", 1)})
+    if not counts:
         raise InputError(f"components={components!r}: give some numbers of at least 1")
-    starts = list(range(seeds)) if isinstance(seeds, int | np.integer) else [int(s) for s in seeds]
+    starts = _numbers(range(seeds) if isinstance(seeds, int | np.integer) else seeds, "seeds", 0)
     if len({*starts}) < 2:
         raise InputError(f"seeds={seeds!r}: give two or more, as they are compared")
     own = {"n_components", "random_state", "n_init", "n_ranks", "transport", "checkpoint_path"}
@@ -263,6 +265,12 @@ def _checked(
             f"{', '.join(sorted(own & {*options}))} cannot be given: each of these fits has its own"
         )
     return counts, starts
+
+
+def _numbers(given: Any, name: str, least: int) -> list[int]:
+    if not isinstance(given, Iterable):
+        raise InputError(f"{name}={given!r}: give a whole number or some")
+    return [whole_number(each, f"each of {name}", least) for each in given]
 
 
 def _halves(tensor: LabelledTensor, mode: int) -> list[LabelledTensor]:

@@ -16,6 +16,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.words import not_read
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
 from daskpart.containers.matrix import (
     EDGE_COLUMN_NAMES,
@@ -144,7 +145,7 @@ def _edges(
     if isinstance(graph, list | tuple):
         return _edge_list(*_frame_columns(_frame_of(graph)), n, names, labelled)
     if not (scipy.sparse.issparse(graph) or hasattr(graph, "nnz") or hasattr(graph, "chunks")):
-        raise InputError(f"cannot read a {type(graph).__qualname__} as a graph; give {_ACCEPTED}")
+        raise InputError(not_read(graph, "graph", _ACCEPTED))
     read = dask_triples if is_a(graph, "dask.array", "Array") else sparse_triples
     rows, columns, values, shape = read(graph)
     return rows, columns, values, _side(shape), None

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 from daskpart.errors import InputError
@@ -530,9 +531,17 @@ class GraphNetwork(DistributedEstimator):
         Returns
         -------
         ndarray of shape (n, d), or DataFrame where vertices have names
+            After ``set_output`` the frame that it asks for.
         """
         values, names = self._outputs(X, graph, -2 if self._hidden else -1)
-        return values if names is None else pd.DataFrame(values, index=names)
+        found = values if names is None else pd.DataFrame(values, index=names)
+        return _wrap_data_with_container("transform", found, X, self)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Name the columns of `transform`: embedding0, embedding1 and so on."""
+        self._fitted()
+        width = self._hidden[-1] if self._hidden else self.n_outputs_
+        return np.array([f"embedding{place}" for place in range(width)], dtype=object)
 
     def _outputs(self, X: Any, graph: Any, place: int = -1) -> tuple[NDArray[Any], Any]:
         """Outputs of the network, or values before them, and the names of the vertices."""

@@ -155,7 +155,7 @@ class FactorModel(TransformerMixin):
                 raise InputError("the model knows user and item of none of these ratings")
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
-    def transform(self, X_new: Any) -> xr.DataArray | pd.DataFrame:
+    def transform(self, X_new: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
         """Factors of new users: the ridge solution against H, which stays as it is.
 
         Parameters

@@ -72,11 +72,6 @@ class SampleModel(DistributedEstimator):
     top_k_bucket: int | None
     top_k_approximate: bool
 
-    def _set_parameters(self, given: dict[str, Any]) -> None:
-        """Keep the arguments of ``__init__`` under their names."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if tags.classifier_tags is not None:
@@ -193,8 +188,6 @@ class SampleModel(DistributedEstimator):
             names = file.feature_names
             if names is not None:
                 self.feature_names_in_ = np.array(names, object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
         elif file.n_features != self.n_features_in_:
             raise InputError(
                 f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
@@ -217,8 +210,6 @@ class SampleModel(DistributedEstimator):
             self.n_features_in_ = rows.shape[1]
             if names is not None:
                 self.feature_names_in_ = names
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
         n_samples = rows.shape[0]
         y = whole_vector(y, n_samples, "y", columns=self._several_targets)
         if is_classifier(self):

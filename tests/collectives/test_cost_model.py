@@ -168,9 +168,9 @@ def test_switch_density_is_between_bytes_and_work():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((0, 10, 1), "n_ranks must be at least 1"),
-        ((2, -1, 0), "size must be at least 0"),
-        ((2, 10, math.nan), "entries must be at least 0 and finite, got nan"),
+        ((0, 10, 1), "n_ranks is 0: it must be at least 1"),
+        ((2, -1, 0), "size is -1: it must be at least 0"),
+        ((2, 10, math.nan), "entries is nan: give a finite number of at least 0"),
         ((2, 10, 11), "11 entries do not fit a vector of size 10"),
     ],
 )

@@ -12,11 +12,13 @@ from daskpart.collectives import (
     SUM,
     LocalCommunicator,
     allgather,
+    allreduce,
     alltoall,
     broadcast,
     embed,
     hypercube_allreduce,
     reduce_scatter,
+    sparse_allreduce,
 )
 from daskpart.collectives.dense_plans import allgather_plan, alltoall_plan, broadcast_plan
 from daskpart.errors import InputError
@@ -265,6 +267,9 @@ def test_bad_input(algorithm):
             alltoall(communicator, rows, np.ones((2, 2), int))
         with pytest.raises(InputError, match="Rank 0 gave an array of shape"):
             alltoall(communicator, communicator.values([np.zeros(2)] * 3), algorithm=algorithm)
+        for call in (allreduce, reduce_scatter, hypercube_allreduce, sparse_allreduce):
+            with pytest.raises(InputError, match="reduction is 'sum': give SUM, MAX"):
+                call(communicator, rows, reduction="sum")
         with pytest.raises(InputError, match="root=3"):
             broadcast(communicator, rows, 3)
         with pytest.raises(InputError, match="allowed are hypercube, direct"):

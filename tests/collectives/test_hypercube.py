@@ -347,5 +347,5 @@ def test_what_can_not_be_embedded():
         embed(expand_plan(connectivity), payload_rows=-1)
     with pytest.raises(InputError, match="n_ranks is 0"):
         hypercube_allreduce_plan(0)
-    with pytest.raises(InputError, match="rows need bytes"):
+    with pytest.raises(InputError, match="row_bytes is 0: it must be at least 1"):
         rows_for_payload(8, 0)

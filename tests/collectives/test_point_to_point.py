@@ -89,6 +89,12 @@ def test_bad_owners(owners, message):
         expand_plan(make_connectivity([{0, 1}, {1}], None, 3), owners)
 
 
+def test_what_is_no_connectivity():
+    for plan in (expand_plan, reduce_plan):
+        with pytest.raises(InputError, match="connectivity is a list: give a Connectivity"):
+            plan([0, 1])
+
+
 def test_bad_parts():
     connectivity = make_connectivity([{0, 1}, {1}], [0, 1], 3)
     connectivity.parts = np.array([1, 0, 1], dtype=np.int32)

@@ -159,5 +159,7 @@ def test_bad_input():
         simulate([four, "five"], row_bytes=1)
     for name in ("row_bytes", "alpha", "beta"):
         costs = {"row_bytes": 1, "alpha": 1, "beta": 1, name: -1}
-        with pytest.raises(InputError, match=f"{name}=-1"):
+        with pytest.raises(InputError, match=f"{name} is -1: give a finite number of at least 0"):
             simulate(four, **costs)
+    with pytest.raises(InputError, match="alpha is None"):
+        simulate(four, row_bytes=1, alpha=None)

@@ -126,7 +126,7 @@ def test_4096_ranks():
         (lambda: simulate_allreduce(4, 8, "tree"), "allowed are " + ", ".join(DENSE_ALGORITHMS)),
         (lambda: simulate_allreduce(0, 8), "n_ranks is 0"),
         (lambda: simulate_allreduce(4, -1), "n_bytes is -1"),
-        (lambda: simulate_allreduce(4, 8, alpha=-1.0), "alpha=-1.0"),
+        (lambda: simulate_allreduce(4, 8, alpha=-1.0), "alpha is -1.0"),
         (lambda: simulate_sparse_allreduce([], 8, "butterfly"), "n_ranks"),
         (lambda: simulate_sparse_allreduce([np.array([9])], 8, "butterfly"), "Index 9 is outside"),
         (
@@ -135,7 +135,7 @@ def test_4096_ranks():
         ),
         (lambda: random_vectors(2, 4, 5), "5 entries do not fit"),
         (lambda: random_vectors(2, 4, 2, spread="odd"), "allowed are even, power-law"),
-        (lambda: expected_allreduces(2, 4, 2, beta=math.nan), "beta=nan"),
+        (lambda: expected_allreduces(2, 4, 2, beta=math.nan), "beta is nan"),
     ],
 )
 def test_bad_input(call, message):

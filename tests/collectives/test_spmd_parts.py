@@ -12,7 +12,12 @@ import pytest
 from daskpart.collectives import LocalCommunicator
 from daskpart.collectives.transports import handles, wire
 from daskpart.collectives.transports.dask_comm import decoded, encoded
-from daskpart.collectives.transports.lease import end_lease, leased_runs, take_lease
+from daskpart.collectives.transports.lease import (
+    end_lease,
+    leased_runs,
+    take_lease,
+    threads_are_free,
+)
 from daskpart.collectives.transports.mailbox import (
     Call,
     Mailbox,
@@ -144,7 +149,7 @@ def test_mailboxes_count_the_messages_of_a_run():
 
 
 def scheduler(threads, clients=("me", "you"), tasks=()):
-    workers = {address: SimpleNamespace(nthreads=n) for address, n in threads.items()}
+    workers = {a: SimpleNamespace(nthreads=n, processing={}) for a, n in threads.items()}
     return SimpleNamespace(
         extensions={}, clients=dict.fromkeys(clients), workers=workers, tasks=dict.fromkeys(tasks)
     )
@@ -166,6 +171,20 @@ def test_threads_are_leased_all_or_none():
     assert take_lease("five", "me", ("x", 0), ["a"] * 3, dask) is None  # they share its threads
     assert take_lease("six", "you", ("y", 0), ["b", "b"], dask) is None
     assert "worker c is gone" in take_lease("four", "me", ("w", 0), ["c"], dask)
+
+
+def test_threads_are_free_that_no_run_holds_and_no_task_is_on():
+    dask = scheduler({"a": 2, "b": 2})
+    assert threads_are_free(["a", "b", "a"], dask)
+    assert threads_are_free(["a"] * 5 + ["b"], dask)  # they share the threads of a
+    assert not threads_are_free(["a", "c"], dask)
+    dask.workers["a"].processing = {"somebody's": 1.0}
+    assert threads_are_free(["a", "b", "b"], dask)
+    assert not threads_are_free(["a", "b", "a"], dask)
+    assert take_lease("one", "me", ("t", 0), ["a", "b"], dask) is None  # it may be that task
+    assert threads_are_free(["a", "b"], dask) and not threads_are_free(["b", "b"], dask)
+    dask.workers["a"].processing = dict.fromkeys(range(5), 1.0)
+    assert threads_are_free(["b"], dask) and not threads_are_free(["a"], dask)
 
 
 def test_a_lease_dies_with_its_owner(monkeypatch):

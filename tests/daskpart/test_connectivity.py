@@ -240,6 +240,8 @@ def test_a_partition_of_the_wrong_length_is_refused():
         Connectivity.from_partition(net, Partition([0, 1], 2))
     with pytest.raises(InputError, match="partition is a list: give a Partition"):
         Connectivity.from_partition(net, [0, 1, 1])
+    with pytest.raises(InputError, match=r"hypergraph is a list: .* Hypergraph.column_net\(data\)"):
+        Connectivity.from_partition([[0, 1]], Partition([0, 1], 2))
 
 
 def test_owners_of_no_items_may_be_an_empty_list():

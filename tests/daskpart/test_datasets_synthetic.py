@@ -65,9 +65,13 @@ def test_ratings_are_low_rank_plus_noise() -> None:
     ("arguments", "options", "message"),
     [
         ((4, 4, 9), {}, "n_ratings=9 of 4 x 4 cells; it must be from 1 to 8, half of them"),
-        ((4, 4, 0), {}, "it must be from 1 to 8"),
+        ((4, 4, 0), {}, "n_ratings is 0: it must be at least 1"),
+        ((4, None, 4), {}, "n_items is None: give a whole number"),
+        ((-4, -4, 4), {}, "n_users is -4: it must be at least 1"),
+        ((4, 4, 4), {"rank": -1}, "rank is -1"),
+        ((4, 4, 4), {"noise": float("nan")}, "noise is nan: give a finite number of at least 0"),
         ((4, 4, 4), {"item_exponent": 1.0}, "item_exponent=1.0; it must be at least 0 and below 1"),
-        ((4, 4, 4), {"user_exponent": -1}, "user_exponent=-1"),
+        ((4, 4, 4), {"user_exponent": -1}, "user_exponent is -1"),
     ],
 )
 def test_what_cannot_be_made(arguments: tuple, options: dict, message: str) -> None:

@@ -126,6 +126,19 @@ def test_ctrl_c_keeps_the_work(case):
     assert_same(model, case.make(max_iter=3).fit(*case.data()))
 
 
+def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
+    X, *more = case.data()
+    model = case.make().fit(X, *more)
+    before, answers = dict(vars(model)), case.answers(model)
+    model.plan(X[..., :-1], *more)
+    assert vars(model) == before
+    monkeypatch.setattr(type(model), "_make_plan", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(X[..., :-1], *more)
+    assert vars(model) == before
+    np.testing.assert_array_equal(case.answers(model), answers)
+
+
 def test_a_plan_is_made_once(case, monkeypatch):
     data = case.data()
     expected, model = case.make().fit(*data), case.make()
@@ -133,6 +146,7 @@ def test_a_plan_is_made_once(case, monkeypatch):
     monkeypatch.setattr(type(model), "_make_plan", None)  # nothing plans a second time
     assert_same(expected, model.fit(*data, plan=plan))
     assert repr(plan.report()) == repr(model.plan_report_)
+    assert plan._repr_html_() == model.plan_report_._repr_html_()  # what a notebook shows
     with pytest.raises(InputError, match="n_ranks=3, the model has 2"):
         case.make(n_ranks=2).fit(*data, plan=plan)
     with pytest.raises(InputError, match="plan is a str"):
@@ -179,7 +193,7 @@ class Threads:
     def open(self, after_loss: bool) -> ThreadsCommunicator:
         return ThreadsCommunicator(self.n_ranks)
 
-    def can_spread(self) -> bool:
+    def can_improve(self) -> bool:
         return False
 
 

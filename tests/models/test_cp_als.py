@@ -65,7 +65,7 @@ class Local:
     def open(self, after_loss):
         return LocalCommunicator(self.n_ranks, sequential=True)
 
-    def can_spread(self):
+    def can_improve(self):
         return False
 
 

@@ -142,7 +142,7 @@ class Threads:
     def open(self, after_loss):
         return ThreadsCommunicator(self.n_ranks)
 
-    def can_spread(self):
+    def can_improve(self):
         return False
 
 

@@ -90,7 +90,8 @@ def test_five_planted_components_are_named(tmp_path):
     assert list(found.table["components"]) == list(range(2, 8))
     row = found.table.set_index("components").loc[5]
     assert row["core_consistency"] > 95 and row["match"] > 0.99 and row["split_match"] > 0.95
-    assert "5 components" in repr(found) and "<table" in found._repr_html_()
+    assert "5 components" in repr(found)
+    assert '<th style="text-align:right;padding:2px 8px">fit_spread</th>' in found._repr_html_()
     pytest.importorskip("matplotlib").use("Agg")
     ax = found.plot()
     assert len(ax.lines) == 5 and ax.get_xlabel() == "components"
@@ -113,7 +114,10 @@ def test_fits_are_tasks_of_a_cluster(client):
     ("options", "words"),
     [
         ({"components": []}, "some numbers of at least 1"),
-        ({"components": [0, 2]}, "some numbers of at least 1"),
+        ({"components": [0, 2]}, "each of components is 0: it must be at least 1"),
+        ({"components": None}, "components=None: give a whole number or some"),
+        ({"components": "many"}, "each of components is 'm'"),
+        ({"seeds": 1.5}, "seeds=1.5: give a whole number or some"),
         ({"seeds": 1}, "two or more"),
         ({"seeds": [3, 3]}, "two or more"),
         ({"n_init": 3}, "n_init cannot be given"),

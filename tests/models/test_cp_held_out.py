@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart.models.base import trainer
-from daskpart.models.cp.text import CPText
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -101,21 +99,6 @@ def test_so_do_worker_processes(client):
     assert fitted.comm_report_.transport == "dask" and fitted.comm_report_.matches
     assert_same(expected, fitted)
     assert not client.futures
-
-
-@pytest.mark.parametrize("patience", [None, 2])
-def test_the_client_sees_no_factors_between_the_first_iteration_and_the_last(patience, monkeypatch):
-    monkeypatch.setattr(trainer, "KEEP_AFTER", 1e9)
-    gathered, gather = [], CPText.gather
-
-    def counted(text: CPText, state: Any) -> Any:
-        gathered.append(text)
-        return gather(text, state)
-
-    monkeypatch.setattr(CPText, "gather", counted)
-    fitted = model(validation_fraction=0.3, max_iter=30, patience=patience)
-    fitted.fit(tensor(SHAPES[1], 200, 0))
-    assert len(gathered) == 2 and fitted.history_["validation_rmse"].notna().all()
 
 
 def test_ranks_keep_a_copy_of_the_rows_that_they_own():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.errors import DaskpartWarning, WorkerLostError
+from daskpart.models.base import trainer
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,6 +25,11 @@ from contract_models import MODELS, Case
 from test_contract import At, Threads, _interrupt, assert_same
 
 STOPPING = [name for name, case in MODELS.items() if case.watched is not None]
+ON_RANKS = [
+    name
+    for name in STOPPING
+    if name.startswith(("MatrixFactorization", "CP", "GCN")) and "BPR" not in name
+]
 
 
 @pytest.fixture(params=STOPPING)
@@ -53,6 +59,28 @@ def assert_same_twice(one: Any, other: Any) -> None:
         assert_same(one, other)
     finally:
         one.state_, other.state_ = state, theirs
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+@pytest.mark.parametrize("name", ON_RANKS)
+def test_where_ranks_validate_the_client_sees_no_state_on_the_way(name, patience, monkeypatch):
+    """After the first step it learns what keeping a state takes: else it keeps some, for losses."""
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 1e9)
+    kind, gathered = type(MODELS[name].make()), []
+    text_of = kind._text
+
+    def counted(self: Any, *given: Any, **named: Any) -> Any:
+        text = text_of(self, *given, **named)
+        gather = text.gather
+        text.gather = lambda state: gathered.append(state) or gather(state)
+        return text
+
+    monkeypatch.setattr(kind, "_text", counted)
+    model = fit(MODELS[name], patience=patience)
+    assert len(gathered) == 2
+    measured = model.history_.filter(regex="^validation")
+    assert len(measured.columns) and measured.notna().all(axis=None)
+    assert (model.n_iter_ < 30) == (patience is not None)
 
 
 def test_the_model_is_that_of_its_best_step(case):

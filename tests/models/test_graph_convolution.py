@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
@@ -307,8 +308,6 @@ def test_every_container_of_a_graph_gives_the_same():
 
 
 def test_names_stay_with_predictions():
-    import pandas as pd
-
     names = np.array([f"v{place:02d}" for place in range(N)])
     coo = graph().tocoo()
     edges = pd.DataFrame({"source": names[coo.row], "target": names[coo.col], "w": coo.data})
@@ -483,8 +482,25 @@ def test_another_graph_needs_its_own_features():
     assert by_identity.predict().shape == (N,)
     with pytest.raises(InputError, match="knows no others"):
         by_identity.predict(graph=np.array([[0, 1]]))
+    other_way = model().fit(features(), labels(), graph=graph()).fit(None, labels(), graph=graph())
+    assert np.array_equal(other_way.predict(), by_identity.predict())
+    assert not hasattr(other_way, "n_features_in_")
     with pytest.raises(InputError, match="as many features and classes"):
         fitted.set_params(warm_start=True, hidden=(7,)).fit(features(), labels(), graph=graph())
+
+
+@pytest.mark.parametrize(("hidden", "width"), [((6, 5), 5), ((), 3)])
+def test_embeddings_as_frames(hidden, width):
+    fitted = model(hidden=hidden).fit(features(), labels(), graph=graph())
+    values = fitted.transform(features())
+    frame = fitted.set_output(transform="pandas").transform(features(), graph=graph())
+    assert frame.columns.tolist() == [f"embedding{place}" for place in range(width)]
+    np.testing.assert_array_equal(frame, values)
+    named = pd.DataFrame(features(), index=[f"v{v}" for v in range(N)])
+    edges = [(f"v{v}", f"v{(v + 1) % N}") for v in range(N)]
+    fitted = model(hidden=hidden).fit(named, labels(), graph=edges).set_output(transform="pandas")
+    frame = fitted.transform(named)
+    assert frame.index.tolist() == named.index.tolist() and frame.columns[0] == "embedding0"
 
 
 def test_a_warm_start_may_change_the_optimiser():

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.errors import DivergenceError
-from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
-from daskpart.models.matrix_factorization.text import MFText
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -124,22 +122,6 @@ def test_so_do_worker_processes(way, client):
     assert fitted.comm_report_.transport == "dask" and fitted.comm_report_.matches
     assert_same(expected, fitted)
     assert not client.futures
-
-
-@pytest.mark.parametrize("patience", [None, 2])
-def test_the_client_sees_no_factors_between_the_first_epoch_and_the_last(patience, monkeypatch):
-    """After the first it learns what keeping a state takes: else it keeps some, for losses."""
-    monkeypatch.setattr(trainer, "KEEP_AFTER", 1e9)
-    gathered, gather = [], MFText.gather
-
-    def counted(text: MFText, state: Any) -> Any:
-        gathered.append(text)
-        return gather(text, state)
-
-    monkeypatch.setattr(MFText, "gather", counted)
-    fitted = model(validation_fraction=0.3, max_iter=30, patience=patience).fit(ratings(0.6, 0))
-    assert len(gathered) == 2 and fitted.history_["validation_rmse"].notna().all()
-    assert (fitted.n_iter_ < 30) == (patience is not None)
 
 
 def test_rows_of_an_earlier_fit_that_have_no_rating_now():

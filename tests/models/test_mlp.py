@@ -149,7 +149,7 @@ class Threads:
     def open(self, after_loss: bool) -> ThreadsCommunicator:
         return ThreadsCommunicator(self.n_ranks)
 
-    def can_spread(self) -> bool:
+    def can_improve(self) -> bool:
         return False
 
 

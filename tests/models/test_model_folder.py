@@ -52,11 +52,7 @@ def test_save_and_load_give_the_same_model(model, tmp_path):
     partition = Partition(np.array([0, 1, 0, 1, 0], np.int32), 2, np.ones(5, np.int64), {})
     model.partitioner = partition
     model.partition_ = partition
-    model.plan_report_ = MFPlanReport(
-        n_ranks=2, unit="epoch", partitioner="given", memory={"ratings": [3, 4]}, eta=1,
-        axis="rows", lambda_histogram=[0, 7], volume=0, staleness=0, messages=0,
-        messages_max_rank=0, imbalance=0.1, cell_imbalance=0.1, row_words=5,
-    )  # fmt: skip
+    model.plan_report_ = _plan_report(memory={"ratings": [3, 4]})
     model.classes_ = np.array(["no", "yes"], dtype=object)
     model.coef_ = np.arange(6.0).reshape(2, 3)
     model.learnt_ = {"means": [np.float32(1.5), np.zeros(2)], "names": ("a", None)}
@@ -160,4 +156,27 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     file.write_text(json.dumps(header))
     (tmp_path / "model" / "arrays.npz").write_bytes(b"x")
     with pytest.raises(ReadError, match=r"arrays\.npz cannot be read"):
+        Model.load(tmp_path / "model")
+
+
+def _plan_report(**more):
+    return MFPlanReport(
+        n_ranks=2, unit="epoch", partitioner="given", eta=1, axis="rows", lambda_histogram=[0, 7],
+        volume=0, staleness=0, messages=0, messages_max_rank=0, imbalance=0.1, cell_imbalance=0.1,
+        row_words=5, **more,
+    )  # fmt: skip
+
+
+def test_a_model_of_an_older_version_loads_or_says_so(model, tmp_path):
+    model.plan_report_ = _plan_report(validation_volume=3)
+    model.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    header = json.loads(file.read_text())
+    values = header["results"]["plan_report_"]["values"]["values"]
+    del values["validation_volume"]  # as from before there was such a field
+    file.write_text(json.dumps(header))
+    assert repr(Model.load(tmp_path / "model").plan_report_) == repr(_plan_report())
+    del values["eta"]
+    file.write_text(json.dumps(header))
+    with pytest.raises(ReadError, match=r"a MFPlanReport of another version .* 'eta'\. Use the"):
         Model.load(tmp_path / "model")

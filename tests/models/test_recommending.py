@@ -20,6 +20,7 @@ import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.base.labels import as_set
 from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization.ranking import top_n
@@ -511,3 +512,7 @@ def test_set_output_gives_frames(model):
     table = model.transform(as_matrix(labelled_ratings(seed=5)).to_frame())
     assert table.index.tolist() == frame.index.tolist() == rows[rows.dims[0]].values.tolist()
     np.testing.assert_array_equal(table, frame)
+    # a polars frame is made by scikit-learn, of values
+    model._sklearn_output_config = {"transform": "polars"}
+    np.testing.assert_array_equal(as_set(rows, model), rows.values)
+    assert type(as_set(rows, model)) is np.ndarray

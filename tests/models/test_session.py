@@ -1,4 +1,4 @@
-"""Where the ranks of a fit run, and that they spread over workers that come later."""
+"""Where the ranks of a fit run, and that it goes to better places as soon as there are some."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import daskpart
+from daskpart.collectives import communicator_for, transports
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
-from daskpart.models.base.session import Connection
+from daskpart.models.base.session import Connection, transport_of
 
 pytestmark = pytest.mark.cluster
 
@@ -76,3 +77,40 @@ def test_a_fit_that_has_its_threads_stays_where_it_is(growing, places):
     one = daskpart.MatrixFactorization(4, n_ranks=1, max_iter=4)
     one.set_callbacks(More(growing)).fit(ratings, client=growing)
     assert places == [1] and one.comm_report_.transport == "dask"
+
+
+class Close(EpochCallback):
+    """The run that holds the workers ends after the second epoch."""
+
+    def __init__(self, other):
+        self.other = other
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 2:
+            self.other.close()
+        return False
+
+
+def test_a_fit_leaves_the_graph_once_nobody_else_holds_the_workers(growing, monkeypatch):
+    names, original = [], Connection.open
+
+    def opened(connection, after_loss):
+        session = original(connection, after_loss)
+        names.append(transport_of(session))
+        return session
+
+    monkeypatch.setattr(Connection, "open", opened)
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept, and a way on
+    monkeypatch.setattr(transports, "_AUTO_SECONDS", 0.2)
+    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+
+    def model(transport):
+        return daskpart.MatrixFactorization(4, n_ranks=2, max_iter=6, transport=transport)
+
+    with communicator_for("dask", 1, growing) as other:
+        fitted = model("auto").set_callbacks(Close(other)).fit(ratings, client=growing)
+    assert names == ["graph", "dask"]
+    assert fitted.comm_report_.transport == "dask" and fitted.comm_report_.matches
+    expected = model("local").fit(ratings)
+    np.testing.assert_array_equal(fitted.item_factors_, expected.item_factors_)
+    assert fitted.history_["epoch"].tolist() == [1, 2, 3, 4, 5, 6]

@@ -205,6 +205,7 @@ class _Nothing:
         ({"sampler": NeighbourSampler(5, (2, 0))}, "fanout is 0"),
         ({"sampler": LayerSampler(5, 0)}, "n_layers is 0"),
         ({"sampler": _Nothing()}, "without a vertex"),
+        ({"sampler": 32}, "sampler is 32: give a VertexSampler"),
     ],
 )
 def test_bad_input(options: dict, message: str) -> None:

@@ -354,5 +354,6 @@ def test_how_they_show_themselves():
     assert repr(shards) == "Shards of a 5 x 6 matrix: 4 parts of its rows, 10 nonzeros, in memory"
     assert "2 rows" in repr(shards.compute()[0])
     assert shards._repr_html_().count("<tr>") == 5
+    assert '<th style="text-align:right;padding:2px 8px">bytes</th>' in shards._repr_html_()
     many = shard(scipy.sparse.csr_array(DENSE), Partition(np.zeros(5, np.int32), 20))
     assert "4 more" in many._repr_html_()
