@@ -382,24 +382,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)
-        settings = self._identity(problem, plan)
-        go_on = one_step or self.warm_start
-        same = kept is not None  # whether the steps before are of this very fit
-        n_steps = 1 if one_step else self.max_iter
-        if kept is not None:
-            assert self.checkpoint_path is not None  # checked
-            kept.check_resumes(settings, self.checkpoint_path)
-            start, last = self._watched(kept, settings), max(n_steps, kept.epoch)
-        else:
-            if go_on and hasattr(self, "state_"):
-                same = self.state_.is_of(settings)
-                begun = self._going_on(self._watched(self.state_.at_last(), settings), problem)
-                if not same:
-                    begun = self._in_another_fit(begun, settings)
-                start = replace(begun, settings=settings)
-            else:
-                start = replace(self._first_state(problem, plan), settings=settings)
-            last = start.epoch + n_steps
+        start, last, same = self._beginning(kept, problem, plan, one_step)
         trainer = Trainer(
             self._connection(plan, client),
             partial(self._text, plan=plan, problem=problem, state=start),
@@ -434,6 +417,25 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
                 if hasattr(reader, name):
                     delattr(reader, name)
         return reader
+
+    def _beginning(
+        self, kept: State | None, problem: Problem, plan: FitPlan, one_step: bool
+    ) -> tuple[State, int, bool]:
+        """The state to begin from, the last step, and whether the steps before are of this fit."""
+        settings = self._identity(problem, plan)
+        n_steps = 1 if one_step else self.max_iter
+        if kept is not None:
+            assert self.checkpoint_path is not None  # checked
+            kept.check_resumes(settings, self.checkpoint_path)
+            return self._watched(kept, settings), max(n_steps, kept.epoch), True
+        if (one_step or self.warm_start) and hasattr(self, "state_"):
+            same = self.state_.is_of(settings)
+            start = self._going_on(self._watched(self.state_.at_last(), settings), problem)
+            if not same:
+                start = self._in_another_fit(start, settings)
+        else:
+            same, start = False, self._first_state(problem, plan)
+        return replace(start, settings=settings), start.epoch + n_steps, same
 
     def _watched(self, state: State, settings: dict[str, Any]) -> State:
         """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
