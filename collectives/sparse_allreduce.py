@@ -8,6 +8,7 @@ Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (ETH Zürich
 First the ranks agree on what they hold (one small allreduce: size, type, number of entries), which
 also finds ranks that disagree before anything moves; then the steps of one algorithm run, chosen by
 the cost model unless named. Where a named one begins dense, arrays are not searched for entries.
+Who adds up vectors alike again and again agrees and chooses once (`best_algorithm`), and says so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, Pending, PerRank, Replicated, collective
 from .cost_measurement import cost_model_of
-from .cost_model import CostModel, Problem
+from .cost_model import Choice, CostModel, Problem
 from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, require_free_choice, steps_of
@@ -126,30 +127,45 @@ def post_sparse_allreduce(
     model: CostModel | None = None,
     switch_density: float | None = None,
     among: tuple[str, ...] = ALGORITHMS,
+    agreed: bool = False,
 ) -> PendingAllreduce:
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
-    what this returns.
+    what this returns. With `agreed`, the caller vouches for vectors of one shape and dtype: a named
+    algorithm sends no message but its own.
     """
     require_reduction(reduction)
-    n_ranks, steps = communicator.n_ranks, []
     if algorithm == "auto":
         require_free_choice(group, degrees)
-    else:
-        steps = steps_of(algorithm, n_ranks, group, degrees)
+        model = model or cost_model_of(communicator)
+        values = communicator.map(stream_of, values, reduction=reduction)
+        best = best_algorithm(communicator, values, model, among, switch_density)
+        algorithm, group, degrees, agreed = best.algorithm, best.group, best.degrees, True
+    steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
     make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
-    streams = communicator.map(make, values, reduction=reduction)
-    state, agreed = agreed_streams(communicator, streams, "sparse allreduce")
-    if model is None and (algorithm == "auto" or switch_density is None):
-        model = cost_model_of(communicator)
-    if algorithm == "auto":
-        assert model is not None
-        best = model.best(_problem(n_ranks, agreed.result()), among, switch_density)
-        algorithm = best.algorithm
-        steps = steps_of(algorithm, n_ranks, best.group, best.degrees)
+    state = communicator.map(make, values, reduction=reduction)
+    if not agreed:
+        state, _ = agreed_streams(communicator, state, "sparse allreduce")
+    if switch_density is None:
+        model = model or cost_model_of(communicator)
     switch = _checked_switch(model if switch_density is None else switch_density)
     return PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
+
+
+@collective
+def best_algorithm(
+    communicator: Communicator,
+    streams: PerRank,
+    model: CostModel,
+    among: tuple[str, ...] = ALGORITHMS,
+    switch_density: float | None = None,
+) -> Choice:
+    """The algorithm of the least predicted time `among` these, once the ranks agree on shape and
+    dtype of their streams: from the number of entries that they hold."""
+    _, agreed = agreed_streams(communicator, streams, "sparse allreduce")
+    problem = _problem(communicator.n_ranks, agreed.result())
+    return model.best(problem, among, switch_density)
 
 
 class PendingAllreduce:

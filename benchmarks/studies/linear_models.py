@@ -307,7 +307,7 @@ def added_up(comm: Communicator, held: PerRank, *, names: Sequence[str]) -> dict
         for name in names:
             comm.fold(comm.map(_size, held), len).result()  # all begin together
             begin = perf_counter()
-            total = aggregation_of(name).post(comm, held).collect()
+            total = aggregation_of(name).begin(comm, held).collect()
             comm.fold(comm.map(_size, total), len).result()
             seconds[name].append(perf_counter() - begin)
     return {name: statistics.median(found[1:]) for name, found in seconds.items()}

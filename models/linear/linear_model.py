@@ -86,7 +86,7 @@ partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
     and samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
-    or "auto", which takes the quickest at each step and gives the bits of "dense".
+    or "auto", which takes the quickest at each epoch and gives the bits of "dense".
 top_k : int or None, default=None
     Send the k largest entries of a rank's gradient only, and keep the rest for the next step.
 top_k_bucket : int or None, default=None

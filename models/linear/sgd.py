@@ -200,13 +200,13 @@ def epoch(
         model = comm.update(run_alone, model, rows, rates=rates, sgd=sgd)
         density = float("nan")
     else:
-        pending = None
+        pending, aggregator = None, sgd.aggregator
         for step in range(n_steps):
             model = comm.update(forward, model, rows, step=step, sgd=sgd)
             gradients = comm.map(gradient_of, model)
             if pending is not None:  # the sum of the step before came while this one was computed
                 model = _moved(comm, model, pending, rates, step - 1, steps, sgd)
-            pending, feedback = sgd.aggregator.post(comm, gradients, feedback)
+            pending, feedback, aggregator = aggregator.post(comm, gradients, feedback)
             if not sgd.overlap:
                 model = _moved(comm, model, pending, rates, step, steps, sgd)
                 pending = None

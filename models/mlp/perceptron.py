@@ -57,7 +57,7 @@ shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch.
 aggregation : str, default="auto"
     How the gradients of a layer are added up: "dense", an algorithm of
-    `daskpart.collectives.sparse_allreduce`, or "auto", which takes the quickest at each step and
+    `daskpart.collectives.sparse_allreduce`, or "auto", which takes the quickest at each epoch and
     gives the bits of "dense".
 top_k : int or None, default=None
     Send the k largest entries of each bucket of a layer's gradient only, and keep the rest for the

@@ -181,10 +181,11 @@ def epoch(
     n_steps = fit.n_steps
     rates = fit.schedule.rates(steps + 1, n_steps, number)
     model = comm.update(begin_epoch, model, number=number, fit=fit)
+    aggregators = list(fit.aggregators)
     for step in range(n_steps):
         model = comm.update(forward, model, inputs, step=step, fit=fit)
         how = {"rate": float(rates[step]), "number": steps + step + 1, "fit": fit}
-        model, feedback = _backward(comm, model, feedback, how)
+        model, feedback = _backward(comm, model, feedback, aggregators, how)
     model, *feedback = comm.settle(model, *feedback)
     summed = allreduce(comm, comm.map(measures_of, model, fit=fit)).result()
     loss = float(summed[0] / (fit.n_samples * fit.n_terms) + summed[2] / comm.n_ranks)
@@ -202,7 +203,11 @@ def epoch(
 
 
 def _backward(
-    comm: Communicator, model: PerRank, feedback: list[PerRank], how: dict[str, Any]
+    comm: Communicator,
+    model: PerRank,
+    feedback: list[PerRank],
+    aggregators: list[Aggregator],
+    how: dict[str, Any],
 ) -> tuple[PerRank, list[PerRank]]:
     """Layer by layer: gradient, its sum under way, the sums before one round on; then the steps."""
     fit, kept = how["fit"], list(feedback)
@@ -212,7 +217,9 @@ def _backward(
         for _, pending in under_way:
             pending.collect_next()
         gradients = comm.map(gradient_of, model)
-        pending, kept[layer] = fit.aggregators[layer].post(comm, gradients, feedback[layer])
+        pending, kept[layer], aggregators[layer] = aggregators[layer].post(
+            comm, gradients, feedback[layer]
+        )
         under_way.append((layer, pending))
     for layer, pending in under_way:
         model = comm.update(move, model, pending.collect(), layer=layer, **how)

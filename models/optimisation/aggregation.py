@@ -2,24 +2,31 @@
 
     rank 0   ‥a‥‥b‥‥ ┐  compress?   ┌ dense      all N values travel
     rank 1   ‥a‥c‥‥‥ ┼─ TopK, and ──┤ sparse     entries travel, by a named algorithm
-    rank 2   ‥‥‥‥b‥d ┘  residuals   └ auto       the least predicted time, at every step anew
+    rank 2   ‥‥‥‥b‥d ┘  residuals   └ auto       the least predicted time, at every epoch anew
                                         │
              post ─► messages on their way ─► collect ─► the sum, a `Stream` on every rank
 
 Renggli 2017, §4.2.2 (strategies) and §2.4 (TopK with error feedback). "dense" and the sparse
 algorithms in `same_order` add up every coordinate in one order, so they give the same bits, and
 "auto" chooses only among them: what it chooses changes the time of a fit, never its result.
+
+The gradients of an epoch are alike. So the ranks agree on their shape and dtype, and "auto"
+chooses, with the first of them; a step after it sends what it adds up and nothing else.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from daskpart.collectives.communicator import Communicator, PerRank
 from daskpart.collectives.cost_model import CostModel
-from daskpart.collectives.sparse_allreduce import PendingAllreduce, post_sparse_allreduce
+from daskpart.collectives.sparse_allreduce import (
+    PendingAllreduce,
+    best_algorithm,
+    post_sparse_allreduce,
+)
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.collectives.stream import Stream
 from daskpart.collectives.topk import ApproximateTopK, Compressor, TopK, topk_select
@@ -41,14 +48,26 @@ def same_order(n_ranks: int) -> tuple[str, ...]:
     return (*SPLIT, "ssar-recursive-doubling") if n_ranks < 4 else SPLIT
 
 
+@dataclass(frozen=True)
 class Aggregation(ABC):
-    """The base of the strategies: a frozen description, static in a text."""
+    """The base of the strategies: a frozen description, static in a text.
+
+    Parameters
+    ----------
+    agreed : bool
+        Whether the ranks know already that they hold vectors of one shape and dtype.
+    """
 
     name: ClassVar[str]
+    agreed: bool = field(default=False, kw_only=True)
 
     @abstractmethod
-    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
         """Begin to add up streams; ``collect()`` on what this returns gives the sum."""
+
+    def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, Aggregation]:
+        """Begin to add up streams, and what adds up more of them, alike in shape and dtype."""
+        return self.begin(comm, gradients), replace(self, agreed=True)
 
 
 @dataclass(frozen=True)
@@ -57,10 +76,12 @@ class DenseSum(Aggregation):
 
     name: ClassVar[str] = "dense"
 
-    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.post`."""
+    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.begin`."""
         whole = comm.map(_dense, gradients)
-        return post_sparse_allreduce(comm, whole, algorithm=SPLIT[1], model=COMMON)
+        return post_sparse_allreduce(
+            comm, whole, algorithm=SPLIT[1], model=COMMON, agreed=self.agreed
+        )
 
 
 @dataclass(frozen=True)
@@ -75,16 +96,17 @@ class SparseSum(Aggregation):
     name: ClassVar[str] = "sparse"
     algorithm: str = SPLIT[0]
 
-    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.post`."""
+    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.begin`."""
         return post_sparse_allreduce(
-            comm, gradients, algorithm=self.algorithm, model=COMMON, switch_density=SWITCH
-        )
+            comm, gradients, algorithm=self.algorithm, model=COMMON, switch_density=SWITCH,
+            agreed=self.agreed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AutoSum(Aggregation):
-    """The algorithm of the least predicted time, from what the ranks hold at this step.
+    """The algorithm of the least predicted time, from what the ranks hold.
 
     Parameters
     ----------
@@ -95,12 +117,15 @@ class AutoSum(Aggregation):
     name: ClassVar[str] = "auto"
     model: CostModel = COMMON
 
-    def post(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.post`."""
-        among = same_order(comm.n_ranks)
-        return post_sparse_allreduce(
-            comm, gradients, model=self.model, among=among, switch_density=SWITCH
-        )
+    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
+        """Begin; see `Aggregation.begin`."""
+        return self.post(comm, gradients)[0]
+
+    def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, SparseSum]:
+        """Choose, and begin; see `Aggregation.post`."""
+        best = best_algorithm(comm, gradients, self.model, same_order(comm.n_ranks), SWITCH)
+        chosen = SparseSum(best.algorithm, agreed=True)
+        return chosen.begin(comm, gradients), chosen
 
 
 NAMES = ("auto", "dense", *ALGORITHMS)
@@ -148,7 +173,7 @@ class Aggregator:
 
     def post(
         self, comm: Communicator, gradients: PerRank, feedback: PerRank
-    ) -> tuple[PendingAllreduce, PerRank]:
+    ) -> tuple[PendingAllreduce, PerRank, Aggregator]:
         """Begin to add up; `feedback`, of `Feedback`, is only looked at where TopK is on.
 
         Returns
@@ -157,14 +182,17 @@ class Aggregator:
             ``collect()`` gives the sum.
         feedback : PerRank
             For the next step.
+        aggregator : Aggregator
+            For the next step of the epoch, whose gradients are alike.
         """
         if self.compressor is not None:
             gradients, feedback = topk_select(comm, self.compressor, gradients, feedback)
-        return self.aggregation.post(comm, gradients), feedback
+        pending, aggregation = self.aggregation.post(comm, gradients)
+        return pending, feedback, replace(self, aggregation=aggregation)
 
     def total(self, comm: Communicator, gradients: PerRank) -> PerRank:
         """The sum of all that the ranks hold, nothing left out."""
-        return self.aggregation.post(comm, gradients).collect()
+        return self.aggregation.begin(comm, gradients).collect()
 
 
 def _dense(stream: Stream) -> Stream:
