@@ -92,7 +92,7 @@ class CoordinateBlocks:
     ) -> None:
         ids = np.flatnonzero(touched)
         ids = ids[np.argsort(block[ids], kind="stable")]
-        self._borders = np.searchsorted(block[ids], np.arange(n_blocks + 1))
+        self._borders = np.searchsorted(block[ids], np.arange(n_blocks + 1)).tolist()
         self._place = np.zeros(len(block), np.int32)  # so that a block's columns are consecutive
         self._place[ids] = np.arange(len(ids))
         self._spool = Spool(rows.disk, n_blocks) if isinstance(rows, StoredRows) else None
@@ -109,12 +109,14 @@ class CoordinateBlocks:
 
     def add(self, matrix: csr_array) -> None:
         """Take the next rows, a matrix of `parts_of`."""
-        shape = matrix.shape[0], int(self._borders[-1])
+        shape = matrix.shape[0], self._borders[-1]
         moved = csr_array((matrix.data, self._place[matrix.indices], matrix.indptr), shape=shape)
         features, pointer, rows, data = by_column(moved)
         cuts = np.searchsorted(features, self._borders).tolist()
         first, self._n_rows = self._n_rows, self._n_rows + shape[0]
         for number, (begin, end) in enumerate(pairwise(cuts)):
+            if begin == end:
+                continue
             own = slice(pointer[begin], pointer[end])
             columns = features[begin:end] - self._borders[number]
             piece = Piece(
