@@ -243,7 +243,7 @@ class LinearModel(SampleModel):
         row_bytes = problem.bytes_of(members)
         if server:  # beside its rows: weights, and of each output a score and whether it is of it
             lengths = np.array([len(own) for own in members])
-            row_bytes = row_bytes + lengths * (8 + 9 * problem.n_outputs)
+            row_bytes += (row_bytes > 0) * lengths * (8 + 9 * problem.n_outputs)
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,
