@@ -10,7 +10,7 @@
 So each process opens the file by itself, as with MPI-IO, and nothing of it passes the client; all
 must see it under the same path. A compressed file has bytes only in order: ranges count the bytes
 of its text, the survey is one task, and a rank unpacks, without parsing, what lies before its own.
-That pays while unpacking is faster than parsing (gzip, not bzip2).
+So the last rank unpacks all of it; if one rank did so for all, they would wait for it as long.
 A CSV file is cut as a libsvm file is; of parquet the blocks are its row groups.
 """
 

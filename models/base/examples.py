@@ -137,8 +137,6 @@ class Reading:
     rounds : list of range
         Blocks of the file; as many rounds on every rank, so some may be empty.
     n_ranks : int
-    on_disk : bool or "auto"
-        Whether the rank keeps its rows on disk.
     keys : uint64 ndarray, or None
         Of the rows that it reads, where a partition says their ranks.
     """
@@ -147,7 +145,6 @@ class Reading:
     file: ExamplesFile
     rounds: list[range]
     n_ranks: int
-    on_disk: bool | str = False
     keys: NDArray[np.uint64] | None = None
 
     @property
@@ -202,7 +199,6 @@ def readings(
     n_ranks: int,
     round_bytes: int = _ROUND_BYTES,
     partition: Partition | None = None,
-    on_disk: bool | str = False,
 ) -> list[Reading]:
     """What each rank reads, round by round.
 
@@ -214,9 +210,6 @@ def readings(
         About as much of the text a round and rank.
     partition : Partition, optional
         The rank of each row.
-    on_disk : bool or "auto", default=False
-        Whether ranks keep their rows on disk; "auto": where they would take more than a quarter of
-        the memory of their rank.
     """
     own = file.ranges(n_ranks)
     keys: list[Any] = [None] * n_ranks
@@ -226,9 +219,7 @@ def readings(
     rounds = [_in_rounds(file, blocks, round_bytes) for blocks in own]
     n_rounds = max(map(len, rounds))
     return [
-        Reading(
-            rank, file, each + [range(0)] * (n_rounds - len(each)), n_ranks, on_disk, keys[rank]
-        )
+        Reading(rank, file, each + [range(0)] * (n_rounds - len(each)), n_ranks, keys[rank])
         for rank, each in enumerate(rounds)
     ]
 
@@ -279,7 +270,7 @@ def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -
 
 
 def _nothing(own: Reading) -> _Waiting | Spool:
-    n_bytes, on_disk = own.n_bytes, own.on_disk
+    n_bytes, on_disk = own.n_bytes, own.file.on_disk
     if on_disk == "auto":
         on_disk = n_bytes > _SMALL_BYTES and n_bytes > MEMORY_SHARE * rank_memory(own.n_ranks)
     if not on_disk:
@@ -287,8 +278,7 @@ def _nothing(own: Reading) -> _Waiting | Spool:
             raise InputError(
                 f"the rows of a rank take about {bytes_words(n_bytes)} in memory, of the "
                 f"{bytes_words(rank_memory(own.n_ranks))} that it may take: give more ranks or "
-                "workers with more memory, or survey with on_disk='auto', which all solvers but "
-                "'server' heed"
+                "workers with more memory, or survey with on_disk='auto'"
             )
         return _Waiting()
     # for a moment both the buckets and the ordered rows are there

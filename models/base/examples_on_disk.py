@@ -20,6 +20,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -155,16 +156,38 @@ class Spool:
 
     def take(self, bucket: int) -> list[Any]:
         """Read the pieces of a bucket."""
+        return list(Bucket(self, bucket))
+
+    def starts(self, bucket: int) -> list[int]:
+        """Where the pieces of a bucket begin."""
+        return self._starts[bucket]
+
+    def piece(self, start: int) -> Any:
+        """Read one."""
         with self.disk.refusals():
-            found = []
-            for start in self._starts[bucket]:
-                self._file.stream.seek(start)
-                found.append(pickle.load(self._file.stream))
-            return found
+            self._file.stream.seek(start)
+            return pickle.load(self._file.stream)
 
     def close(self) -> None:
         """Give the space back."""
         self._file.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """The pieces of a bucket, read one after the other, each time anew.
+
+    Attributes
+    ----------
+    spool : Spool
+    number : int
+    """
+
+    spool: Spool
+    number: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.spool.piece, self.spool.starts(self.number))
 
 
 class StoredExamples:

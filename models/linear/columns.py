@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from daskpart._floor.kernels import kernel
 from daskpart.models.samples.rows import RankRows, Rows, StoredRows, in_blocks
 
 from .losses import slopes_of
 
-_MOST_ROWS = 1 << 16  # of a block: their numbers take two bytes
+MOST_ROWS = 1 << 16  # of a block: their numbers take two bytes
 _CACHED_SCORES = 1 << 16
 Array = NDArray[Any]
 
@@ -92,23 +93,33 @@ def by_columns(rows: Rows, *, n_outputs: int) -> Columns:
 
 
 def _in_memory(rows: RankRows, *, n_outputs: int) -> RankColumns:
-    length = min(_MOST_ROWS, max(1, _CACHED_SCORES // n_outputs))
+    length = min(MOST_ROWS, max(1, _CACHED_SCORES // n_outputs))
     blocks = [_column_block(block) for block in in_blocks(rows, length)]
     return RankColumns(rows.rank, rows.dtype, blocks)
 
 
 def _column_block(rows: RankRows) -> ColumnBlock:
     used = rows.indices[rows.pointer[0] : rows.pointer[-1]]
-    matrix = rows.matrix(1 + int(used.max(initial=-1))).tocsc()
+    columns = by_column(rows.matrix(1 + int(used.max(initial=-1))))
+    return ColumnBlock(*columns, rows.target, rows.weight)
+
+
+def by_column(rows: csr_array) -> tuple[Array, NDArray[np.int64], NDArray[np.uint16], Array]:
+    """Columns with entries, their pointer, the row and the value of each entry.
+
+    Parameters
+    ----------
+    rows : csr_array
+        At most `MOST_ROWS`.
+    """
+    matrix = rows.tocsc()
     features = np.flatnonzero(np.diff(matrix.indptr))
     pointer = np.append(matrix.indptr[features], matrix.indptr[-1])
-    return ColumnBlock(
+    return (
         features.astype(matrix.indices.dtype),
         pointer.astype(np.int64),
         matrix.indices.astype(np.uint16),
         matrix.data,
-        rows.target,
-        rows.weight,
     )
 
 

@@ -26,13 +26,13 @@ optimization algorithm for the parameter server", 2016: the sum of gradients, pa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
@@ -44,7 +44,16 @@ from daskpart.collectives import (
     allreduce,
     proximal_step,
 )
-from daskpart.models.samples.rows import RankRows
+from daskpart.models.samples.rows import Rows
+
+from .coordinate_blocks import (
+    CoordinateBlocks,
+    Piece,
+    add_curvature,
+    add_products,
+    add_scores,
+    parts_of,
+)
 
 _UNPENALISED = 2.0**40
 
@@ -90,7 +99,8 @@ class Block:
     ----------
     ids : int64 ndarray of shape (n,)
         Rising.
-    columns : csc_array of shape (n_rows, n)
+    pieces : iterable of Piece
+        The entries of these coordinates, some rows after the other.
     scale : float64 ndarray of shape (n, 1)
         What rows of the server are multiples of.
     share : float64 ndarray of shape (n, 1)
@@ -100,7 +110,7 @@ class Block:
     """
 
     ids: NDArray[np.int64]
-    columns: scipy.sparse.csc_array
+    pieces: Iterable[Piece]
     scale: NDArray[np.float64]
     share: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -121,6 +131,8 @@ class RankSolver:
     weight : float64 ndarray of shape (n_rows,)
         Of the mean loss over all samples.
     scores : float64 ndarray of shape (n_rows, n_outputs)
+    piece_bytes : int
+        Of the pieces that are in memory at a time.
     """
 
     blocks: list[Block]
@@ -128,33 +140,42 @@ class RankSolver:
     joint: bool
     weight: NDArray[np.float64]
     scores: NDArray[np.float64]
+    piece_bytes: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows and of all that goes with them."""
-        held = sum(
-            each.columns.data.nbytes + each.columns.indices.nbytes + each.columns.indptr.nbytes
-            + 24 * len(each.ids) + 2 * each.weights.nbytes
-            for each in self.blocks
-        )  # fmt: skip
-        return held + self.hot.nbytes + self.weight.nbytes + self.scores.nbytes
+        held = sum(24 * len(each.ids) + 2 * each.weights.nbytes for each in self.blocks)
+        of_rows = self.hot.nbytes + self.weight.nbytes + self.scores.nbytes
+        return self.piece_bytes + held + of_rows
 
     def refresh(self) -> None:
         """Scores anew from the weights: what is added up block by block drifts by rounding."""
         self.scores = np.zeros(self.hot.shape)
         for block in self.blocks:
-            self.scores += block.columns @ block.weights
+            self._add(block, block.weights)
+
+    def _add(self, block: Block, weights: NDArray[np.float64]) -> None:
+        if weights.any():  # of an L1 penalty most blocks stand still at last: none is read
+            for piece in block.pieces:
+                add_scores(*piece.arrays, weights, self.scores[piece.own])
 
     def gradient(self, block: Block, penalty: Penalty) -> NDArray[np.float64]:
         """Of the smooth part of the loss, by this rank's rows."""
-        chance = softmax(self.scores, axis=1) if self.joint else expit(self.scores)
-        slopes = self.weight[:, None] * (chance - self.hot)
-        return block.columns.T @ slopes + penalty.l2 * block.share * block.weights
+        products = np.zeros(block.weights.shape)
+        for piece in block.pieces:
+            add_products(*piece.arrays, self._slopes(piece.own), products)
+        return products + penalty.l2 * block.share * block.weights
+
+    def _slopes(self, rows: slice) -> NDArray[np.float64]:
+        scores = self.scores[rows]
+        chance = softmax(scores, axis=1) if self.joint else expit(scores)
+        return self.weight[rows, None] * (chance - self.hot[rows])
 
     def move(self, block: Block, rows: NDArray[np.float64]) -> None:
         """Take new weights."""
         weights = rows / block.scale
-        self.scores += block.columns @ (weights - block.weights)
+        self._add(block, weights - block.weights)
         block.weights = weights
 
     def objective(self, penalty: Penalty) -> float:
@@ -181,7 +202,8 @@ def set_up(
     Parameters
     ----------
     comm : Communicator
-    rows : PerRank of RankRows
+    rows : PerRank of RankRows or StoredRows
+        Of rows on disk some are in memory at a time.
     fit : DelayedBlocks
 
     Returns
@@ -190,37 +212,44 @@ def set_up(
     scale : float64 ndarray of shape (n_features + 1,)
         The intercept's is the last.
     """
-    whole = comm.map(with_ones, rows, fit=fit)
-    counts = allreduce(comm, comm.map(counts_of, whole)).result()
+    entries = comm.map(entries_of, rows, fit=fit)
+    counts = allreduce(comm, comm.map(counts_of, entries)).result()
     how = {"block": blocks_of(counts[0], fit.n_blocks), "fit": fit}
-    bound = allreduce(comm, comm.map(curvature_of, whole, rows, **how)).result()
+    bound = allreduce(comm, comm.map(curvature_of, rows, **how)).result()
     scale = (bound + fit.penalty.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
     scale[-1] *= _UNPENALISED
     scale[scale == 0] = 1.0
-    return comm.map(solver_of, whole, rows, ranks=counts[1], scale=scale, **how), scale
+    return comm.map(solver_of, rows, entries, ranks=counts[1], scale=scale, **how), scale
 
 
-def counts_of(whole: scipy.sparse.csr_array) -> NDArray[np.int64]:
-    """Of each coordinate the entries in a rank's rows, and whether there are any; (2, n)."""
-    entries = np.bincount(whole.indices, minlength=whole.shape[1])
+def entries_of(rows: Rows, *, fit: DelayedBlocks) -> NDArray[np.int64]:
+    """Of each coordinate how many of a rank's rows have an entry."""
+    found = np.zeros(fit.n_features + 1, np.int64)
+    for _, matrix in parts_of(rows, fit.n_features, fit.intercept):
+        found += np.bincount(matrix.indices, minlength=len(found))
+    return found
+
+
+def counts_of(entries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same, and whether there are any; (2, n)."""
     return np.stack([entries, entries > 0])
 
 
 def curvature_of(
-    whole: scipy.sparse.csr_array, rows: RankRows, *, block: NDArray[np.int32], fit: DelayedBlocks
+    rows: Rows, *, block: NDArray[np.int32], fit: DelayedBlocks
 ) -> NDArray[np.float64]:
     """A rank's part of D, for each coordinate; see the top."""
-    sizes: Any = abs(whole)
-    in_block = np.zeros((len(block), fit.n_blocks))
-    in_block[np.arange(len(block)), block] = 1.0
-    share = (0.5 if fit.joint else 0.25) * rows.weight / fit.n_samples
-    mass = share[:, None] * (sizes @ in_block)
-    return (sizes.T @ mass)[np.arange(len(block)), block]
+    bound, mass = np.zeros(len(block)), np.zeros(fit.n_blocks)
+    for part, matrix in parts_of(rows, fit.n_features, fit.intercept):
+        share = (0.5 if fit.joint else 0.25) * part.weight / fit.n_samples
+        arrays = matrix.indptr, matrix.indices, matrix.data
+        add_curvature(*arrays, share, block, mass, bound)
+    return bound
 
 
 def solver_of(
-    whole: scipy.sparse.csr_array,
-    rows: RankRows,
+    rows: Rows,
+    entries: NDArray[np.int64],
     *,
     block: NDArray[np.int32],
     ranks: NDArray[np.int64],
@@ -230,28 +259,19 @@ def solver_of(
     """A rank's solver, with weights of 0."""
     share = 1.0 / np.maximum(ranks, 1)
     share[-1] = 0.0
-    columns = scipy.sparse.csc_array(whole)
-    touched = np.flatnonzero(np.diff(columns.indptr))
+    cut = CoordinateBlocks(rows, entries > 0, block, fit.n_blocks)
+    classes = np.arange(fit.n_outputs)
+    hots, weights = [], []
+    for part, matrix in parts_of(rows, fit.n_features, fit.intercept):
+        cut.add(matrix)
+        hots.append(part.target > 0 if fit.n_outputs == 1 else part.target == classes)
+        weights.append(part.weight / fit.n_samples)
     blocks = []
-    for number in range(fit.n_blocks):
-        ids = touched[block[touched] == number]
+    for ids, pieces in zip(cut.ids, cut.pieces, strict=True):
         zeros = np.zeros((2, len(ids), fit.n_outputs))
-        blocks.append(Block(ids, columns[:, ids], scale[ids, None], share[ids, None], *zeros))
-    if fit.n_outputs == 1:
-        hot = rows.target > 0
-    else:
-        hot = rows.target == np.arange(fit.n_outputs)
-    return RankSolver(blocks, hot, fit.joint, rows.weight / fit.n_samples, np.zeros(hot.shape))
-
-
-def with_ones(rows: RankRows, *, fit: DelayedBlocks) -> scipy.sparse.csr_array:
-    """A rank's rows with a 1 for the intercept behind, zeros left out."""
-    shape = len(rows), fit.n_features
-    held: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)
-    ones: Any = scipy.sparse.csr_array(np.full((len(rows), 1), float(fit.intercept)))
-    whole: Any = scipy.sparse.csr_array(scipy.sparse.hstack([held, ones], "csr"), dtype=np.float64)
-    whole.eliminate_zeros()
-    return whole
+        blocks.append(Block(ids, pieces, scale[ids, None], share[ids, None], *zeros))
+    hot, weight = np.concatenate(hots), np.concatenate(weights)
+    return RankSolver(blocks, hot, fit.joint, weight, np.zeros(hot.shape), cut.nbytes)
 
 
 def blocks_of(counts: NDArray[np.int64], n_blocks: int) -> NDArray[np.int32]:

@@ -196,10 +196,6 @@ class LogisticRegression(LinearClassifier):
         if self.delay != np.inf and self.delay != int(self.delay):
             raise InputError(f"delay is {self.delay}: give a whole number of blocks, or math.inf")
 
-    @property
-    def _reads_blocks(self) -> bool:
-        return self.solver != "server"
-
     def _connection(self, plan: Any, client: Any) -> Any:
         if self.solver != "server":
             return super()._connection(plan, client)

@@ -240,14 +240,18 @@ class LinearModel(SampleModel):
             "lbfgs": 6 + 2 * N_PAIRS / n_ranks,
             "server": 5,
         }
+        row_bytes = problem.bytes_of(members)
+        if server:  # beside its rows: weights, and of each output a score and whether it is of it
+            lengths = np.array([len(own) for own in members])
+            row_bytes += (row_bytes > 0) * lengths * (8 + 9 * problem.n_outputs)
         return SamplesPlan(
             n_ranks=n_ranks,
             partition=partition,
             partitioner=partitioner,
             members=members,
             weight_bytes=int(8 * (problem.n_features + 1) * problem.n_outputs * ways[self.solver]),
-            row_bytes=problem.bytes_of(members),
-            on_disk=problem.on_disk if self._reads_blocks else "",
+            row_bytes=row_bytes,
+            on_disk=problem.on_disk,
             touched=None if placed is None else placed.touched,
             shards=None if placed is None else placed.shards,
             seconds=0.0 if placed is None else placed.seconds,

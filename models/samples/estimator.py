@@ -99,11 +99,6 @@ class SampleModel(DistributedEstimator):
         """Outputs of a classifier with these classes."""
         return len(classes)
 
-    @property
-    def _reads_blocks(self) -> bool:
-        """Whether a rank needs no more of its rows in memory than a block."""
-        return True
-
     # -- fitting ---
 
     @with_callbacks
@@ -178,11 +173,6 @@ class SampleModel(DistributedEstimator):
         """Of a file: only its labels come here, where they are classes."""
         if getattr(self, "class_weight", None) is not None:
             raise InputError("class_weight needs samples in memory or in a Dask collection")
-        if file.on_disk is True and not self._reads_blocks:
-            raise InputError(
-                "solver='server' has its rows in memory: survey with on_disk='auto', or choose "
-                "solver='lbfgs' or 'sgd'"
-            )
         if reset:
             self.n_features_in_ = file.n_features
             names = file.feature_names
@@ -245,8 +235,7 @@ class SampleModel(DistributedEstimator):
         """Rows of each rank, brought there; of a file they are read there."""
         if isinstance(problem, FileSamples):
             seed = plan.random_state if shuffle else None
-            on_disk = self._reads_blocks and problem.file.on_disk
-            return problem.rows_on(comm, seed, plan.partition, on_disk)
+            return problem.rows_on(comm, seed, plan.partition)
         return comm.settle(comm.values(problem.rows_of(plan.members)))
 
     def _check_compressor(self) -> None:

@@ -81,18 +81,12 @@ class FileSamples(Samples):
         borders = [self.file.row_pointer[own.start] for own in self.file.ranges(n_ranks)]
         return np.split(np.arange(self.n_samples), borders[1:])
 
-    def rows_on(
-        self,
-        comm: Any,
-        seed: int | None,
-        partition: Partition | None = None,
-        on_disk: bool | str = False,
-    ) -> Any:
+    def rows_on(self, comm: Any, seed: int | None, partition: Partition | None = None) -> Any:
         """Rows of each rank, read there; a PerRank of RankRows, or of StoredRows.
 
         A partition says the rank of each row; a rank then has them in the order of the file.
         """
-        own = readings(self.file, comm.n_ranks, partition=partition, on_disk=on_disk)
+        own = readings(self.file, comm.n_ranks, partition=partition)
         handed = comm.values(own)
         if partition is not None:
             seed = 0  # rows travel, by the keys of the readings

@@ -141,6 +141,7 @@ class StoredRows(Generic[Kept]):
 
     Attributes
     ----------
+    disk : Disk
     nbytes : int
         Bytes of rows that were in memory at most.
     """
@@ -150,6 +151,7 @@ class StoredRows(Generic[Kept]):
     ) -> None:
         self.rank, self._examples, self._encode = rank, examples, encode
         self.dtype, self.nnz, self.nbytes = examples.dtype, examples.nnz, 0
+        self.disk = examples.disk
         self._last: tuple[int, int, Kept] | None = None
 
     def __len__(self) -> int:

@@ -55,7 +55,7 @@ def test_all_rows_at_once_are_the_rows_one_by_one(
     rows, weights = made(*shape, n_outputs, dtype, seed, code)
     gradient, loss = np.zeros(len(weights)), 0.0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_MOST_ROWS", most_rows)
+        patch.setattr(columns, "MOST_ROWS", most_rows)
         held = by_columns(rows, n_outputs=n_outputs)
     for block in column_blocks(held, None):
         scores = np.empty((len(block.target), n_outputs))

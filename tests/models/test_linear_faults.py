@@ -93,7 +93,8 @@ def test_ctrl_c_keeps_the_epochs_that_were_done(path, kind):
 def test_a_worker_that_dies_does_not_change_the_result(path, own_client, kind):
     """The trainer begins anew from the epoch kept last; of the server, shards are made anew.
 
-    L-BFGS, whose state is as that of a resumed fit, is spared the start of another worker.
+    L-BFGS, whose state is as that of a resumed fit, is spared the start of another worker. What
+    lay on the disk of the one that died is read from the file again.
     """
     victim = next(iter(own_client.run(os.getpid).values()))
 
@@ -104,7 +105,7 @@ def test_a_worker_that_dies_does_not_change_the_result(path, own_client, kind):
     model = make(kind, transport="auto").set_callbacks(At(3, kill))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        model.fit(survey(path, client=own_client), client=own_client)
+        model.fit(survey(path, on_disk=True, client=own_client), client=own_client)
     lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
     assert any("The fit goes on from the end of" in str(each.message) for each in lost)
     assert bits_of(model) == bits_of(make(kind).fit(survey(path)))

@@ -16,6 +16,7 @@ from daskpart.collectives import communicator_for
 from daskpart.errors import InputError
 from daskpart.models.base import examples
 from daskpart.models.base.examples_on_disk import Disk, Spool, StoredExamples
+from daskpart.models.linear import coordinate_blocks
 from daskpart.models.mlp import sgd as mlp_sgd
 from daskpart.models.samples import files
 from daskpart.models.samples.files import FileSamples
@@ -24,6 +25,7 @@ from daskpart.models.samples.rows import Batches, StoredRows, in_blocks, rank_ro
 from daskpart.readers import survey
 
 N_ROWS, BLOCK_BYTES = 1800, 25_000
+SERVER = {"solver": "server", "max_iter": 3, "l1_ratio": 1.0, "tol": 0.0}
 SGD = {"solver": "sgd", "max_iter": 2, "batch_size": 32, "tol": 0.0}
 
 
@@ -46,6 +48,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_blocks(monkeypatch):
     monkeypatch.setattr(files, "_BLOCK_BYTES", BLOCK_BYTES)
     monkeypatch.setattr(examples, "_ROUND_BYTES", 20_000)
+    monkeypatch.setattr(coordinate_blocks, "_STORED_ENTRIES", BLOCK_BYTES // 20)
 
 
 def both(path: Path, make, transport: str = "local"):
@@ -104,13 +107,48 @@ def test_iterations_and_a_regression_have_them_too(path):
         np.testing.assert_allclose(there.coef_, memory.coef_, atol=1e-9)
 
 
-def test_graphs_and_a_cluster_have_them_too(path):
+@pytest.mark.parametrize(
+    ("n_ranks", "more"),
+    [(1, {}), (2, {"multi_class": "ovr"}), (5, {"l1_ratio": 0.5, "fit_intercept": False}),
+     (3, {"partitioner": "parsa"}), (3, {"n_blocks": 1, "dtype": np.float32})],
+)  # fmt: skip
+def test_the_server_has_the_bits_of_memory_and_holds_a_piece(path, n_ranks, more):
+    more = dict(more)
+    dtype = more.pop("dtype", np.float64)
+    kept = SERVER | more | {"n_ranks": n_ranks, "transport": "local"}
+    here, there = (
+        daskpart.LogisticRegression(**kept).fit(survey(path, on_disk=on_disk, dtype=dtype))
+        for on_disk in (False, True)
+    )
+    assert here.coef_.tobytes() == there.coef_.tobytes()
+    assert here.history_["loss"].tolist() == there.history_["loss"].tolist()
+    assert here.history_["bytes"].tolist() == there.history_["bytes"].tolist()
+    if "partitioner" in more:
+        assert there.plan_report_.partitioner == "parsa" and there.plan_report_.touched is not None
+    rows = np.subtract(here.comm_report_.memory, there.comm_report_.memory)
+    entries = 36_000 / n_ranks * (2 + np.dtype(dtype).itemsize)
+    assert (rows > 0.7 * entries - BLOCK_BYTES / kept.get("n_blocks", 16)).all()
+
+
+def test_the_server_ends_at_the_same_optimum_with_a_delay(path):
+    here, there = both(
+        path,
+        lambda **k: daskpart.LogisticRegression(
+            **SERVER | {"max_iter": 50, "delay": 2, "C": 0.1}, n_ranks=3, **k
+        ),
+    )
+    losses = [each.history_["loss"].iloc[-1] for each in (here, there)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.03)
+
+
+@pytest.mark.parametrize("options", [SGD, SERVER])
+def test_other_transports_have_them_too(path, options):
     import distributed
 
     def make(**more):
-        return daskpart.LogisticRegression(**SGD, n_ranks=2, **more)
+        return daskpart.LogisticRegression(**options, n_ranks=2, **more)
 
-    here, there = both(path, make, "graph")
+    here, there = both(path, make, "local" if options is SERVER else "graph")
     assert here.coef_.tobytes() == there.coef_.tobytes()
     with distributed.Client(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
@@ -119,8 +157,9 @@ def test_graphs_and_a_cluster_have_them_too(path):
             assert of_cluster.coef_.tobytes() == here.coef_.tobytes()
 
 
-def test_a_fit_goes_on_with_the_same_bits(path, tmp_path):
-    kept = SGD | {"n_ranks": 2, "transport": "local"}
+@pytest.mark.parametrize("options", [SGD, SERVER])
+def test_a_fit_goes_on_with_the_same_bits(path, tmp_path, options):
+    kept = options | {"n_ranks": 2, "transport": "local"}
     whole = daskpart.LogisticRegression(**kept).fit(survey(path, on_disk=False))
     kept["checkpoint_path"] = tmp_path / "run.npz"
     daskpart.LogisticRegression(**kept | {"max_iter": 1}).fit(survey(path, on_disk=True))
@@ -135,7 +174,7 @@ def test_ranks_decide_by_their_memory(path, monkeypatch):
     for share, on_disk in ((0.2, False), (0.3, True)):
         monkeypatch.setattr(examples, "rank_memory", lambda n, share=share: own.mean() / share)
         with communicator_for("local", 2) as comm:
-            rows = comm.gather(problem.rows_on(comm, 0, on_disk="auto"))
+            rows = comm.gather(problem.rows_on(comm, 0))
         assert [isinstance(each, StoredRows) for each in rows] == [on_disk] * 2
     assert rows[0].between(3, 200) is rows[0].between(3, 200)
     assert 0 < rows[0].nbytes < own[0] / 3
@@ -149,8 +188,12 @@ def test_a_plan_says_when_rows_are_on_disk(path):
     ]
     assert words[0].startswith("where they take over 25% of a rank's memory, then 24.")
     assert words[1:] == ["all", None]
-    served = model.set_params(solver="server").plan(survey(path)).report()
-    assert "samples on disk" not in served.rows()
+    samples = {
+        solver: model.set_params(solver=solver).plan(survey(path, on_disk=True)).memory()["samples"]
+        for solver in ("lbfgs", "server")
+    }
+    of_rows = (8 + 9 * 3) * N_ROWS  # a weight; of each class a score, and whether it is the row's
+    assert sum(samples["server"] - samples["lbfgs"]) == of_rows
 
 
 # -- blocks of an epoch ---
@@ -223,19 +266,16 @@ def test_rows_that_do_not_fit_into_memory_are_refused_at_once(path, monkeypatch,
     import distributed
 
     monkeypatch.setattr(examples, "rank_memory", lambda n: 50_000)
-    told = r"the rows of a rank take about 205.2 kB in memory, of the 50.0 kB .* 'server' heed"
+    told = r"the rows of a rank take about 205.2 kB in memory, of the 50.0 kB .* on_disk='auto'"
     with distributed.Client(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
     ):
-        for solver, on_disk in (("server", "auto"), ("sgd", False)):
+        for solver in ("server", "sgd"):
             model = daskpart.LogisticRegression(solver=solver, n_ranks=2, transport=transport)
             with pytest.raises(InputError, match=told):
-                model.fit(survey(path, on_disk=on_disk))
+                model.fit(survey(path, on_disk=False))
 
 
 def test_bad_input(path):
     with pytest.raises(InputError, match="on_disk is 'ram': give True, False"):
         survey(path, on_disk="ram")
-    file = survey(path, on_disk=True)
-    with pytest.raises(InputError, match="has its rows in memory"):
-        daskpart.LogisticRegression(solver="server", n_ranks=2).fit(file)
