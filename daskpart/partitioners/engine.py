@@ -85,11 +85,11 @@ def get_engine(engine: str | Engine) -> Engine:
     EngineError
         For ``"mtkahypar"`` where it is not installed.
     """
-    if engine == "multilevel":
+    if isinstance(engine, str) and engine == "multilevel":
         from .multilevel import MultilevelEngine
 
         return MultilevelEngine()
-    if engine == "mtkahypar":
+    if isinstance(engine, str) and engine == "mtkahypar":
         from .mtkahypar import MtKaHyParEngine
 
         return MtKaHyParEngine()

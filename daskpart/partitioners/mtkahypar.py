@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart.errors import EngineError, InputError
+from daskpart._floor.checks import one_of, whole_number
+from daskpart.errors import EngineError
 
 from .engine import check_bipartition, check_epsilon, check_n_parts, warn_if_unbalanced
 
@@ -57,10 +58,8 @@ class MtKaHyParEngine:
     def __init__(
         self, preset: str = "default", n_threads: int = 1, timeout: float | None = None
     ) -> None:
-        if preset not in PRESETS:
-            raise InputError(f"preset={preset!r} must be one of {', '.join(map(repr, PRESETS))}")
-        if n_threads < 1:
-            raise InputError(f"n_threads={n_threads} must be at least 1")
+        one_of(preset, "preset", PRESETS)
+        n_threads = whole_number(n_threads, "n_threads", 1)
         if importlib.util.find_spec("mtkahypar") is None:
             raise EngineError(
                 "engine 'mtkahypar' is not installed: pip install daskpart[quality], "

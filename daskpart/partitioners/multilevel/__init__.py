@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart.errors import InputError
+from daskpart._floor.checks import one_of
 from daskpart.partitioners.engine import (
     check_bipartition,
     check_epsilon,
@@ -56,9 +56,7 @@ class MultilevelEngine:
     name = "multilevel"
 
     def __init__(self, effort: str = "default") -> None:
-        if effort not in EFFORTS:
-            raise InputError(f"effort={effort!r} must be one of {', '.join(map(repr, EFFORTS))}")
-        self.effort = effort
+        self.effort = one_of(effort, "effort", EFFORTS)
 
     def bipartition(
         self,
