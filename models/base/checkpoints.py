@@ -130,8 +130,8 @@ class CheckpointWriter:
             except ReadError as error:
                 if not _is_damaged(path):
                     raise ReadError(
-                        f"{error} Or remove it, or give another checkpoint_path: no fit of this "
-                        "model goes on from it."
+                        f"{error} This fit cannot go on from it: remove it, or give another "
+                        "checkpoint_path."
                     ) from error
                 words = f"checkpoint passed over: {error} It is {_put_aside(path).name} now."
                 warnings.warn(words, DaskpartWarning, stacklevel=2)
