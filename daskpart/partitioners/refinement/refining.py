@@ -115,6 +115,7 @@ def refine(
     """
     started = working_clock()
     one_of(metric, "metric", METRICS)
+    one_of(model, "model", NAMES)
     require_partition(partition)
     goal = goal_named(metric, rho)
     built = _built(data, model, partition, checked_seed(random_state))
