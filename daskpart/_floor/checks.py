@@ -77,8 +77,7 @@ def finite_number(
     value: object, name: str, least: float = 0, *, above: bool = False, most: float = math.inf
 ) -> float:
     """One finite number from `least` on, or above it, as a Python float."""
-    ok = isinstance(value, Real) and not isinstance(value, bool)
-    found = float(value) if ok else math.nan  # type: ignore[arg-type]
+    found = _as_float(value)
     if not math.isfinite(found) or not least <= found <= most or (above and found == least):
         wanted = f"above {least:g}" if above else f"of at least {least:g}"
         limit = "" if most == math.inf else f" and at most {most:g}"
@@ -88,10 +87,18 @@ def finite_number(
 
 def fraction(value: object, name: str) -> float:
     """A number between 0 and 1, both excluded."""
-    found = float(value) if isinstance(value, Real) else math.nan
+    found = _as_float(value)
     if not 0 < found < 1:
         raise InputError(f"{name}={value!r}; it must be between 0 and 1, both excluded")
     return found
+
+
+def _as_float(value: object) -> float:
+    """A number as a Python float; NaN for what is none, or too large for one."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def as_array(values: object, what: str) -> NDArray[Any]:

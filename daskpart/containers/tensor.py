@@ -181,6 +181,12 @@ def as_tensor(
         from daskpart.readers.contents import sparse_inside
 
         data = sparse_inside(read(data), str(data))
+    in_frame = is_dask_frame(data) or is_a(data, "pandas", "DataFrame")
+    in_frame |= isinstance(data, list | tuple)
+    if values is not None and not in_frame:
+        raise InputError(
+            f"values go with a DataFrame of indices: a {type(data).__name__} has its own"
+        )
     if isinstance(data, LabelledTensor):
         given = data.coordinates, data.values, data.shape, data.dims, data.labels
         if shape is None and (missing == "unknown" or data.values.all()):
@@ -190,7 +196,7 @@ def as_tensor(
     if is_dask_frame(data):
         data = data.compute()
     dims: Sequence[str] | None
-    if is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple):
+    if in_frame:
         coordinates, numbers, extents, dims, labels = _frame_entries(data, values)
     else:
         coordinates, numbers, extents, dims, labels = _entries(data)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import xarray
 
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import finite_number, one_of, path_text
+from daskpart._floor.checks import finite_number, one_of, path_text, require_like
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import read
 
@@ -91,7 +91,7 @@ def fetch_movielens(
     plain = one_of(word, "name", sorted(_RELEASES))
     release = _RELEASES[plain]
     timeout = finite_number(timeout, "timeout", above=True, most=_LONGEST_WAIT)
-    base_url = path_text(base_url, "base_url")
+    require_like(base_url, "base_url", ("rstrip",), "an address, as text")
     folder = cache_folder() / "movielens"
     if data_home is not None:
         folder = Path(path_text(data_home, "data_home")).expanduser()

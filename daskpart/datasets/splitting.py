@@ -212,7 +212,7 @@ def user_folds(
     shape = getattr(X, "shape", ())
     if not shape:
         raise InputError(f"X is a {type(X).__name__}: give a container with a shape, a row a user")
-    n_users = int(shape[0])
+    n_users = whole_number(shape[0], "the number of rows of X", 0)
     n_folds = whole_number(n_folds, "n_folds", 2)
     if n_folds > n_users:
         raise InputError(f"n_folds={n_folds}; give 2 to {n_users}, the number of users")

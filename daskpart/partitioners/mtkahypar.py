@@ -26,7 +26,8 @@ import numpy as np
 from daskpart._floor.checks import one_of, whole_number
 from daskpart.errors import EngineError
 
-from .engine import check_bipartition, check_epsilon, check_n_parts, warn_if_unbalanced
+from .checks import checked_epsilon, checked_n_parts
+from .engine import check_bipartition, warn_if_unbalanced
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
@@ -91,8 +92,8 @@ class MtKaHyParEngine:
         self, hypergraph: Hypergraph, n_parts: int, epsilon: float = 0.03, random_state: int = 0
     ) -> np.ndarray:
         """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
-        check_epsilon(epsilon)
-        check_n_parts(hypergraph, n_parts)
+        epsilon = checked_epsilon(epsilon)
+        n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         if n_parts == 1:
             return np.zeros(hypergraph.n_vertices, np.int32)
         targets = np.full(n_parts, hypergraph.vertex_weights.sum() / n_parts)

@@ -149,11 +149,16 @@ def test_broken_coordinates_are_refused(coordinates: list, message: str) -> None
         ({"shape": 3}, "extents have 0 dimensions"),
         ({"shape": "abc"}, "extents have 0 dimensions"),
         ({"shape": (2.5, 2)}, "extent 0 is 2.5"),
+        ({"shape": (10**30, 2)}, "extents are of type object: give whole numbers"),
         ({"missing": "none"}, "missing is 'none': use one of 'zero', 'unknown'"),
         ({"missing": ["zero"]}, "missing is .'zero'.: use one of"),
     ],
 )
 def test_odd_options_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(
+        InputError, match="values go with a DataFrame of indices: a COO has its own"
+    ):
+        as_tensor(sparse.COO([[0], [1]], [1.0], shape=(2, 2)), values=[1.0])
     for data in (sparse.COO([[0], [1]], [1.0], shape=(2, 2)), as_tensor([(0, 1, 1.0)])):
         with pytest.raises(InputError, match=message):
             as_tensor(data, **options)
