@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
@@ -169,11 +169,13 @@ def embed(
         For a plan of several rounds or of another kind, or an aware embedding of a plan in which
         an item has more than one owner.
     """
+    require_like(plan, "plan", ("rounds", "kind"), "a Plan, such as an expand_plan")
     if len(plan.rounds) != 1 or plan.kind not in ("expand", "reduce"):
         raise InputError(
             f"Only a point-to-point expand or reduce (one round) can be embedded; got {plan!r}."
         )
     payload_rows = whole_number(payload_rows, "payload_rows", 0)
+    every_message = bool(every_message)
     outward = _outward(plan)
     entry = outward.rounds[0]
     sender = np.repeat(entry.source, entry.lengths).astype(np.int64)

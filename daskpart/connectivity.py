@@ -22,7 +22,17 @@ from numpy.typing import ArrayLike, NDArray
 from . import _metrics
 from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
-from ._floor.checks import amounts, require_partition, whole_number, whole_numbers
+from ._floor.checks import (
+    amounts,
+    as_array,
+    finite_number,
+    ids_below,
+    one_of,
+    random_generator,
+    require_hypergraph,
+    require_partition,
+    whole_number,
+)
 from ._floor.tables import html_table, text_table
 from ._incidence import group, group_pairs
 from .containers.dask_blocks import dask_inside, item_parts
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from .hypergraph import Hypergraph
     from .partitions import Partition
 
+_LARGEST_RHO = 1024  # powers are whole numbers of any length
 _ARRAYS = ("pointer", "parts", "counts", "costs")
 
 
@@ -120,11 +131,7 @@ class Connectivity:
             No `Partition` was given, or one of another number of vertices than the hypergraph's.
         """
         require_partition(partition)
-        if not hasattr(hypergraph, "net_pointer"):
-            raise InputError(
-                f"hypergraph is a {type(hypergraph).__name__}: give a Hypergraph, of data "
-                "Hypergraph.column_net(data)"
-            )
+        require_hypergraph(hypergraph)
         partition.check_fits(hypergraph.n_vertices, "the hypergraph")
         pointer, parts, counts = _metrics.connect(
             hypergraph.net_pointer,
@@ -150,8 +157,8 @@ class Connectivity:
         """
         n_items = whole_number(n_items, "n_items", least=0)
         n_parts = whole_number(n_parts, "n_parts", least=1)
-        item_ids = _checked_ids(items, n_items, "item")
-        part_ids = _checked_ids(parts, n_parts, "part")
+        item_ids = ids_below(items, n_items, "item")
+        part_ids = ids_below(parts, n_parts, "part")
         if len(item_ids) != len(part_ids):
             raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
         if counts is None:  # grouped by item these are nets, and their pins are parts already
@@ -189,8 +196,7 @@ class Connectivity:
             other data.
         """
         require_partition(partition)
-        if axis not in ("rows", "columns"):
-            raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
+        one_of(axis, "axis", ("rows", "columns"))
         given = dask_inside(array)
         shape = tuple(given.shape)
         made_for = "columns" if partition.info.get("model") == "row-net" else axis
@@ -228,9 +234,8 @@ class Connectivity:
 
     def power(self, rho: float = 2) -> int | float:
         """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
-        if not isinstance(rho, int | float | np.number) or not 0 <= rho < np.inf:
-            raise InputError(f"rho is {rho!r}: give a finite number of at least 0")
-        exponent = int(rho) if float(rho).is_integer() else float(rho)
+        power = finite_number(rho, "rho", most=_LARGEST_RHO)
+        exponent = int(power) if power.is_integer() else power
         return sum(cost * level**exponent for level, cost in self._cut_levels())
 
     def max_connectivity(self) -> int:
@@ -266,7 +271,7 @@ class Connectivity:
 
     def with_owners(self, owners: ArrayLike) -> Connectivity:
         """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""
-        given = np.asarray(owners)
+        given = as_array(owners, "owner")
         if given.shape != (self.n_items,) or (given.size and given.dtype.kind not in "iu"):
             raise InputError(
                 f"owners of shape {given.shape} and type {given.dtype}: "
@@ -284,7 +289,7 @@ class Connectivity:
     def with_random_owners(self, random_state: int = 0) -> Connectivity:
         """Each item is owned by one of its sharers, drawn evenly."""
         connectivity = self.connectivity
-        drawn = np.random.default_rng(random_state).random(self.n_items)
+        drawn = random_generator(random_state).random(self.n_items)
         place = np.minimum((drawn * connectivity).astype(np.int64), connectivity - 1)
         owners = np.full(self.n_items, -1, np.int32)
         touched = connectivity > 0
@@ -316,8 +321,7 @@ class Connectivity:
 
         Expand: the owner sends the item to every other sharer. Reduce is expand reversed.
         """
-        if operation not in ("expand", "reduce"):
-            raise InputError(f"operation is {operation!r}: 'expand' or 'reduce'")
+        one_of(operation, "operation", ("expand", "reduce"))
         if self.owners is None:
             raise InputError(
                 "rank_volume needs owners: call with_random_owners(), with_packed_owners() "
@@ -383,12 +387,3 @@ class Connectivity:
 
     def _repr_html_(self) -> str:
         return html_table("Connectivity", self.to_dict())
-
-
-def _checked_ids(values: ArrayLike, limit: int, what: str) -> NDArray[np.int32]:
-    given = np.asarray(values)
-    ids = given if given.ndim == 1 and given.dtype == np.int32 else whole_numbers(given, what)
-    if ids.size and (ids.min() < 0 or ids.max() >= limit):
-        wrong = ids.min() if ids.min() < 0 else ids.max()
-        raise InputError(f"{what} {wrong} is out of range: {what}s are 0 to {limit - 1}")
-    return ids.astype(np.int32, copy=False)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
-from ._floor.checks import amounts, whole_number, whole_numbers
+from ._floor.checks import amounts, one_of, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
 from ._incidence import first_bad_pin, group, transpose
 from .containers.dask_blocks import column_nets, dask_inside
@@ -163,8 +163,7 @@ class Hypergraph:
         InputError
             Chunks are dense or of unknown size; an entry is not finite.
         """
-        if axis not in ("rows", "columns"):
-            raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
+        one_of(axis, "axis", ("rows", "columns"))
         pointer, pins, weights = column_nets(dask_inside(array), axis)
         costs = np.ones(len(pointer) - 1, np.int64)
         return cls(len(weights), pointer, pins, weights, costs)

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ._floor.checks import one_of, path_text, require_partition
 from .containers.matrix import as_matrix
 from .errors import InputError
 from .partitions import Partition
@@ -62,8 +63,11 @@ def write_layout(
     InputError
         The graph is not square, the partition does not fit, a part is empty, or torch is missing.
     """
-    if layout not in LAYOUTS:
-        raise InputError(f"layout={layout!r}: give one of {', '.join(LAYOUTS)}")
+    one_of(layout, "layout", LAYOUTS)
+    require_partition(partition)
+    place = Path(path_text(folder, "folder")).expanduser()
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{place} is a file: give a folder")
     entries = as_matrix(graph)
     n = entries.shape[0]
     if entries.shape != (n, n):
@@ -78,7 +82,6 @@ def write_layout(
     values = np.asarray(entries.values, np.float64)
     matrix = scipy.sparse.csr_array((values, (entries.rows, entries.columns)), shape=(n, n))
     matrix.sort_indices()
-    place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
     {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
         matrix, partition, place

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
-from ._floor.checks import amounts, whole_number
+from ._floor.checks import amounts, as_array, require_like, whole_number
 from ._floor.tables import html_table, text_table
 from ._incidence import group
 from .connectivity import Connectivity
@@ -267,6 +267,8 @@ class Partition:
             if isinstance(hypergraph, Hypergraph):
                 info["model"] = "hypergraph"
             else:
+                wanted = "the Hypergraph or the DataModel that was cut"
+                require_like(hypergraph, "hypergraph", ("hypergraph", "info"), wanted)
                 info |= hypergraph.info
                 hypergraph = hypergraph.hypergraph
             weights = hypergraph.vertex_weights
@@ -297,7 +299,7 @@ class Partition:
 
 
 def _checked_assignment(assignment: ArrayLike, n_parts: int) -> NDArray[np.int32]:
-    given = np.asarray(assignment)
+    given = as_array(assignment, "part number")
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise InputError(
             f"assignment of shape {given.shape} and type {given.dtype}: "

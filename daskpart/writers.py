@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ._floor.checks import one_of
 from .errors import InputError
 from .readers.detection import suffix_format
 from .readers.streams import location, opened_for_writing
@@ -37,12 +38,11 @@ def write_hypergraph(
 ) -> None:
     """Write a hypergraph as hMETIS, PaToH or METIS text; see `Hypergraph.write`."""
     place = location(path)
-    chosen = format or suffix_format(place)
+    chosen = suffix_format(place) if format is None else one_of(format, "format", _WRITERS)
     if chosen not in _WRITERS:
-        given = f"format={format!r}" if format else f"the name {basename(place)!r}"
         raise InputError(
-            f"{given} tells no format that hypergraphs are written in: give a name that ends in "
-            ".hgr, .u or .graph, or format='hgr', 'patoh' or 'metis'"
+            f"the name {basename(place)!r} tells no format that hypergraphs are written in: give "
+            "one that ends in .hgr, .u or .graph, or format='hgr', 'patoh' or 'metis'"
         )
     lines = _WRITERS[chosen](hypergraph)
     head = next(lines)  # what cannot be written shows here, before the file is made

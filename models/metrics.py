@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from daskpart._floor.checks import require_like, whole_number
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.blocks import computed, over_blocks
@@ -79,15 +80,25 @@ def evaluate_ranking(
     >>> daskpart.metrics.evaluate_ranking(model, test, n=(5, 10)).shape
     (2, 7)
     """
-    lengths: list[Any] = [n] if np.ndim(n) == 0 else [*n]  # type: ignore[misc]
-    if not lengths or any(each != int(each) or each < 1 for each in lengths):
+    given: list[Any] = [*n] if isinstance(n, Sequence | np.ndarray) and np.ndim(n) else [n]
+    lengths = [whole_number(each, "n", 1) for each in given]
+    if not lengths:
         raise InputError(f"n={n!r}; give whole numbers of at least 1")
+    others = isinstance(exclude_seen, str) and exclude_seen == "others"
+    if not others and not isinstance(exclude_seen, bool | np.bool_):
+        raise InputError(f"exclude_seen is {exclude_seen!r}: give True, False or 'others'")
+    require_like(
+        model,
+        "model",
+        ("_fitted", "_seen"),
+        "a fitted MatrixFactorization or ImplicitFactorization",
+    )
     state = model._fitted()
     if not state.is_finite():
         raise InputError("the factors hold NaN or infinity: what they rank has no meaning")
     seen = model._seen() if exclude_seen else None
     matrix = as_matrix(test, model._columns(), repeats="sum")
-    held_out = HeldOut(matrix, state, seen, exclude_seen is True, unknown)
+    held_out = HeldOut(matrix, state, seen, not others, unknown)
     factors = (state.item_factors, state.item_bias)
     blocks = held_out.blocks(state)
     tasks = over_blocks(_sums, blocks, factors, client, lengths=lengths)

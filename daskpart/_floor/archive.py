@@ -27,6 +27,8 @@ import numpy as np
 
 from daskpart.errors import InputError, ReadError
 
+from .checks import path_text
+
 SUFFIXES = (".npz", ".zarr")
 _HEADER = "header"
 _FORMAT = 1
@@ -73,7 +75,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
         When the disk refuses; the message says how much space is needed, and what was at `path`
         before is untouched.
     """
-    target = Path(path).expanduser()
+    target = Path(path_text(path)).expanduser()
     suffix = checked_suffix(target)
     full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": plain(header)}
     text = np.frombuffer(json.dumps(full_header).encode(), dtype=np.uint8)
@@ -102,7 +104,7 @@ def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
     ReadError
         When `path` is absent, is damaged, or was not written by `write_arrays`.
     """
-    target = Path(path).expanduser()
+    target = Path(path_text(path)).expanduser()
     suffix = checked_suffix(target)
     source = existing(target)
     zarr = _zarr() if suffix == ".zarr" else None
@@ -236,7 +238,7 @@ def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
     ReadError
         When it is absent, damaged or lacks an array.
     """
-    place = Path(path).expanduser()
+    place = Path(path_text(path)).expanduser()
     try:  # NumPy leaves a file open that it cannot read
         with open(place, "rb") as stream:
             if not zipfile.is_zipfile(stream):  # NumPy would advise to unpickle it

@@ -15,6 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from .checks import path_text
+
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
@@ -29,7 +31,11 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     -----
     The file is made in the folder of `path`, as only there it can take its place in one step.
     """
-    place = Path(path).expanduser().resolve()
+    place = Path(path_text(path)).expanduser().resolve()
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"{place} cannot be written: there is no folder {place.parent}")
+    if place.is_dir():
+        raise IsADirectoryError(f"{place} cannot be written: it is a folder, give a file")
     beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         with open(beside, "xb") as file:

@@ -1,8 +1,10 @@
-"""Checks of what users and ranks hand over: numbers, lengths, a partition, equal arrays."""
+"""Checks of what users and ranks hand over: words, numbers, arrays, paths, equal arrays."""
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -12,6 +14,51 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart.errors import InputError
 
 _LARGEST = int(np.iinfo(np.int32).max)
+
+
+def one_of(value: object, name: str, allowed: Iterable[str]) -> str:
+    """One of the words that are allowed; a list or an array, which `in` trips over, is none."""
+    words = [*allowed]
+    if not isinstance(value, str) or value not in words:
+        raise InputError(f"{name} is {value!r}: {listed(words)}")
+    return value
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names that are allowed, for an error message."""
+    return "use one of " + ", ".join(repr(name) for name in names)
+
+
+def several(given: Any, name: str, wanted: str) -> list[Any]:
+    """A list of what can be gone through."""
+    try:
+        return list(given)
+    except TypeError as error:
+        raise InputError(f"{name} is {given!r}: give {wanted}") from error
+
+
+def path_text(value: object, name: str = "path") -> str:
+    """A path or an address as text, not empty."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text:
+        raise InputError(f"{name} is {value!r}: give a path, as text or as a pathlib.Path")
+    return text
+
+
+def checked_seed(random_state: int) -> int:
+    """A seed from 0 to 2⁶³ - 1."""
+    return whole_number(random_state, "random_state", least=0, most=2**63 - 1)
+
+
+def random_generator(random_state: object) -> np.random.Generator:
+    """NumPy's generator of a seed, or the one given; None draws a seed."""
+    try:
+        return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"random_state is {random_state!r}: give a whole number of at least 0, or a "
+            "numpy.random.Generator"
+        ) from error
 
 
 def whole_number(value: object, name: str, least: int, most: int = _LARGEST) -> int:
@@ -26,18 +73,66 @@ def whole_number(value: object, name: str, least: int, most: int = _LARGEST) -> 
     return number
 
 
-def finite_number(value: object, name: str, least: float = 0, *, above: bool = False) -> float:
+def finite_number(
+    value: object, name: str, least: float = 0, *, above: bool = False, most: float = math.inf
+) -> float:
     """One finite number from `least` on, or above it, as a Python float."""
-    found = float(value) if isinstance(value, Real) else math.nan
-    if not math.isfinite(found) or found < least or (above and found == least):
+    found = _as_float(value)
+    if not math.isfinite(found) or not least <= found <= most or (above and found == least):
         wanted = f"above {least:g}" if above else f"of at least {least:g}"
-        raise InputError(f"{name} is {value!r}: give a finite number {wanted}")
+        limit = "" if most == math.inf else f" and at most {most:g}"
+        raise InputError(f"{name} is {value!r}: give a finite number {wanted}{limit}")
     return found
+
+
+def fraction(value: object, name: str) -> float:
+    """A number between 0 and 1, both excluded."""
+    found = _as_float(value)
+    if not 0 < found < 1:
+        raise InputError(f"{name}={value!r}; it must be between 0 and 1, both excluded")
+    return found
+
+
+def _as_float(value: object) -> float:
+    """A number as a Python float; NaN for what is none, or too large for one."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def as_array(values: object, what: str) -> NDArray[Any]:
+    """An array of any type; refused is what NumPy makes none of."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array
+        kind = type(values).__name__
+        raise InputError(f"{what}s are a {kind} of which NumPy makes no array: {error}") from error
+
+
+def real_numbers(values: object, what: str, n_dimensions: int = 1) -> NDArray[np.float64]:
+    """A float64 array of so many dimensions, of finite numbers."""
+    given = as_array(values, what)
+    if given.ndim != n_dimensions:
+        raise InputError(
+            f"{what}s have the shape {given.shape}: give an array of {n_dimensions} "
+            f"dimension{'s' * (n_dimensions > 1)}"
+        )
+    try:
+        array = given.astype(np.float64) if given.dtype.kind in "biufO" else None
+    except (TypeError, ValueError):  # objects that are no numbers
+        array = None
+    if array is None:
+        raise InputError(f"{what}s are of type {given.dtype}: give real numbers")
+    n_wrong = int(np.count_nonzero(~np.isfinite(array)))
+    if n_wrong:
+        raise InputError(f"{n_wrong} NaN or infinite among {array.size} {what}s: give finite ones")
+    return array
 
 
 def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """A one-dimensional array of whole numbers, as int64."""
-    array = np.asarray(values)
+    array = as_array(values, what)
     if array.ndim != 1:
         raise InputError(f"{what}s have {array.ndim} dimensions: give a one-dimensional array")
     if array.size == 0:
@@ -72,14 +167,34 @@ def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int6
     return checked
 
 
+def ids_below(values: ArrayLike, limit: int, what: str) -> NDArray[np.int32]:
+    """A one-dimensional array of numbers from 0 to `limit` - 1, as int32."""
+    given = as_array(values, what)
+    ids = given if given.ndim == 1 and given.dtype == np.int32 else whole_numbers(given, what)
+    if ids.size and (ids.min() < 0 or ids.max() >= limit):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(f"{what} {wrong} is out of range: {what}s are 0 to {limit - 1}")
+    return ids.astype(np.int32, copy=False)
+
+
+def require_like(given: object, name: str, attributes: Iterable[str], wanted: str) -> None:
+    """Refuse what lacks the attributes by which it is known, as its class is above the floor."""
+    if not all(hasattr(given, attribute) for attribute in attributes):
+        raise InputError(f"{name} is a {type(given).__name__}: give {wanted}")
+
+
 def require_partition(given: object) -> None:
-    """Refuse what is no `Partition`, above all its plain numbers; by its attributes, as the class
-    itself is above the floor."""
-    if not (hasattr(given, "assignment") and hasattr(given, "n_parts")):
-        raise InputError(
-            f"partition is a {type(given).__name__}: give a Partition, second, behind the data; "
-            "one of plain numbers is Partition(numbers, n_parts)"
-        )
+    """Refuse what is no `Partition`, above all its plain numbers."""
+    wanted = (
+        "a Partition, second, behind the data; one of plain numbers is Partition(numbers, n_parts)"
+    )
+    require_like(given, "partition", ("assignment", "n_parts"), wanted)
+
+
+def require_hypergraph(given: object) -> None:
+    """Refuse what is no `Hypergraph`, above all the data of which one could be made."""
+    wanted = "a Hypergraph, of data Hypergraph.column_net(data)"
+    require_like(given, "hypergraph", ("net_pointer",), wanted)
 
 
 def ranks_disagree(what: str, one: tuple[int, str], other: tuple[int, str]) -> InputError:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from daskpart._floor.checks import as_array
 from daskpart.errors import InputError
 
 _LARGEST_INDEX = np.iinfo(np.int32).max
@@ -113,7 +114,7 @@ def as_values(values: npt.ArrayLike) -> npt.NDArray[Any]:
     InputError
         The values are not real numbers.
     """
-    array = np.asarray(values)
+    array = as_array(values, "rating")
     if array.dtype.kind not in "fiub":
         raise InputError(
             f"ratings of dtype {array.dtype} were given; allowed are real numbers. "

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse
 import sparse
 
+from daskpart._floor.checks import one_of
 from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
 
@@ -177,8 +178,11 @@ def as_matrix(
     -----
     Cost: O(nnz + rows + columns); triples that come sorted are not copied.
     """
+    one_of(repeats, "repeats", ("last", "sum"))
     if isinstance(data, LabelledMatrix):
         return data
+    if not isinstance(columns, tuple | list) or len(columns) != 3:
+        raise InputError(f"columns is {columns!r}: give three names, of user, item and rating")
     return from_triples(*stored_triples(data, columns, repeats == "sum"), repeats=repeats)
 
 

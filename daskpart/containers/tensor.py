@@ -25,6 +25,7 @@ import numpy.typing as npt
 import scipy.sparse
 import sparse
 
+from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
 from daskpart._floor.tables import html_table, text_table
 from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
@@ -174,11 +175,18 @@ def as_tensor(
     >>> tensor.n_modes, tensor.nnz, tensor.coordinates.shape
     (3, 7, (3, 7))
     """
+    one_of(missing, "missing", ("zero", "unknown"))
     if isinstance(data, str | os.PathLike):
         from daskpart.readers import read
         from daskpart.readers.contents import sparse_inside
 
         data = sparse_inside(read(data), str(data))
+    in_frame = is_dask_frame(data) or is_a(data, "pandas", "DataFrame")
+    in_frame |= isinstance(data, list | tuple)
+    if values is not None and not in_frame:
+        raise InputError(
+            f"values go with a DataFrame of indices: a {type(data).__name__} has its own"
+        )
     if isinstance(data, LabelledTensor):
         given = data.coordinates, data.values, data.shape, data.dims, data.labels
         if shape is None and (missing == "unknown" or data.values.all()):
@@ -188,7 +196,7 @@ def as_tensor(
     if is_dask_frame(data):
         data = data.compute()
     dims: Sequence[str] | None
-    if is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple):
+    if in_frame:
         coordinates, numbers, extents, dims, labels = _frame_entries(data, values)
     else:
         coordinates, numbers, extents, dims, labels = _entries(data)
@@ -224,10 +232,17 @@ def from_coordinates(
 
     Errors and warnings are those of `as_tensor`.
     """
+    one_of(missing, "missing", ("zero", "unknown"))
     extents = _checked_shape(shape)
-    names = tuple(dims or (f"mode_{mode}" for mode in range(len(extents))))
-    indices = [np.asarray(index) for index in coordinates]
+    if dims is None:
+        dims = [f"mode_{mode}" for mode in range(len(extents))]
+    names = tuple(map(str, several(dims, "dims", "a name for each mode")))
+    require_like({} if labels is None else labels, "labels", ("keys",), "a dict of labels by name")
+    by_mode = several(coordinates, "coordinates", "an array for each mode")
+    indices = [as_array(index, "coordinate") for index in by_mode]
     numbers = as_values(values)
+    if numbers.ndim != 1:
+        raise InputError(f"values have the shape {numbers.shape}: give one for each entry")
     _check_indices(indices, len(numbers), extents, names)
     refuse_nonfinite(numbers, indices, names, "values")
     n_given = len(numbers)
@@ -301,7 +316,7 @@ def columns_of(data: Any, values: Any = None) -> tuple[pandas.DataFrame, npt.NDA
         place = _value_column(frame)
         others = [column for column in range(frame.shape[1]) if column != place]
         return frame.iloc[:, others], number_column(frame.iloc[:, place], "a column 'value'")
-    numbers = np.asarray(values)
+    numbers = as_array(values, "value")
     if numbers.shape != (len(frame),):
         raise InputError(
             f"values have shape {numbers.shape}, the DataFrame {len(frame)} lines: give one a line"
@@ -357,7 +372,7 @@ def _block_entries(data: Any) -> Entries:
 
 
 def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    extents = tuple(int(extent) for extent in shape)
+    extents = tuple(whole_numbers(shape, "extent").tolist())
     if len(extents) < 2:
         raise InputError(f"a tensor of shape {extents} was given: give one of two modes or more")
     if max(extents) > _LARGEST_SIDE or min(extents) < 0:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import require_partition
 from daskpart._floor.tables import html_table, text_table
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
@@ -110,6 +111,7 @@ class DataModel:
         )
 
     def _check_fits(self, partition: Partition) -> None:
+        require_partition(partition)
         made_by = partition.info.get("model")
         if made_by not in (None, "hypergraph", self.name):
             raise InputError(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import one_of
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -62,8 +63,7 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
     InputError
         An unknown model, or data that it does not take.
     """
-    if model not in NAMES:
-        raise InputError(f"model is {model!r}: use one of {', '.join(map(repr, NAMES))}")
+    one_of(model, "model", NAMES)
     from daskpart.readers.contents import sparse_inside
 
     source = "the data"

@@ -19,11 +19,13 @@ from typing import NamedTuple
 import xarray
 
 from daskpart._floor.atomic import replacing
+from daskpart._floor.checks import finite_number, one_of, path_text, require_like
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import read
 
 from .cache import cache_folder
 
+_LONGEST_WAIT = 86_400.0  # seconds; sockets take no number much longer
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
 
 
@@ -85,11 +87,14 @@ def fetch_movielens(
         The download failed or the zip is not what it should be; nothing half-written is left, and
         the message says what to do.
     """
-    plain = name.lower().removeprefix("ml-")
-    if plain not in _RELEASES:
-        raise InputError(f"name={name!r} is not known; it can be one of {sorted(_RELEASES)}")
+    word = name.lower().removeprefix("ml-") if isinstance(name, str) else name
+    plain = one_of(word, "name", sorted(_RELEASES))
     release = _RELEASES[plain]
-    folder = Path(data_home).expanduser() if data_home is not None else cache_folder() / "movielens"
+    timeout = finite_number(timeout, "timeout", above=True, most=_LONGEST_WAIT)
+    require_like(base_url, "base_url", ("rstrip",), "an address, as text")
+    folder = cache_folder() / "movielens"
+    if data_home is not None:
+        folder = Path(path_text(data_home, "data_home")).expanduser()
     ratings = folder / release.member
     if not ratings.exists():
         url = f"{base_url.rstrip('/')}/ml-{plain}.zip"

@@ -23,6 +23,7 @@ import numpy as np
 import sparse
 import xarray
 
+from daskpart._floor.checks import path_text, whole_number
 from daskpart.errors import InputError
 
 from .cache import cache_folder, cached_arrays, pack_text, unpack_text
@@ -80,10 +81,10 @@ def load_python_source(
     -----
     Python 3.11: 734 modules, made in about 6 s on one slow core, read from the cache in 0.1 s.
     """
-    for name, value in (("max_modules", max_modules), ("min_modules", min_modules)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}={value}; it must be at least 1")
-    folder = Path(root if root is not None else sysconfig.get_paths()["stdlib"])
+    if max_modules is not None:
+        max_modules = whole_number(max_modules, "max_modules", 1)
+    min_modules = whole_number(min_modules, "min_modules", 1)
+    folder = Path(sysconfig.get_paths()["stdlib"] if root is None else path_text(root, "root"))
     files = dict(sorted(_modules_below(folder))[:max_modules])
     if not files:
         raise InputError(

@@ -17,7 +17,9 @@ import pandas as pd
 import scipy.sparse as sp
 import sparse
 import xarray
+from pandas.api.types import is_scalar
 
+from daskpart._floor.checks import fraction, random_generator, whole_number
 from daskpart.containers.matrix import pair_columns, time_column
 from daskpart.errors import DaskpartWarning, InputError
 
@@ -46,10 +48,7 @@ def train_test_split_ratings(
     InputError
         `X` is dense, or so small that one side would be empty.
     """
-    if not 0 < test_fraction < 1:
-        raise InputError(
-            f"test_fraction={test_fraction}; it must be between 0 and 1, both excluded"
-        )
+    fraction(test_fraction, "test_fraction")
     if isinstance(X, xarray.DataArray):
         train, test = train_test_split_ratings(X.data, test_fraction, random_state)
         return X.copy(data=train), X.copy(data=test)
@@ -73,7 +72,7 @@ def train_test_split_ratings(
             "both sides need at least one"
         )
     held_out = np.zeros(n_entries, bool)
-    generator = np.random.default_rng(random_state)
+    generator = random_generator(random_state)
     held_out[generator.choice(n_entries, n_test, replace=False, shuffle=False)] = True
     return take(X, ~held_out), take(X, held_out)
 
@@ -134,8 +133,8 @@ def leave_last_out(
     DaskpartWarning
         Training sees the future.
     """
-    if isinstance(n, bool) or n != int(n) or n < 1:
-        raise InputError(f"n={n!r}; give a whole number of at least 1")
+    n = whole_number(n, "n", 1)
+    _require_frame(frame)
     who, when = _user_and_time(frame, user, time)
     order = np.lexsort((np.arange(len(frame)), when, who))
     from_the_end = np.empty(len(frame), np.int64)
@@ -179,10 +178,8 @@ def split_by_time(
         For a share not between 0 and 1, a column that is not there, or times of which one side has
         all.
     """
-    if not 0 < test_fraction < 1:
-        raise InputError(
-            f"test_fraction={test_fraction}; it must be between 0 and 1, both excluded"
-        )
+    fraction(test_fraction, "test_fraction")
+    _require_frame(frame)
     when = _times(frame, time)
     point = np.sort(when)[min(len(when) - 1, int(len(when) * (1 - test_fraction)))]
     return _two_sides(frame, when >= point)
@@ -202,9 +199,9 @@ def user_folds(
     n_folds : int
     random_state : int or numpy.random.Generator
 
-    Yields
-    ------
-    train, test : int64 ndarray
+    Returns
+    -------
+    folds : iterator of (train, test), int64 ndarrays
         Rows, rising.
 
     Raises
@@ -212,10 +209,18 @@ def user_folds(
     InputError
         For fewer than two folds, or more than there are users.
     """
-    n_users = int(X.shape[0])
-    if not 2 <= n_folds <= n_users:
+    shape = getattr(X, "shape", ())
+    if not shape:
+        raise InputError(f"X is a {type(X).__name__}: give a container with a shape, a row a user")
+    n_users = whole_number(shape[0], "the number of rows of X", 0)
+    n_folds = whole_number(n_folds, "n_folds", 2)
+    if n_folds > n_users:
         raise InputError(f"n_folds={n_folds}; give 2 to {n_users}, the number of users")
-    fold = np.random.default_rng(random_state).permutation(n_users) % n_folds
+    fold = random_generator(random_state).permutation(n_users) % n_folds
+    return _folds(fold, n_folds)
+
+
+def _folds(fold: np.ndarray, n_folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for number in range(n_folds):
         yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
@@ -241,11 +246,19 @@ def _user_and_time(
     return pd.factorize(column)[0], _times(frame, time)
 
 
+def _require_frame(frame: object) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"frame is a {type(frame).__name__}: give a pandas.DataFrame, one line a rating"
+        )
+
+
 def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:
     column = time if time is not None else time_column(frame)
-    if column is None or column not in frame.columns:
+    if column is None or not is_scalar(column) or column not in frame.columns:
         shown = ", ".join(map(repr, frame.columns[:8]))
-        raise InputError(f"no column {column or 'of times'} among {shown}: give time=, its name")
+        named = "of times" if column is None else column
+        raise InputError(f"no column {named} among {shown}: give time=, its name")
     if frame[column].isna().any():
         raise InputError(f"column {column!r} has missing times; drop these lines")
     return frame[column].to_numpy()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import xarray
 
-from daskpart._floor.checks import finite_number, whole_number
+from daskpart._floor.checks import finite_number, random_generator, whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 from daskpart.readers.assembly import labelled
@@ -77,7 +77,7 @@ def power_law_ratings(
             f"n_ratings={n_ratings} of {n_users} x {n_items} cells; it must be from 1 to "
             f"{n_users * n_items // 2}, half of them"
         )
-    generator = np.random.default_rng(random_state)
+    generator = random_generator(random_state)
     users, items = _cells(generator, n_users, n_items, n_ratings, user_exponent, item_exponent)
     ratings = generator.standard_normal(n_ratings, np.float32)
     ratings *= noise

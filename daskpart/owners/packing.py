@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import checked_seed, several, whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
@@ -43,7 +43,7 @@ def random_owners(
         Same number, same owners.
     """
     modes = _checked(connectivities)
-    seeds = np.random.SeedSequence(random_state).generate_state(len(modes))
+    seeds = np.random.SeedSequence(checked_seed(random_state)).generate_state(len(modes))
     return [mode.with_random_owners(int(seed)) for mode, seed in zip(modes, seeds, strict=True)]
 
 
@@ -122,7 +122,7 @@ def embedded_packed_owners(
 def _checked(connectivities: Sequence[Connectivity]) -> list[Connectivity]:
     if isinstance(connectivities, Connectivity):
         raise InputError("one Connectivity was given: give a list with one for each mode")
-    modes = list(connectivities)
+    modes = several(connectivities, "connectivities", "a list with a Connectivity a mode")
     if not modes or not all(isinstance(mode, Connectivity) for mode in modes):
         raise InputError(f"connectivities are {modes!r}: give a list with a Connectivity a mode")
     numbers = sorted({mode.n_parts for mode in modes})

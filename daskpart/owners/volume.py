@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import one_of, require_like
 from daskpart._floor.tables import html_table, text_table
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
@@ -100,8 +101,8 @@ def hypercube_volume(
     InputError
         No owners, or an operation that is neither.
     """
-    if operation not in ("expand", "reduce"):
-        raise InputError(f"operation is {operation!r}: 'expand' or 'reduce'")
+    one_of(operation, "operation", ("expand", "reduce"))
+    require_like(connectivity, "connectivity", ("pointer", "owners"), "a Connectivity")
     if connectivity.owners is None:
         raise InputError(
             "hypercube_volume needs owners: daskpart.owners.embedded_packed_owners gives good ones"

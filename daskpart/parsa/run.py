@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import amounts, whole_number
+from daskpart._floor.checks import amounts, checked_seed, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import heaviest_allowed
-from daskpart.partitioners.checks import checked_epsilon, checked_seed
+from daskpart.partitioners.checks import checked_epsilon
 from daskpart.partitioners.label_propagation import polish as polish_parts
 from daskpart.partitioners.objectives import ConnectivityMinusOne
 from daskpart.partitions import Partition

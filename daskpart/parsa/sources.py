@@ -134,7 +134,7 @@ def blocks_that_fit(size: Size, n_parts: int, limit: int) -> int:
 def _checked_limit(limit: Any) -> int:
     try:
         n_bytes = parse_bytes(limit)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(
             f"memory_limit is {limit!r}: give a number of bytes or a text like '1 GiB'"
         ) from error

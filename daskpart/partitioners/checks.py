@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import whole_number, whole_numbers
+from daskpart._floor.checks import finite_number, whole_number, whole_numbers
 from daskpart.errors import EngineError, InputError
+
+_LARGEST_EPSILON = 1e6
 
 
 def checked_n_parts(n_parts: int, n_vertices: int) -> int:
@@ -26,16 +25,8 @@ def checked_n_parts(n_parts: int, n_vertices: int) -> int:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    """A finite ε of at least 0."""
-    ok = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
-    if not ok or not math.isfinite(epsilon) or epsilon < 0:
-        raise InputError(f"epsilon is {epsilon!r}: give a finite number of at least 0, like 0.03")
-    return float(epsilon)
-
-
-def checked_seed(random_state: int) -> int:
-    """A seed from 0 to 2⁶³ - 1."""
-    return whole_number(random_state, "random_state", least=0, most=2**63 - 1)
+    """A finite ε of at least 0, with which weights still fit in 64 bits."""
+    return finite_number(epsilon, "epsilon", most=_LARGEST_EPSILON)
 
 
 def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np.int32]:
@@ -61,8 +52,3 @@ def checked_answer(answer: NDArray, n_vertices: int, n_parts: int, name: str) ->
             f"{n_vertices} parts, each 0 to {n_parts - 1}, were asked"
         )
     return answer.astype(np.int32, copy=False)
-
-
-def listed(names: Any) -> str:
-    """The names that are allowed, for an error message."""
-    return "use one of " + ", ".join(repr(name) for name in names)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import listed, one_of, several, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import readable
@@ -23,7 +23,6 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .checks import listed
 from .methods import METHODS
 from .partitioning import partition
 from .refinement.goals import METRICS, goal_named
@@ -67,8 +66,7 @@ class Comparison:
 
     def best(self, metric: str) -> str:
         """The method with the least value of a metric; of equal ones the first."""
-        if metric not in self.metrics:
-            raise InputError(f"metric is {metric!r}: {listed(self.metrics)}")
+        one_of(metric, "metric", self.metrics)
         known = {name: row[metric] for name, row in self.values.items()}
         return min(known, key=lambda name: (math.isnan(known[name]), known[name]))
 
@@ -166,10 +164,7 @@ def compare_partitions(
         before anything is cut.
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
-    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    for metric in metrics:
-        if metric not in METRICS:
-            raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
+    metrics = [one_of(metric, "metric", METRICS) for metric in _names(metrics, "metrics")]
     ways = {name: _way(name, how) for name, how in _named(methods).items()}
     built = build(data, model, n_parts=n_parts, random_state=random_state)
     _check_given(ways, built, n_parts)
@@ -195,12 +190,20 @@ def compare_partitions(
 
 
 def _named(methods: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(methods, str):
-        methods = [methods]
-    named = dict(methods) if isinstance(methods, Mapping) else {name: name for name in methods}
+    if isinstance(methods, Mapping):
+        named = dict(methods)
+    else:
+        words = _names(methods, "methods")
+        known = ["auto", *METHODS, *_OBJECTIVES]
+        named = {name: name for name in (one_of(word, "method", known) for word in words)}
     if not named:
         raise InputError("no methods to compare: give at least one")
     return named
+
+
+def _names(given: Any, name: str) -> list[Any]:
+    """One name or several as a list."""
+    return [given] if isinstance(given, str) else several(given, name, "a list of names, or one")
 
 
 def _way(name: str, how: Any) -> dict[str, Any] | Partition:
@@ -209,9 +212,9 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
         return how
     if isinstance(how, Mapping):
         return dict(how)
-    if how in METHODS or how == "auto":
+    if isinstance(how, str) and (how in METHODS or how == "auto"):
         return {"method": how}
-    if how in _OBJECTIVES:
+    if isinstance(how, str) and how in _OBJECTIVES:
         return {"objective": how}
     known = listed(["auto", *METHODS, *_OBJECTIVES])
     raise InputError(f"method {name!r} is {how!r}: {known}, options of partition, or a Partition")

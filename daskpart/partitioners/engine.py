@@ -19,6 +19,8 @@ import numpy as np
 
 from daskpart.errors import BalanceWarning, InputError
 
+from .checks import checked_epsilon
+
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
 
@@ -85,11 +87,11 @@ def get_engine(engine: str | Engine) -> Engine:
     EngineError
         For ``"mtkahypar"`` where it is not installed.
     """
-    if engine == "multilevel":
+    if isinstance(engine, str) and engine == "multilevel":
         from .multilevel import MultilevelEngine
 
         return MultilevelEngine()
-    if engine == "mtkahypar":
+    if isinstance(engine, str) and engine == "mtkahypar":
         from .mtkahypar import MtKaHyParEngine
 
         return MtKaHyParEngine()
@@ -105,7 +107,7 @@ def check_bipartition(
     hypergraph: Hypergraph, targets: np.ndarray, epsilon: float, fixed: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (targets int64[2], fixed int8[n_vertices]), or raise an InputError saying why not."""
-    check_epsilon(epsilon)
+    checked_epsilon(epsilon)
     targets = np.array(targets)
     total = int(hypergraph.vertex_weights.sum())
     if targets.shape != (2,) or targets.min() < 0 or int(targets.sum()) != total:
@@ -118,21 +120,6 @@ def check_bipartition(
     if fixed.shape != (n,) or not np.isin(fixed, (-1, 0, 1)).all():
         raise InputError(f"fixed must hold -1, 0 or 1 for each of the {n} vertices")
     return targets.astype(np.int64), fixed.astype(np.int8)
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Raise an InputError unless ε is a finite number of at least 0."""
-    if not np.isfinite(epsilon) or epsilon < 0:
-        raise InputError(f"epsilon={epsilon!r} must be a finite number of at least 0")
-
-
-def check_n_parts(hypergraph: Hypergraph, n_parts: int) -> None:
-    """Raise an InputError unless 1 <= K <= number of vertices."""
-    if not 1 <= n_parts <= hypergraph.n_vertices:
-        raise InputError(
-            f"n_parts={n_parts} must be at least 1 and at most the number of vertices, "
-            f"{hypergraph.n_vertices}"
-        )
 
 
 _quiet = ContextVar("quiet about balance", default=False)

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart.errors import EngineError, InputError
+from daskpart._floor.checks import one_of, whole_number
+from daskpart.errors import EngineError
 
-from .engine import check_bipartition, check_epsilon, check_n_parts, warn_if_unbalanced
+from .checks import checked_epsilon, checked_n_parts
+from .engine import check_bipartition, warn_if_unbalanced
 
 if TYPE_CHECKING:
     from daskpart.hypergraph import Hypergraph
@@ -57,10 +59,8 @@ class MtKaHyParEngine:
     def __init__(
         self, preset: str = "default", n_threads: int = 1, timeout: float | None = None
     ) -> None:
-        if preset not in PRESETS:
-            raise InputError(f"preset={preset!r} must be one of {', '.join(map(repr, PRESETS))}")
-        if n_threads < 1:
-            raise InputError(f"n_threads={n_threads} must be at least 1")
+        one_of(preset, "preset", PRESETS)
+        n_threads = whole_number(n_threads, "n_threads", 1)
         if importlib.util.find_spec("mtkahypar") is None:
             raise EngineError(
                 "engine 'mtkahypar' is not installed: pip install daskpart[quality], "
@@ -92,8 +92,8 @@ class MtKaHyParEngine:
         self, hypergraph: Hypergraph, n_parts: int, epsilon: float = 0.03, random_state: int = 0
     ) -> np.ndarray:
         """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
-        check_epsilon(epsilon)
-        check_n_parts(hypergraph, n_parts)
+        epsilon = checked_epsilon(epsilon)
+        n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         if n_parts == 1:
             return np.zeros(hypergraph.n_vertices, np.int32)
         targets = np.full(n_parts, hypergraph.vertex_weights.sum() / n_parts)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import checked_seed, listed, one_of
 from daskpart._floor.kernels import working_clock
 from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, warn_if_too_heavy
-from .checks import checked_epsilon, checked_fixed, checked_n_parts, checked_seed, listed
+from .checks import checked_epsilon, checked_fixed, checked_n_parts
 from .engine import Engine, quiet_about_balance
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
@@ -145,8 +146,7 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
 
 
 def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:
-    if method != "auto" and method not in METHODS:
-        raise InputError(f"method is {method!r}: {listed(['auto', *METHODS])}")
+    one_of(method, "method", ["auto", *METHODS])
     if method == "auto":
         by_engine = isinstance(goal, ConnectivityMinusOne) and not has_fixed
         return "direct" if by_engine else "recursive"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import ids_below, whole_number, whole_numbers
 from daskpart.errors import InputError
 
 
@@ -83,14 +84,24 @@ def bordered_form(
     Returns
     -------
     BorderedForm
+
+    Raises
+    ------
+    InputError
+        Where numbers are out of range, or of another length than the shape.
     """
-    assignment = np.asarray(assignment, dtype=np.int64)
+    n_parts = whole_number(n_parts, "n_parts", least=1)
+    row_of, column_of, shape = checked_entries(rows, columns, shape)
+    assignment = ids_below(assignment, n_parts, "part number").astype(np.int64)
     if len(assignment) != shape[0]:
         raise InputError(
             f"the partition assigns {len(assignment)} rows, the matrix has {shape[0]}: "
             "give the partition that was made for this matrix"
         )
-    pairs = np.unique(np.asarray(columns, dtype=np.int64) * n_parts + assignment[np.asarray(rows)])
+    owner = np.zeros(shape[1], np.int64) if owners is None else whole_numbers(owners, "owner")
+    if len(owner) != shape[1]:
+        raise InputError(f"{len(owner)} owners for {shape[1]} columns: give one each")
+    pairs = np.unique(column_of.astype(np.int64) * n_parts + assignment[row_of])
     touched, part = np.divmod(pairs, n_parts)
     connectivity = np.bincount(touched, minlength=shape[1])
     first_part = np.zeros(shape[1], dtype=np.int64)
@@ -98,7 +109,7 @@ def bordered_form(
     local = np.flatnonzero(connectivity == 1)
     local = local[np.argsort(first_part[local], kind="stable")]
     linking = np.flatnonzero(connectivity > 1)
-    owner = np.zeros(shape[1], np.int64) if owners is None else np.asarray(owners, dtype=np.int64)
+    ids_below(owner[linking], n_parts, "owner")  # who owns a local column does not matter
     linking = linking[np.lexsort((connectivity[linking], owner[linking]))]
     return BorderedForm(
         row_order=np.argsort(assignment, kind="stable"),
@@ -107,6 +118,19 @@ def bordered_form(
         local_pointer=_pointer(first_part[local], n_parts),
         border_pointer=(None if owners is None else len(local) + _pointer(owner[linking], n_parts)),
     )
+
+
+def checked_entries(
+    rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
+    """Rows and columns inside of the shape, as many of both, and the shape (else InputError)."""
+    sides = whole_numbers(shape, "side").tolist()
+    if len(sides) != 2:
+        raise InputError(f"shape is {shape!r}: give two numbers, of rows and columns")
+    row_of, column_of = ids_below(rows, sides[0], "row"), ids_below(columns, sides[1], "column")
+    if len(row_of) != len(column_of):
+        raise InputError(f"{len(row_of)} rows and {len(column_of)} columns: give pairs")
+    return row_of, column_of, (sides[0], sides[1])
 
 
 def _pointer(group: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import require_like
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -19,6 +21,9 @@ _MOST_BARS = 60  # with gaps between them
 def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
     """The axes to draw on: the caller's, or those of a new figure."""
     if ax is not None:
+        require_like(
+            ax, "ax", ("imshow", "spines"), "the axes of one picture, as figure.subplots()"
+        )
         return ax
     try:
         from matplotlib import pyplot
@@ -39,7 +44,7 @@ def quiet_frame(ax: Axes, grid: str | None = "y") -> None:
         ax.set_axisbelow(True)
 
 
-def whole_numbers(axis: Axis) -> None:
+def whole_ticks(axis: Axis) -> None:
     """Ticks at integers only: epochs, ranks and parts come in ones."""
     from matplotlib.ticker import MaxNLocator
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import real_numbers, whole_numbers
 from daskpart.errors import InputError
 
 from .canvas import (
@@ -18,7 +19,7 @@ from .canvas import (
     plain,
     quiet_frame,
     shorten,
-    whole_numbers,
+    whole_ticks,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def connectivity_histogram(
     """
     if hasattr(histogram, "histogram"):
         histogram = histogram.histogram()
-    counts = np.asarray(histogram, dtype=np.int64)[1:]
+    counts = whole_numbers(histogram, "count")[1:]
     shown = max(int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 1, 2)
     counts = np.append(counts, (0, 0))[:shown]  # of one part there is no λ = 2
     connectivity, style = np.arange(1, shown + 1), bar_style(shown)
@@ -69,9 +70,9 @@ def connectivity_histogram(
                     ha="center",
                     fontsize=8,
                 )
-    whole_numbers(ax.xaxis)
+    whole_ticks(ax.xaxis)
     ax.set_xlabel(plain(f"connectivity λ (parts that touch the {item})"))
-    ax.set_ylabel(plain(f"number of {items or item + 's'}"))
+    ax.set_ylabel(plain(f"number of {items or f'{item}s'}"))
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax
@@ -102,9 +103,9 @@ def part_weights(
     InputError
         If there is no part, or a weight is no number.
     """
-    load = np.asarray(weights, dtype=np.float64)
-    if load.ndim != 1 or not load.size or not np.isfinite(load).all():
-        raise InputError(f"weights are {weights!r}: give a number for each of one part or more")
+    load = real_numbers(weights, "weight")
+    if not load.size:
+        raise InputError("there are no weights: give a number for each of one part or more")
     ax = axes_or_new(ax, (6.0, 3.0))
     colours = [RANK_COLOURS[part % len(RANK_COLOURS)] for part in range(len(load))]
     ax.bar(np.arange(len(load)), load, color=colours, **bar_style(len(load)))
@@ -118,7 +119,7 @@ def part_weights(
         label=f"mean; the heaviest is {over:.1%} above",
     )
     ax.set_ylim(0, load.max() * 1.25 if load.max() else 1.0)
-    whole_numbers(ax.xaxis)
+    whole_ticks(ax.xaxis)
     ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     ax.set_xlabel("rank")
     ax.set_ylabel(plain(f"weight ({unit})"))
@@ -151,11 +152,9 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     """
     table, known = _table_of(rows)
     unit = unit or known
-    sent = np.asarray(table, dtype=np.float64)
-    if sent.ndim != 2 or sent.shape[0] != sent.shape[1]:
+    sent = real_numbers(table, "traffic count", 2)
+    if sent.shape[0] != sent.shape[1] or not sent.size:
         raise InputError(f"traffic has the shape {sent.shape}; it must be ranks × ranks")
-    if not np.isfinite(sent).all():
-        raise InputError(f"traffic holds {int((~np.isfinite(sent)).sum())} NaN or infinite entries")
     n_ranks = len(sent)
     ax = axes_or_new(ax, (5.0, 4.2))
     shown = np.ma.masked_where(np.eye(n_ranks, dtype=bool) & (sent == 0), sent)

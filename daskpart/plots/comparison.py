@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from daskpart._floor.checks import require_like
+
 from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     -------
     matplotlib Axes
     """
+    require_like(comparison, "comparison", ("metrics", "values"), "what compare_partitions gives")
     volumes = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]
     rows = comparison.values.values()
     alike = [metric for metric in volumes if len({row[metric] for row in rows}) == 1]

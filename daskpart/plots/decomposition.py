@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, whole_numbers
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,9 +49,13 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     InputError
         For a component that is not there.
     """
+    wanted = "a DataArray of indices × components, one of factors_"
+    require_like(factor, "factor", ("dims", "coords"), wanted)
+    if factor.ndim != 2:
+        raise InputError(f"factor has {factor.ndim} dimensions: give {wanted}")
     extent, n_components = factor.shape
-    if not 0 <= component < n_components:
-        raise InputError(f"component is {component}: this factor has 0 to {n_components - 1}")
+    component = whole_number(component, "component", 0, n_components - 1)
+    n = whole_number(n, "n", 1)
     values = np.asarray(factor)[:, component].astype(np.float64)
     dim = factor.dims[0]
     labels = factor[dim].to_numpy() if dim in factor.coords else None
@@ -99,6 +104,7 @@ def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:
         Fit, core consistency (a share; below 0 it is drawn at 0), match across seeds and across
         halves, each from 0 to 1; the number of components that passes is marked.
     """
+    require_like(found, "found", ("table", "n_components"), "what daskpart.cp_diagnostics gives")
     table = found.table
     ax = axes_or_new(ax, (6.4, 3.8))
     where = table["components"]
@@ -118,7 +124,7 @@ def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("components")
-    whole_numbers(ax.xaxis)
+    whole_ticks(ax.xaxis)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     quiet_frame(ax, "y")
     return ax

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from daskpart._floor.checks import amounts, as_array, real_numbers, several, whole_numbers
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, bar_style, plain, quiet_frame, shorten, whole_numbers
+from .canvas import RANK_COLOURS, axes_or_new, bar_style, plain, quiet_frame, shorten, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,8 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     InputError
         If there is not a name for each line.
     """
-    table = np.asarray(counts)
+    table = real_numbers(counts, "count", 2)
+    classes = several(classes, "classes", "a name for each class")
     if table.shape != (len(classes), len(classes)):
         raise InputError(
             f"counts of shape {table.shape} for {len(classes)} classes: give "
@@ -81,14 +83,9 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     InputError
         If there is not a class for each vertex, or the embedding is not of numbers.
     """
-    rows, given = np.asarray(values, float), np.asarray(classes)
-    if rows.ndim != 2 or given.shape != rows.shape[:1]:
+    rows, given = real_numbers(values, "value", 2), as_array(classes, "class label")
+    if not rows.size or given.shape != rows.shape[:1]:
         raise InputError(f"an embedding of shape {rows.shape} and {given.shape} classes don't fit")
-    if not np.isfinite(rows).all():
-        bad = int((~np.isfinite(rows)).any(axis=1).sum())
-        raise InputError(
-            f"{bad} of {len(rows)} vertices have NaN or infinite values: leave them out"
-        )
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     centred = rows - rows.mean(axis=0)
@@ -126,15 +123,21 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InputError
+        If these are no numbers of rows, one of each a rank.
     """
-    own, others = np.asarray(n_own), np.asarray(n_halo)
+    own = whole_numbers(n_own, "number of own row")
+    others = amounts(n_halo, len(own), "number of halo row")
     ax = axes_or_new(ax, (5.0, 3.4))
     ranks = np.arange(len(own))
     ax.bar(ranks, own, color=RANK_COLOURS[0], label="own", **bar_style(len(own)))
     ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
-    whole_numbers(ax.xaxis)
+    whole_ticks(ax.xaxis)
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax

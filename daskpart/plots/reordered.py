@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import require_like, require_partition
 from daskpart.errors import InputError
 
-from .bordered_form import BorderedForm, bordered_form
+from .bordered_form import BorderedForm, bordered_form, checked_entries
 from .canvas import MOST_LABELS, RANK_COLOURS, axes_or_new, plain, rgb
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def spy(
         data = data.to_coo()
     if partition is None:
         raise InputError("spy needs the partition of the rows: spy(matrix, partition)")
+    require_partition(partition)
     matrix = as_matrix(data)
     rows, columns, shape = matrix.rows, matrix.columns, matrix.shape
     if partition.info.get("model") == "row-net":
@@ -80,9 +82,13 @@ def spy_form(
     ax: Axes | None = None,
 ) -> Axes:
     """Draw nonzeros in a given bordered order; see `spy`, which makes the order first."""
+    require_like(form, "form", ("row_order", "column_order"), "what bordered_form gives")
+    row_of, column_of, shape = checked_entries(rows, columns, shape)
+    if not isinstance(names, tuple | list) or len(names) != 2:
+        raise InputError(f"names is {names!r}: give two, of a row and of a column")
     ax = axes_or_new(ax, (6.4, 4.4))
     n_rows, n_columns = shape[0], len(form.column_order)
-    image = _density_image(np.asarray(rows), np.asarray(columns), shape, form)
+    image = _density_image(row_of, column_of, shape, form)
     ax.imshow(image, extent=(0, n_columns, n_rows, 0), aspect="auto", interpolation="antialiased")
     _draw_boundaries(ax, form)
     _label(ax, form, n_rows, n_columns, names)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskpart._floor.checks import finite_number, require_like, several, whole_number
 from daskpart.errors import InputError
 
 from .canvas import (
@@ -17,7 +19,7 @@ from .canvas import (
     plain,
     quiet_frame,
     rgb,
-    whole_numbers,
+    whole_ticks,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
         If nothing was recorded.
     """
     recorded = getattr(run, "timeline", run)
+    if recorded is not None:
+        wanted = "a Timeline, or a communicator that records one"
+        require_like(recorded, "run", ("spans", "shares"), wanted)
     if recorded is None or not recorded.spans:
         raise InputError(
             "the timeline is empty: call record_timeline() of the communicator before the run, or "
@@ -72,7 +77,7 @@ def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(n_ranks - 0.5, -0.5)
     ax.set_xlabel("seconds")
     ax.set_ylabel("rank")
-    whole_numbers(ax.yaxis)
+    whole_ticks(ax.yaxis)
     quiet_frame(ax, None)
     return ax
 
@@ -99,10 +104,11 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     InputError
         If there is nothing to draw, or seconds are not above 0.
     """
-    rows = getattr(comparison, "rows", comparison)
+    given = getattr(comparison, "rows", comparison)
+    rows = _records(given, "comparison", ("algorithm", "predicted", "measured"))
     if not rows:
         raise InputError("nothing was compared: there is no point to draw")
-    seconds = np.array([(row.predicted, row.measured) for row in rows], dtype=np.float64)
+    seconds = np.array([(_seconds(row.predicted), _seconds(row.measured)) for row in rows])
     wrong = ~(np.isfinite(seconds) & (seconds > 0)).all(axis=1)
     if wrong.any():
         raise InputError(
@@ -147,8 +153,12 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     InputError
         If there are no lines.
     """
+    lines = _records(lines, "lines", ("ranks", "algorithm", "seconds"))
     if not lines:
         raise InputError("nothing was simulated: there is nothing to draw")
+    for line in lines:
+        whole_number(line.ranks, "ranks", 1)
+        finite_number(line.seconds, "seconds")
     names = list(dict.fromkeys(line.algorithm for line in lines))
     if len({line.ranks for line in lines}) == 1:
         return _bars(names, [line.seconds for line in lines], axes_or_new(ax, (6.6, 3.6)))
@@ -169,6 +179,19 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     quiet_frame(ax, "both")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
+
+
+def _records(given: Any, name: str, fields: Sequence[str]) -> list[Any]:
+    """The entries of a sequence, each with these fields (else InputError)."""
+    wanted = f"a sequence of entries that have {', '.join(fields)}"
+    records = several(given, name, wanted)
+    for record in records:
+        require_like(record, f"an entry of {name}", fields, wanted)
+    return records
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, Real) else np.nan
 
 
 def _name_ranks(ax: Axes, ranks: Sequence[int]) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number, one_of, require_like
 from daskpart.errors import InputError
 
-from .canvas import axes_or_new, plain, quiet_frame, whole_numbers
+from .canvas import axes_or_new, plain, quiet_frame, whole_ticks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +57,9 @@ def convergence(
     InputError
         If ``history`` is empty or ``against`` is unknown.
     """
-    ax = _over(history, against, "epoch", "train_rmse", "validation_rmse", ax)
+    ax = _over(history, against, "epoch", ("train_rmse",), "validation_rmse", ax)
     if test_rmse is not None:
+        test_rmse = finite_number(test_rmse, "test_rmse")
         label = f"test, after the fit: {test_rmse:.4f}"
         ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
     ax.set_ylabel("RMSE (units of the ratings)")
@@ -88,8 +90,7 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
     InputError
         If ``history`` is empty or ``against`` is unknown.
     """
-    column = "train_loss" if "train_loss" in history else "loss"
-    ax = _over(history, against, "epoch", column, "validation_loss", ax)
+    ax = _over(history, against, "epoch", ("train_loss", "loss"), "validation_loss", ax)
     ax.set_ylabel("loss")
     if len(ax.lines) > 1:
         ax.legend(frameon=False)
@@ -120,9 +121,8 @@ def fit_history(
     InputError
         If ``history`` is empty or ``against`` is unknown.
     """
-    measure = "fit" if "fit" in history else "loss"
-    ax = _over(history, against, "iteration", measure, None, ax)
-    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if measure == "fit" else "loss an event")
+    ax = _over(history, against, "iteration", ("fit", "loss"), None, ax)
+    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if "fit" in history else "loss an event")
     return ax
 
 
@@ -150,7 +150,7 @@ def learning_curve(
     InputError
         If ``history`` is empty or lacks the measure.
     """
-    ax = _over(history, "epoch", "epoch", column, f"validation_{column}", ax)
+    ax = _over(history, "epoch", "epoch", (column,), f"validation_{column}", ax)
     ax.set_ylabel(plain(words or column))
     ax.legend(frameon=False)
     return ax
@@ -160,15 +160,20 @@ def _over(
     history: pd.DataFrame,
     against: str,
     step: str,
-    column: str,
+    columns: tuple[str, ...],
     held_out: str | None,
     ax: Axes | None,
 ) -> Axes:
-    """A column of a history and its like on held-out data, over steps or seconds."""
+    """The first of the columns that a history has, and its like on held-out data."""
+    wanted = "a pandas.DataFrame, the history_ of a fitted model"
+    require_like(history, "history", ("columns", "iloc"), wanted)
+    one_of(against, "against", (step, "seconds"))
     if not len(history):
         raise InputError(f"the history holds no {step}: nothing to draw; fit first")
-    if column not in history:
-        raise InputError(f"the history has no {column!r}: nothing to draw")
+    there = [name for name in columns if isinstance(name, str) and name in history]
+    if not there:
+        raise InputError(f"the history has no {columns[-1]!r}: nothing to draw")
+    column = there[0]
     where = _positions(history, against, step)
     ax = axes_or_new(ax, (6.0, 3.8))
     size = 4 if len(history) <= _MOST_MARKED else 0
@@ -181,7 +186,7 @@ def _over(
                 linewidth=1.8, markersize=size)  # fmt: skip
     if against == step:
         ax.set_xlabel(step)
-        whole_numbers(ax.xaxis)
+        whole_ticks(ax.xaxis)
     else:
         ax.set_xlabel("training time (seconds)")
         ax.locator_params(axis="x", nbins=6)
@@ -193,12 +198,12 @@ def _over(
 def _positions(history: pd.DataFrame, against: str, step: str) -> NDArray[np.float64]:
     """Where each step stands on the horizontal axis."""
     if against == step:
+        if step not in history:
+            raise InputError(f"the history has no {step!r}: nothing to draw it against")
         return history[step].to_numpy(dtype=np.float64)
-    if against == "seconds":
-        if "seconds" in history:
-            return history["seconds"].cumsum().to_numpy(dtype=np.float64)
-        parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
-        if not parts:
-            raise InputError("the history has no 'seconds': draw it against its steps")
-        return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
-    raise InputError(f"against is {against!r}; it may be {step!r} or 'seconds'")
+    if "seconds" in history:
+        return history["seconds"].cumsum().to_numpy(dtype=np.float64)
+    parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
+    if not parts:
+        raise InputError("the history has no 'seconds': draw it against its steps")
+    return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)

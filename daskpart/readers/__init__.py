@@ -14,11 +14,11 @@ import os
 from importlib import import_module
 from typing import Any
 
+from daskpart._floor.checks import one_of
 from daskpart.errors import InputError
 
 from .detection import FORMATS, detect
 from .libsvm import Examples
-from .messages import listed
 from .ranges import ExamplesFile, survey
 from .streams import location
 
@@ -123,11 +123,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     Frozen({'user': 6040, 'item': 3706})
     """
     place = location(path)
-    if format is not None and format not in FORMATS:
-        raise InputError(
-            f"format={format!r} is not known; it can be one of {listed(sorted(FORMATS))}"
-        )
-    chosen = format or detect(place)
+    chosen = detect(place) if format is None else one_of(format, "format", sorted(FORMATS))
     module, function = _READERS[chosen]
     reader = getattr(import_module(f".{module}", __name__), function)
     allowed = [name for name in inspect.signature(reader).parameters if name != "path"]

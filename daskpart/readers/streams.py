@@ -19,6 +19,7 @@ from typing import IO
 import fsspec
 from fsspec.core import OpenFile, url_to_fs
 
+from daskpart._floor.checks import path_text
 from daskpart.errors import DaskpartError, InputError, ReadError
 
 _DAMAGED = (OSError, lzma.LZMAError, zlib.error)  # what an address brings depends on its package
@@ -29,7 +30,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def location(path: str | os.PathLike[str]) -> str:
     """A path with ``~`` expanded, or an address as it is."""
-    place = os.fspath(path)
+    place = path_text(path)
     return place if _is_address(place) else os.path.expanduser(place)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from daskpart._floor.checks import require_partition
+from daskpart._floor.checks import one_of, require_partition
 from daskpart._floor.rank_tasks import Task, TaskRef
 from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import as_values, is_a
@@ -81,8 +81,7 @@ def shard(
     -----
     The numbering is that of seed paper 000, section 3.1. Cost in memory: O(nnz + rows + columns).
     """
-    if axis not in _AXES:
-        raise InputError(f"axis={axis!r} is unknown; allowed are 'rows' and 'columns'")
+    one_of(axis, "axis", _AXES)
     inner = data.data if is_a(data, "xarray", "DataArray") else data
     choice = (owners, random_state, axis)
     if is_a(inner, "dask.array", "Array"):

@@ -115,17 +115,25 @@ class CheckpointWriter:
     def latest(self) -> State | None:
         """The newest checkpoint that is whole; None when there is none.
 
-        Others are passed over with a DaskpartWarning that names them. Damaged ones are renamed, or
-        a fit that goes on from an earlier one would find a later epoch in its way.
+        Damaged ones are passed over with a DaskpartWarning that names them, and renamed, or a fit
+        that goes on from an earlier one would find a later epoch in its way.
+
+        Raises
+        ------
+        ReadError
+            When it is whole, but of another model or version of daskpart.
         """
         for epoch in reversed(self.epochs()):
             path = self.path_of(epoch)
             try:
                 return self._state.load(path)
             except ReadError as error:
-                words = f"checkpoint passed over: {error}"
-                if _is_damaged(path):
-                    words += f" It is {_put_aside(path).name} now."
+                if not _is_damaged(path):
+                    raise ReadError(
+                        f"{error} This fit cannot go on from it: remove it, or give another "
+                        "checkpoint_path."
+                    ) from error
+                words = f"checkpoint passed over: {error} It is {_put_aside(path).name} now."
                 warnings.warn(words, DaskpartWarning, stacklevel=2)
         return None
 

@@ -48,6 +48,7 @@ from .text import Text
 from .trainer import Trainer
 
 COUNT = Interval(Integral, 1, None, closed="left")
+_RANKS = Interval(Integral, 1, 1 << 16, closed="both")  # of more the plan alone fills the memory
 _OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
@@ -97,7 +98,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_ranks": [COUNT, None],
+        "n_ranks": [_RANKS, None],
         "transport": [StrOptions(set(TRANSPORTS))],
         "max_iter": [COUNT],
         "checkpoint_path": [str, os.PathLike, None],

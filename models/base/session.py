@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from daskpart._floor.checks import require_like
 from daskpart._floor.cores import n_cores
 from daskpart.collectives.transports import communicator_for
 from daskpart.errors import InputError, WorkerLostError
@@ -23,7 +24,7 @@ def client_for(transport: str, client: Any = None) -> Any:
     Raises
     ------
     InputError
-        For a client that is asynchronous or closed.
+        For a client that is none, as its address, or is asynchronous or closed.
     """
     # distributed is slow to import, and a program that never did has no client
     if transport == "local" or (client is None and "distributed" not in sys.modules):
@@ -41,6 +42,9 @@ def client_for(transport: str, client: Any = None) -> Any:
             "the client is closed: give one that is connected, or client=None and "
             "transport='local' for this process"
         )
+    if found is not None:
+        wanted = "a distributed.Client; of an address it is Client(address)"
+        require_like(found, "client", ("scatter", "nthreads"), wanted)
     return found
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from daskpart._floor.checks import one_of
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.labels import as_set
@@ -133,8 +134,7 @@ class CPModel(TransformerMixin):
         InputError
             For unknown indices, or another word for `unknown`.
         """
-        if unknown not in ("raise", "mean", "nan"):
-            raise InputError(f"unknown={unknown!r}: give 'raise', 'mean' or 'nan'")
+        one_of(unknown, "unknown", ("raise", "mean", "nan"))
         listed = isinstance(X, np.ndarray | list | pd.DataFrame)
         if unknown == "raise" or not listed:
             return self.reconstruct(X)

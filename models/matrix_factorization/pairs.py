@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from daskpart._floor.checks import one_of
 from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, is_dask_frame, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
@@ -63,8 +64,7 @@ def pair_positions(
 
 
 def _looked_up(index: LabelIndex, labels: Any, unknown: str) -> np.ndarray:
-    if unknown not in UNKNOWN:
-        raise InputError(f"unknown={unknown!r}; allowed are {', '.join(map(repr, UNKNOWN))}")
+    one_of(unknown, "unknown", UNKNOWN)
     return index.positions(labels) if unknown == "raise" else index.find(labels)
 
 

@@ -33,6 +33,9 @@ def test_plans_that_do_not_fit(four):
     communicator, items, plan = four
     with pytest.raises(InputError, match="is not embedded"):
         prepare_embedded(communicator, plan, items)
+    for none in (None, [], "plan", plan.rounds):
+        with pytest.raises(InputError, match=r"plan is a .*: give a Plan"):
+            embed(none)
     other = embed(expand_plan(random_connectivity(3, 5, seed=0)))
     with pytest.raises(InputError, match="for 5 ranks, the communicator has 4"):
         prepare_embedded(communicator, other, items)

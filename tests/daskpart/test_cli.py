@@ -73,7 +73,7 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "x", "--transport", "dask"), "needs --cluster threads or processes or mpi"),
         (("fit", "mf", "x", "--cluster", "threads", "--transport", "mpi"), "needs --cluster mpi"),
         (("fit", "mf"), "Missing argument 'RATINGS'"),
-        (("fit", "mf", "x", "--ranks", "0"), "not in the range x>=1"),
+        (("fit", "mf", "x", "--ranks", "0"), "not in the range 1<=x<=65536"),
         (("fit", "mf", "x", "--test-fraction", "1"), "not in the range 0<=x<1"),
     ],
 )

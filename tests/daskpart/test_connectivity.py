@@ -211,7 +211,16 @@ def test_shows_itself_in_plain_words():
         (lambda c: c.power("2"), "rho is '2': give a finite number"),
         (lambda c: Connectivity.from_pairs([], [], -1, 3), "n_items is -1: it must be at least 0"),
         (lambda c: Connectivity.from_pairs([], [], 1, 0), "n_parts is 0: it must be at least 1"),
-        (lambda c: c.rank_volume("gather"), "operation is 'gather': 'expand' or 'reduce'"),
+        (lambda c: c.rank_volume("gather"), "operation is 'gather': use one of 'expand', 'reduce'"),
+        (lambda c: c.rank_volume(["expand"]), "operation is ['expand']: use one of"),
+        (
+            lambda c: c.power(10**12),
+            "rho is 1000000000000: give a finite number of at least 0 and at",
+        ),
+        (lambda c: c.with_random_owners("seed"), "random_state is 'seed': give a whole number"),
+        (lambda c: c.with_owners([[0], [0, 1]]), "owners are a list of which NumPy makes no array"),
+        (lambda c: c.save(None), "path is None: give a path"),
+        (lambda c: Connectivity.load(3), "path is 3: give a path"),
         (
             lambda c: c.pasgd_volume(0),
             "eta (synchronizations an epoch) is 0: it must be at least 1",

@@ -168,7 +168,7 @@ def test_words_survive_packing(words: list[str]) -> None:
 
 
 def test_bad_options(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="max_modules=0; it must be at least 1"):
+    with pytest.raises(InputError, match="max_modules is 0: it must be at least 1"):
         load_python_source(max_modules=0)
     with pytest.raises(InputError, match="no Python source below"):
         load_python_source(root=tmp_path)

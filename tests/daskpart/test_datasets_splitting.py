@@ -87,7 +87,7 @@ def test_what_cannot_be_split():
     frame = table([(0, 1), (0, 2), (1, 3)])
     with pytest.warns(DaskpartWarning, match="sees the future: 1 of its 2"):
         leave_last_out(frame)
-    with pytest.raises(InputError, match="whole number of at least 1"):
+    with pytest.raises(InputError, match="n is 0: it must be at least 1"):
         leave_last_out(frame, 0)
     with pytest.raises(InputError, match="between 0 and 1"):
         split_by_time(frame, 1)
@@ -100,5 +100,24 @@ def test_what_cannot_be_split():
     with pytest.raises(InputError, match="no columns called 'who'"):
         leave_last_out(frame, user="who")
     for wrong in (1, 8):
-        with pytest.raises(InputError, match="give 2 to 7"):
-            next(user_folds(scipy.sparse.csr_array((7, 3)), wrong))
+        with pytest.raises(InputError, match="n_folds"):
+            user_folds(scipy.sparse.csr_array((7, 3)), wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda frame: leave_last_out([(0, 1, 2)]), "frame is a list: give a pandas.DataFrame"),
+        (lambda frame: leave_last_out(frame, None), "n is None: give a whole number"),
+        (lambda frame: leave_last_out(frame, time=["timestamp"]), "no column \\['timestamp'\\]"),
+        (lambda frame: split_by_time(None), "frame is a NoneType"),
+        (lambda frame: split_by_time(frame, "a tenth"), "test_fraction='a tenth'; it must be"),
+        (lambda frame: train_test_split_ratings(frame, None), "test_fraction=None"),
+        (lambda frame: train_test_split_ratings(frame, 0.4, -1), "random_state is -1"),
+        (lambda frame: user_folds([[1, 2]]), "X is a list: give a container with a shape"),
+        (lambda frame: user_folds(frame, 2.5), "n_folds is 2.5: give a whole number"),
+    ],
+)
+def test_odd_arguments_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call(table([(0, 1), (0, 2), (1, 3)]))

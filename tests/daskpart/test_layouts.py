@@ -112,8 +112,14 @@ def test_what_cannot_be_written(tmp_path, monkeypatch) -> None:
         write_layout(graph, Partition(np.zeros(4, int), 1), tmp_path, "dgl")
     with pytest.raises(InputError, match="part 1 is empty"):
         write_layout(graph, Partition(np.zeros(9, int), 2), tmp_path, "parmetis")
-    with pytest.raises(InputError, match="dgl, pyg, parmetis"):
+    with pytest.raises(InputError, match="layout is 'spark': use one of 'dgl', 'pyg', 'parmetis'"):
         write_layout(graph, partition, tmp_path, "spark")
+    with pytest.raises(InputError, match="partition is a ndarray: give a Partition"):
+        write_layout(graph, np.zeros(9, int), tmp_path, "dgl")
+    (tmp_path / "file").touch()
+    for folder, message in ((None, "folder is None"), (tmp_path / "file", "is a file: give a fol")):
+        with pytest.raises(InputError, match=message):
+            write_layout(graph, partition, folder, "dgl")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(InputError, match="pip install torch"):
         write_layout(graph, partition, tmp_path, "pyg")

@@ -60,7 +60,7 @@ def test_convergence_against_epochs_and_seconds(ax):
 def test_convergence_says_what_is_wrong(ax):
     with pytest.raises(InputError, match="holds no epoch"):
         plots.convergence(history(0), ax=ax)
-    with pytest.raises(InputError, match="'epoch' or 'seconds'"):
+    with pytest.raises(InputError, match="against is 'hours': use one of 'epoch', 'seconds'"):
         plots.convergence(history(2), "hours", ax=ax)
 
 

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
+import daskpart
 from daskpart import plots
 from daskpart.errors import InputError
 
@@ -88,10 +90,10 @@ def test_small_traffic_uses_the_whole_scale(ax):
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plots.traffic([[0, np.nan], [1, 0]]), "1 NaN or infinite"),
+        (lambda: plots.traffic([[0, np.nan], [1, 0]]), "1 NaN or infinite among 4 traffic counts"),
         (lambda: plots.part_weights([]), "one part or more"),
-        (lambda: plots.part_weights([1, np.nan]), "one part or more"),
-        (lambda: plots.embedding([[np.nan, 1], [1, 2]], [0, 1]), "1 of 2 vertices have NaN"),
+        (lambda: plots.part_weights([1, np.nan]), "1 NaN or infinite among 2 weights"),
+        (lambda: plots.embedding([[np.nan, 1], [1, 2]], [0, 1]), "1 NaN or infinite among 4 val"),
         (lambda: plots.embedding(np.ones((8, 2)), range(7)), "don't fit"),
         (lambda: plots.confusion(np.ones((3, 3)), ["a", "b"]), "for 2 classes"),
         (lambda: plots.predicted_against_measured(points(1.0, 0.0)), "1 of 2 points"),
@@ -103,6 +105,61 @@ def test_small_traffic_uses_the_whole_scale(ax):
     ],
 )
 def test_what_has_no_place_in_a_picture_is_said(draw, message):
+    with pytest.raises(InputError, match=message):
+        draw()
+
+
+MATRIX = sparse.random_array((6, 5), density=0.4, rng=0)
+HISTORY = pd.DataFrame({"epoch": [1], "train_rmse": [1.0], "loss": [1.0]})
+FORM = plots.bordered_form([0, 1], [1, 0], (2, 2), [0, 1], 2)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.spy(MATRIX, np.zeros(6, int)), "partition is a ndarray: give a Partition"),
+        (lambda: plots.spy(MATRIX, daskpart.partition(MATRIX, 2), names="ab"), "names is 'ab'"),
+        (lambda: plots.spy(MATRIX, daskpart.partition(MATRIX, 2), owners=[0]), "1 owners for 5"),
+        (lambda: plots.bordered_form([0, 2], [1, 0], (2, 2), [0, 1], 2), "row 2 is out of range"),
+        (lambda: plots.bordered_form([0], [1, 0], (2, 2), [0, 1], 2), "1 rows and 2 columns"),
+        (lambda: plots.bordered_form([0], [0], 2, [0, 1], 2), "sides have 0 dimensions"),
+        (lambda: plots.bordered_form([0], [0], (1, 1), [2], 2), "part number 2 is out of range"),
+        (lambda: plots.bordered_form([0, 1], [0, 0], (2, 1), [0, 1], 2, [-1]), "owner -1"),
+        (lambda: plots.spy_form([0], [0], (1, 1), None), "form is a NoneType"),
+        (lambda: plots.spy_form([0], ["a"], (2, 2), FORM), "columns are of type"),
+        (lambda: plots.connectivity_histogram("counts"), "counts have 0 dimensions"),
+        (lambda: plots.connectivity_histogram([1, 2.5]), "count 1 is 2.5"),
+        (lambda: plots.part_weights(["a"]), "weights are of type .*: give real numbers"),
+        (lambda: plots.part_weights([[1], [1, 2]]), "weights are a list of which NumPy makes no"),
+        (lambda: plots.part_weights([1], ax=[None]), "ax is a list: give the axes"),
+        (lambda: plots.traffic("rows"), r"traffic counts have the shape \(\)"),
+        (lambda: plots.traffic([[1, 1j], [1, 1]]), "traffic counts are of type complex"),
+        (lambda: plots.timeline({}), "run is a dict: give a Timeline"),
+        (lambda: plots.simulated(3), "lines is 3: give a sequence"),
+        (lambda: plots.simulated([1]), "an entry of lines is a int: give"),
+        (lambda: plots.predicted_against_measured([{}]), "an entry of comparison is a dict"),
+        (lambda: plots.predicted_against_measured(points("1")), "1 of 1 points"),
+        (lambda: plots.convergence(None), "history is a NoneType: give a pandas.DataFrame"),
+        (lambda: plots.convergence(HISTORY, ["epoch"]), "against is .'epoch'.: use one of"),
+        (lambda: plots.convergence(HISTORY, test_rmse="1"), "test_rmse is '1'"),
+        (lambda: plots.loss_history({"loss": [1.0]}), "history is a dict"),
+        (lambda: plots.fit_history(HISTORY), "the history has no 'iteration'"),
+        (lambda: plots.learning_curve(HISTORY, ["loss"]), r"the history has no \['loss'\]"),
+        (lambda: plots.partition_comparison({"random": 1}), "comparison is a dict"),
+        (lambda: plots.loadings(np.ones((2, 2)), 0), "factor is a ndarray: give a DataArray"),
+        (lambda: plots.component_diagnostics(None), "found is a NoneType: give what"),
+        (
+            lambda: plots.confusion(np.full((2, 2), np.nan), "ab"),
+            "4 NaN or infinite among 4 counts",
+        ),
+        (lambda: plots.confusion(np.eye(2), None), "classes is None: give a name for each"),
+        (lambda: plots.embedding(np.ones((0, 2)), []), "don't fit"),
+        (lambda: plots.embedding([[1j, 2]], [0]), "values are of type complex"),
+        (lambda: plots.halo([1, 2], [1]), "1 number of halo rows were given, 2 are needed"),
+        (lambda: plots.halo(None, [1]), "have 0 dimensions"),
+    ],
+)
+def test_what_is_something_else_is_refused(draw, message):
     with pytest.raises(InputError, match=message):
         draw()
 

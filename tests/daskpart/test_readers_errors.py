@@ -217,7 +217,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
 def test_unknown_formats_and_options(tmp_path: Path) -> None:
     path = tmp_path / "u.data"
     path.write_text(GOOD)
-    with pytest.raises(InputError, match="format='excel' is not known; it can be one of"):
+    with pytest.raises(InputError, match="format is 'excel': use one of"):
         daskpart.read(path, format="excel")
     with pytest.raises(InputError, match=r"'ratings' has no options \['shape'\]; it takes"):
         daskpart.read(path, shape=(3, 3))

@@ -139,6 +139,11 @@ def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch
     np.testing.assert_array_equal(case.answers(model), answers)
 
 
+def test_ranks_that_no_machine_has_are_refused_at_once(case):
+    with pytest.raises(InputError, match=r"'n_ranks'.*\[1, 65536\].*Got 10000000"):
+        case.make(n_ranks=10**12).fit(*case.data())
+
+
 def test_a_plan_is_made_once(case, monkeypatch):
     data = case.data()
     expected, model = case.make().fit(*data), case.make()

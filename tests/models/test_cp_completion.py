@@ -342,7 +342,7 @@ def test_a_frame_of_indices_and_values():
     with pytest.raises(InputError, match="unknown to the model: 'nobody'"):
         beside.predict(other)
     assert np.isnan(beside.predict(other, unknown="nan")).tolist() == [False, True, False]
-    with pytest.raises(InputError, match="unknown='zero': give"):
+    with pytest.raises(InputError, match="unknown is 'zero': use one of"):
         beside.predict(other, unknown="zero")
     everybody = other.iloc[[1] * 30].assign(user=beside.state_.labels["user"])
     known = beside.predict(other.iloc[[0, 2]])

@@ -230,6 +230,8 @@ def test_an_asynchronous_client_is_refused_in_words_of_a_fit(ratings):
         model(transport="auto").fit(ratings, client=SimpleNamespace(asynchronous=True))
     with pytest.raises(InputError, match="the client is closed"):
         model(transport="auto").fit(ratings, client=SimpleNamespace(status="closed"))
+    with pytest.raises(InputError, match=r"client is a str: give a distributed.Client; of an add"):
+        model(transport="auto").fit(ratings, client="tcp://127.0.0.1:8786")
 
 
 def test_early_stopping(ratings):

@@ -86,9 +86,14 @@ def test_ndcg_of_one_user_is_that_of_scikit_learn(n_items, n, seed):
 
 def test_what_cannot_be_judged_is_refused(fitted):
     model, train, test = fitted
-    for wrong in (0, [], [3, -1], 1.5):
-        with pytest.raises(InputError, match="whole numbers of at least 1"):
+    for wrong in (0, [], [3, -1], 1.5, np.nan, None, "10", {"n": 10}):
+        with pytest.raises(InputError, match=r"n(=| is )"):
             evaluate_ranking(model, test, n=wrong)
+    for odd in ("other", None, [True]):
+        with pytest.raises(InputError, match=r"exclude_seen is .*give True, False or 'others'"):
+            evaluate_ranking(model, test, exclude_seen=odd)
+    with pytest.raises(InputError, match="model is a DataFrame: give a fitted"):
+        evaluate_ranking(pd.DataFrame(), test)
     with pytest.raises(InputError, match="no user has a test item that it has not seen"):
         evaluate_ranking(model, train)
     stranger = pd.DataFrame({"user": [0, 999], "item": [39, 1], "rating": [1.0, 1.0]})

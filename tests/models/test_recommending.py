@@ -471,7 +471,7 @@ def test_strangers_get_the_mean_or_nothing(model):
     found = model.predict(pairs, unknown="nan")
     np.testing.assert_array_equal(np.isnan(found), [False, True, True, True])
     assert found[0] == known
-    with pytest.raises(InputError, match="allowed are 'raise', 'mean', 'nan'"):
+    with pytest.raises(InputError, match="unknown is 'zero': use one of 'raise', 'mean', 'nan'"):
         model.predict(pairs, unknown="zero")
     frame = pd.DataFrame(pairs, columns=["person", "film"]).assign(rating=[1.0, 2.0, 3.0, 4.0])
     assert model.score(frame, unknown="nan") == pytest.approx(-abs(1 - known))

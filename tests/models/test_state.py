@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
+import daskpart
 from daskpart._floor import archive
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -306,8 +308,8 @@ def test_writer_passes_over_damage_and_other_fits(tmp_path):
     (tmp_path / "other.epoch-000009.npz").write_text("another run in the same folder")
     writer.path_of(2).write_bytes(writer.path_of(2).read_bytes()[:500])
     other = CheckpointWriter(writer.path, CPState)
-    with pytest.warns(DaskpartWarning, match="holds no CPState"):
-        assert other.latest() is None
+    with pytest.raises(ReadError, match=r"holds no CPState.*remove it, or give another"):
+        other.latest()
     assert writer.epochs() == [1]
     writer.write(make_factors(epoch=2))
     with pytest.raises(InputError, match="later epoch than 1, so of another fit"):
@@ -328,6 +330,21 @@ def test_a_damaged_checkpoint_is_not_in_the_way_of_a_fit_that_goes_on(tmp_path, 
             assert writer.latest().epoch == 1
         writer.check_free(1)
         assert writer.epochs() == [1]
+
+
+def test_a_checkpoint_of_another_version_is_said_before_the_fit(tmp_path):
+    ratings = daskpart.datasets.power_law_ratings(9, 8, 30)
+    model = daskpart.MatrixFactorization(
+        2, n_ranks=1, max_iter=2, checkpoint_path=tmp_path / "run.npz", resume=True
+    )
+    model.fit(ratings)
+    newest = tmp_path / "run.epoch-000002.npz"
+    arrays, header = archive.read_arrays(newest)
+    del header["rating_mean"]
+    archive.write_arrays(newest, arrays, header)
+    with pytest.raises(ReadError, match=r"of another version of daskpart.*cannot go on from it"):
+        clone(model).fit(ratings)
+    assert newest.exists()
 
 
 def test_writer_settings_are_checked(tmp_path):

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskpart.errors import InputError
+from daskpart._floor.checks import one_of
+from daskpart.partitioners.checks import checked_epsilon, checked_n_parts
 from daskpart.partitioners.engine import (
     check_bipartition,
-    check_epsilon,
-    check_n_parts,
     warn_if_unbalanced,
 )
 
@@ -56,9 +55,7 @@ class MultilevelEngine:
     name = "multilevel"
 
     def __init__(self, effort: str = "default") -> None:
-        if effort not in EFFORTS:
-            raise InputError(f"effort={effort!r} must be one of {', '.join(map(repr, EFFORTS))}")
-        self.effort = effort
+        self.effort = one_of(effort, "effort", EFFORTS)
 
     def bipartition(
         self,
@@ -87,8 +84,8 @@ class MultilevelEngine:
         self, hypergraph: Hypergraph, n_parts: int, epsilon: float = 0.03, random_state: int = 0
     ) -> np.ndarray:
         """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
-        check_epsilon(epsilon)
-        check_n_parts(hypergraph, n_parts)
+        epsilon = checked_epsilon(epsilon)
+        n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
         part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])
         weights = np.zeros(n_parts, np.int64)

@@ -13,13 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import require_partition, whole_number, whole_numbers
+from daskpart._floor.checks import (
+    checked_seed,
+    one_of,
+    require_partition,
+    whole_number,
+    whole_numbers,
+)
 from daskpart._floor.kernels import working_clock
 from daskpart.data_models import NAMES, DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.balance import heaviest_allowed
-from daskpart.partitioners.checks import checked_epsilon, checked_fixed, checked_seed, listed
+from daskpart.partitioners.checks import checked_epsilon, checked_fixed
 from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitions import Partition
 
@@ -108,8 +114,8 @@ def refine(
     hiding in distributed sparse tensor decomposition", §5. Neither paper refines K ways.
     """
     started = working_clock()
-    if metric not in METRICS:
-        raise InputError(f"metric is {metric!r}: {listed(METRICS)}")
+    one_of(metric, "metric", METRICS)
+    one_of(model, "model", NAMES)
     require_partition(partition)
     goal = goal_named(metric, rho)
     built = _built(data, model, partition, checked_seed(random_state))

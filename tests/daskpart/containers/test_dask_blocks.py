@@ -132,9 +132,9 @@ def test_bad_input() -> None:
     partition = daskpart.partition(coo, 2, method="random")
     with pytest.raises(InputError, match="a COO was given: give a Dask array of sparse chunks"):
         Connectivity.from_dask(coo, partition)
-    with pytest.raises(InputError, match="axis='cols' is unknown"):
+    with pytest.raises(InputError, match="axis is 'cols': use one of"):
         Connectivity.from_dask(array, partition, axis="cols")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="axis='cols' is unknown"):
+    with pytest.raises(InputError, match="axis is 'cols': use one of"):
         Hypergraph.from_dask(array, axis="cols")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="20 vertices, the data has 10 columns"):
         Connectivity.from_dask(array, partition, axis="columns")

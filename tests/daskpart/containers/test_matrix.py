@@ -246,6 +246,11 @@ def test_columns_of_a_frame_may_be_named():
         as_matrix(turned, ("whom", "what", "how"))
     with pytest.raises(InputError, match="say which they are: user=, item=, rating="):
         as_matrix(turned, ("who", None, None))
+    for odd in (None, "who", ("who", "what")):
+        with pytest.raises(InputError, match="give three names"):
+            as_matrix(turned, odd)
+    with pytest.raises(InputError, match="repeats is 'mean': use one of 'last', 'sum'"):
+        as_matrix(turned, ("who", "what", "how"), repeats="mean")
 
 
 def test_lists_of_records():

@@ -143,6 +143,43 @@ def test_broken_coordinates_are_refused(coordinates: list, message: str) -> None
         from_coordinates(coordinates, [1.0, 2.0], (2, 2))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shape": 3}, "extents have 0 dimensions"),
+        ({"shape": "abc"}, "extents have 0 dimensions"),
+        ({"shape": (2.5, 2)}, "extent 0 is 2.5"),
+        ({"shape": (10**30, 2)}, "extents are of type object: give whole numbers"),
+        ({"missing": "none"}, "missing is 'none': use one of 'zero', 'unknown'"),
+        ({"missing": ["zero"]}, "missing is .'zero'.: use one of"),
+    ],
+)
+def test_odd_options_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(
+        InputError, match="values go with a DataFrame of indices: a COO has its own"
+    ):
+        as_tensor(sparse.COO([[0], [1]], [1.0], shape=(2, 2)), values=[1.0])
+    for data in (sparse.COO([[0], [1]], [1.0], shape=(2, 2)), as_tensor([(0, 1, 1.0)])):
+        with pytest.raises(InputError, match=message):
+            as_tensor(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"coordinates": None}, "coordinates is None: give an array for each mode"),
+        ({"coordinates": [[[0], [0, 1]], [0, 1]]}, "coordinates are a list of which NumPy makes"),
+        ({"values": np.ones((2, 2))}, r"values have the shape \(2, 2\)"),
+        ({"dims": 2}, "dims is 2: give a name for each mode"),
+        ({"labels": ["a"]}, "labels is a list: give a dict"),
+    ],
+)
+def test_odd_entries_are_refused(changes: dict, message: str) -> None:
+    entries = {"coordinates": [[0, 1], [0, 1]], "values": [1.0, 2.0], "shape": (2, 2)}
+    with pytest.raises(InputError, match=message):
+        from_coordinates(**(entries | changes))
+
+
 @pytest.mark.data
 def test_an_index_0_in_a_one_based_file_is_said(shared_data: Path) -> None:
     with pytest.warns(DaskpartWarning, match="mode 4 holds the index 0"):

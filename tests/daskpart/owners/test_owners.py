@@ -193,7 +193,7 @@ def test_bad_input():
         embedded_packed_owners([mode], n_passes=0)
     with pytest.raises(InputError, match="needs owners"):
         hypercube_volume(mode)
-    with pytest.raises(InputError, match="'expand' or 'reduce'"):
+    with pytest.raises(InputError, match="operation is 'scan': use one of 'expand', 'reduce'"):
         hypercube_volume(mode.with_random_owners(), "scan")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -216,6 +217,7 @@ def test_a_result_is_saved_and_shows_itself(matrix, tmp_path):
         ({"n_blocks": 901}, "only 900 data"),
         ({"memory_limit": "much"}, "memory_limit is 'much'"),
         ({"memory_limit": -1}, "memory_limit is -1"),
+        ({"memory_limit": math.inf}, "memory_limit is inf"),
         ({"extra_passes": -1}, "extra_passes is -1"),
         ({"extra_passes": 1}, "n_blocks of at least 2"),
         ({"extra_passes": 1, "n_blocks": 4, "window": 4}, "window is 4"),

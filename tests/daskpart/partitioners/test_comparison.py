@@ -100,8 +100,13 @@ def test_defaults_run(counts):
 def test_bad_input(counts):
     with pytest.raises(InputError, match="metric is 'speed': use one of"):
         daskpart.compare_partitions(counts, 4, ["random"], ["speed"])
-    with pytest.raises(InputError, match="method 'magic' is 'magic'"):
+    with pytest.raises(InputError, match="method is 'magic': use one of"):
         daskpart.compare_partitions(counts, 4, ["magic"])
+    for odd in (None, 3, [["random"]], {"mine": ["random"]}):
+        with pytest.raises(InputError, match="method"):
+            daskpart.compare_partitions(counts, 8, odd)
+    with pytest.raises(InputError, match="metrics is None: give a list of names"):
+        daskpart.compare_partitions(counts, 8, ["random"], None)
     with pytest.raises(InputError, match="no methods"):
         daskpart.compare_partitions(counts, 4, [])
     with pytest.raises(InputError, match="n_parts is 0"):

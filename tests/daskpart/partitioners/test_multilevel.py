@@ -186,7 +186,7 @@ def test_more_effort_is_not_worse():
     np.testing.assert_array_equal(part, high.partition(grid(24), 5, 0.03, 0))
     plain = ENGINE.partition(grid(24), 5, 0.03, 0)
     assert connectivity_minus_one(grid(24), part) <= connectivity_minus_one(grid(24), plain)
-    with pytest.raises(InputError, match="effort='most' must be one of 'default', 'high'"):
+    with pytest.raises(InputError, match="effort is 'most': use one of 'default', 'high'"):
         MultilevelEngine(effort="most")
 
 

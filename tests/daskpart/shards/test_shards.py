@@ -311,7 +311,7 @@ BAD = {
         {},
         "assigns 5 vertices",
     ),
-    "axis": (scipy.sparse.csr_array(DENSE), {"axis": "users"}, "axis='users' is unknown"),
+    "axis": (scipy.sparse.csr_array(DENSE), {"axis": "users"}, "axis is 'users': use one of"),
     "owners": (scipy.sparse.csr_array(DENSE), {"owners": "fair"}, "owners='fair' is unknown"),
     "too few owners": (scipy.sparse.csr_array(DENSE), {"owners": [0, 1]}, "6 items"),
     "dense": (DENSE, {}, "dense array"),
