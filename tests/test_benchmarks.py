@@ -251,6 +251,7 @@ STUDIES = {
         "--seeds", "2",
     ],
     "linear_memory": ["--megabytes", "2", "--ranks", "2"],
+    "compressed_files": ["--megabytes", "1", "--ranks", "2", "--turns", "1"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
     "linear_optimum": ["--data", "few"],
     "linear_models": [

@@ -41,7 +41,7 @@ def test_a_bound_may_be_left_out() -> None:
         finite_number(1, "alpha", 1, above=True)
 
 
-ODD = [None, [], ["a"], {"a": 1}, {1}, 1, math.nan, np.ones(2), np.array("a"), b"a", object()]
+ODD = [None, [], ["a"], {"a": 1}, {1}, 1, math.nan, np.ones(2), np.array("a"), b"a", object]
 
 
 @pytest.mark.parametrize("value", [*ODD, "c", ""], ids=repr)
