@@ -152,6 +152,7 @@ def small(
         monkeypatch.setattr(engines, "hypergraph_of", few_pins)
     implicit = importlib.import_module("benchmarks.studies.implicit_als")
     monkeypatch.setitem(implicit.DATA, "ml-1m", few_clicks)
+    monkeypatch.setattr(implicit, "data_folder", Path)
     server = importlib.import_module("benchmarks.studies.linear_server")
     monkeypatch.setattr(server, "samples", few_signs)
     data = importlib.import_module("benchmarks.data")
