@@ -36,7 +36,7 @@ NAMES = {"": "text", ".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 def packed(path: Path, suffix: str) -> Path:
     """The file, compressed as each module does by itself."""
     target = Path(f"{path}{suffix}")
-    if suffix and not target.exists():
+    if suffix:
         with open(path, "rb") as source, OPENERS[suffix](target, "wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
     return target
