@@ -65,4 +65,4 @@ def decoded(message: tuple) -> Any:
     if len(message) == 1:
         return message[0]
     header, buffers = message
-    return wire.unpack(header, [b.data if isinstance(b, Serialize) else b for b in buffers])
+    return wire.unpack(header, [b.data if isinstance(b, Serialize) else b for b in buffers])[1]

@@ -154,7 +154,7 @@ class MpiEndpoint:
         if destination in self._session.mailboxes:
             self._session.mailboxes[destination].put(call, self._rank, payload)
             return
-        header, buffers = wire.pack((tuple(call), payload))
+        header, buffers = wire.pack(payload, tuple(call))
         sizes = struct.pack(f"<{len(buffers) + 1}q", len(buffers), *(b.nbytes for b in buffers))
         tag = self._tag(self._rank, destination)
         self._group.send([sizes + header, *buffers], self._process_of[destination], tag)
