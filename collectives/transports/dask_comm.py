@@ -65,4 +65,5 @@ def decoded(message: tuple) -> Any:
     if len(message) == 1:
         return message[0]
     header, buffers = message
-    return wire.unpack(header, [b.data if isinstance(b, Serialize) else b for b in buffers])[1]
+    arrived = iter([b.data if isinstance(b, Serialize) else b for b in buffers])
+    return wire.unpack(header, lambda size: next(arrived))[1]

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 from distributed import Client
+from numpy.typing import NDArray
 
 from daskpart.collectives.large_arrays import empty_array
 from daskpart.errors import InputError
@@ -155,9 +156,8 @@ class MpiEndpoint:
             self._session.mailboxes[destination].put(call, self._rank, payload)
             return
         header, buffers = wire.pack(payload, tuple(call))
-        sizes = struct.pack(f"<{len(buffers) + 1}q", len(buffers), *(b.nbytes for b in buffers))
         tag = self._tag(self._rank, destination)
-        self._group.send([sizes + header, *buffers], self._process_of[destination], tag)
+        self._group.send([header, *buffers], self._process_of[destination], tag)
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
@@ -183,21 +183,22 @@ class MpiEndpoint:
 
     def _take_next(self, source: int) -> bool:
         """Put the next message of a rank into the mailbox; whether there was one."""
-        group, (process, tag) = self._group, self._from[source]
-        message = group.comm.Improbe(process, tag, self._status)
+        group = self._group
+        message = group.comm.Improbe(*self._from[source], self._status)
         if message is None:
             return False
-        mpi, comm = group.mpi, group.comm
-        first = bytearray(self._status.Get_count(mpi.BYTE))
-        self._finish(message.Irecv([first, mpi.BYTE]), source)
-        (n_buffers,) = struct.unpack_from("<q", first)
-        sizes = struct.unpack_from(f"<{n_buffers}q", first, 8)
-        buffers = [empty_array(size, np.uint8) for size in sizes]
-        for buffer in buffers:
-            self._finish(comm.Irecv([buffer, mpi.BYTE], process, tag), source)
-        call, payload = wire.unpack(memoryview(first)[8 * (n_buffers + 1) :], buffers)
+        header = bytearray(self._status.Get_count(group.mpi.BYTE))
+        self._finish(message.Irecv([header, group.mpi.BYTE]), source)
+        call, payload = wire.unpack(header, partial(self._next_buffer, source))
         self._mailbox.put(Call(*call), source, payload)
         return True
+
+    def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
+        """A large array of the message whose header is here."""
+        buffer, group = empty_array(size, np.uint8), self._group
+        process, tag = self._from[source]
+        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), source)
+        return buffer
 
     def _finish(self, request: Any, source: int) -> None:
         """Wait for the rest of a message whose beginning is here, also when the run is stopped."""

@@ -9,7 +9,7 @@ the time of one of arrays, above all when kernels swept the caches between two m
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -23,28 +23,28 @@ _PLAIN_KINDS = "biufc"  # a dtype is told by its letters
 def pack(payload: Any, note: Any = None) -> tuple[bytes, list[memoryview]]:
     """Header and buffers; the buffers are the memory of the payload's large arrays.
 
-    `note` is a small plain value that goes into the header.
+    `note` is a small plain value that travels in the header.
     """
     buffers: list[memoryview] = []
-    content: Any
+    told: Any
     if _is_plain(payload):
-        content = _told(payload, buffers)
+        form, told = "array", _told(payload, buffers)
     elif type(payload) is tuple and all([_is_plain(part) for part in payload]):
-        content = [_told(part, buffers) for part in payload]
+        form, told = "arrays", [_told(part, buffers) for part in payload]
     else:
-        content = _pickled(payload, buffers)
-    return pickle.dumps((note, content), 5), buffers
+        form, told = "object", _pickled(payload, buffers)
+    return pickle.dumps((note, form, told), 5), buffers
 
 
-def unpack(header: Any, buffers: Sequence[Any]) -> tuple[Any, Any]:
-    """Note and payload; large arrays of the payload lie in the buffers."""
-    note, content = pickle.loads(header)
-    if type(content) is bytes:
-        return note, pickle.loads(content, buffers=buffers)
-    following = iter(buffers)
-    if type(content) is tuple:
-        return note, _array(content, following)
-    return note, tuple([_array(told, following) for told in content])
+def unpack(header: Any, next_buffer: Callable[[int], Any]) -> tuple[Any, Any]:
+    """Note and payload; ``next_buffer(size in bytes)`` gives the buffers in their order."""
+    note, form, told = pickle.loads(header)
+    if form == "array":
+        return note, _array(told, next_buffer)
+    if form == "arrays":
+        return note, tuple([_array(each, next_buffer) for each in told])
+    pickled, sizes = told
+    return note, pickle.loads(pickled, buffers=[next_buffer(size) for size in sizes])
 
 
 def _is_plain(value: Any) -> bool:
@@ -54,26 +54,28 @@ def _is_plain(value: Any) -> bool:
 
 
 def _told(array: NDArray[Any], buffers: list[memoryview]) -> tuple[Any, ...]:
-    """Shape, dtype, whether it may be written, and its bytes; None if they are in the buffers."""
-    content, writeable = None, array.flags.writeable
+    """Shape, dtype, whether it may be written, and its bytes or the size of its buffer."""
+    content: Any
+    writeable = array.flags.writeable
     if array.nbytes > _INLINE_BYTES:
-        buffers.append(pickle.PickleBuffer(array).raw())
+        buffers.append(pickle.PickleBuffer(array.data).raw())
+        content = array.nbytes
     else:
         content = bytearray(array.data) if writeable else array.tobytes()
     return array.shape, array.dtype.str, writeable, content
 
 
-def _array(told: tuple[Any, ...], following: Iterator[Any]) -> NDArray[Any]:
+def _array(told: tuple[Any, ...], next_buffer: Callable[[int], Any]) -> NDArray[Any]:
     shape, dtype, writeable, content = told
-    if content is not None:
+    if not isinstance(content, int):
         return np.ndarray(shape, dtype, content)
-    array = np.ndarray(shape, dtype, next(following))
+    array: NDArray[Any] = np.ndarray(shape, dtype, next_buffer(content))
     if not writeable:
         array.flags.writeable = False
     return array
 
 
-def _pickled(payload: Any, buffers: list[memoryview]) -> bytes:
+def _pickled(payload: Any, buffers: list[memoryview]) -> tuple[bytes, list[int]]:
     def is_inside(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes > _INLINE_BYTES:
@@ -82,7 +84,8 @@ def _pickled(payload: Any, buffers: list[memoryview]) -> bytes:
         return True
 
     try:
-        return pickle.dumps(payload, 5, buffer_callback=is_inside)
+        pickled = pickle.dumps(payload, 5, buffer_callback=is_inside)
     except (pickle.PicklingError, AttributeError, TypeError):  # of a function in a notebook, say
         buffers.clear()
-        return cloudpickle.dumps(payload, 5, buffer_callback=is_inside)
+        pickled = cloudpickle.dumps(payload, 5, buffer_callback=is_inside)
+    return pickled, [buffer.nbytes for buffer in buffers]

@@ -224,7 +224,8 @@ def test_large_arrays_are_their_own_buffers():
     assert np.shares_memory(np.frombuffer(buffer), large)
     assert len(header) < 400
     assert wire.pack(np.zeros(4))[1] == []
-    _, found = wire.unpack(header, [np.frombuffer(bytes(buffer)).copy()])
+    arrived = np.frombuffer(bytes(buffer)).copy()
+    _, found = wire.unpack(header, {large.nbytes: arrived}.pop)
     assert found[0].shape == large.shape and found[0].flags.writeable
 
 
@@ -238,7 +239,9 @@ def test_large_arrays_are_their_own_buffers():
     ids=lambda array: f"{array.dtype.str} {array.shape}",
 )  # fmt: skip
 def test_arrays_of_every_dtype_arrive(array):
-    note, found = wire.unpack(*wire.pack(array, (1, "a")))
+    header, buffers = wire.pack(array, (1, "a"))
+    assert not buffers
+    note, found = wire.unpack(header, buffers.pop)
     assert note == (1, "a")
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
     np.testing.assert_array_equal(found, array)
@@ -246,7 +249,8 @@ def test_arrays_of_every_dtype_arrive(array):
 
 def test_what_no_module_has_travels_whole():
     double = eval("lambda x: 2 * x")
-    assert wire.unpack(*wire.pack(double))[1](4) == 8
+    header, buffers = wire.pack(double)
+    assert wire.unpack(header, buffers.pop)[1](4) == 8
 
 
 def test_places_never_exceed_threads():
