@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,17 +37,9 @@ Reply = Callable[[NDArray[Any]], None]
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What all ranks and shards of a server agree on.
+    """What all ranks and shards of a server agree on; `delay` is τ in tasks.
 
-    Attributes
-    ----------
-    directory : Directory
-    row_shape : tuple of int
-        () for scalar rows, (width,) else.
-    dtype : numpy.dtype
-    rule : UpdateRule
-    delay : float
-        τ in tasks; 0 is synchronous, infinity asynchronous.
+    `row_shape` is () for scalar rows, (width,) else.
     """
 
     directory: Directory
@@ -88,22 +80,21 @@ def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
     return np.asarray(values)
 
 
-@dataclass
-class _HeldPull:
+class _Pull(NamedTuple):
     reply: Reply
     task: int
     slots: NDArray[np.int32]
 
 
-class Shard:
-    """The rows of one shard.
+class _Push(NamedTuple):
+    task: int
+    source: int
+    slots: NDArray[np.int32]
+    rows: NDArray[Any]
 
-    Parameters
-    ----------
-    values : array of shape (n_own_items, *row_shape)
-        Becomes the shard's own.
-    spec : ServerSpec
-    """
+
+class Shard:
+    """The rows of one shard; `values`, of shape (n_own_items, *row_shape), becomes its own."""
 
     def __init__(self, values: NDArray[Any], spec: ServerSpec) -> None:
         self.values, self.spec = values, spec
@@ -116,10 +107,8 @@ class Shard:
     def _start(self) -> None:
         self._clocks = [0] * self.spec.n_ranks
         self._oldest = 0
-        self._pulls: list[_HeldPull] = []
-        self._pushes: list[tuple[int, int, NDArray[np.int32], NDArray[Any]]] = []
-
-    # -- a run ---
+        self._pulls: list[_Pull] = []  # that must wait
+        self._pushes: list[_Push] = []
 
     def begin(self, run: int) -> None:
         """A new run: clocks at 0. A copy of the rows is kept until the next, in case it fails."""
@@ -145,7 +134,9 @@ class Shard:
         """Whether all ranks have finished, so that every push is in."""
         return self._oldest == FINISHED
 
-    # -- messages of a rank ---
+    def may_start(self, task: int) -> bool:
+        """Whether all pushes of tasks before task - τ are in."""
+        return self._oldest >= task - self.spec.delay
 
     def take(self, run: int, source: int, reply: Reply, kind: str, clock: int, *rest: Any) -> None:
         """Do what a rank asks.
@@ -157,7 +148,7 @@ class Shard:
         run, source : int
             Which run, and which rank.
         reply : callable
-            Takes the rows of a pull.
+            Takes the rows of a pull, as soon as all pushes of tasks before its own - τ are in.
         kind : {"pull", "push", "clock"}
         clock : int
             The rank has done all its tasks below this number.
@@ -167,65 +158,47 @@ class Shard:
         self.begin(run)
         if not self.running or run != self.run:
             return
-        self._advance(source, clock)
-        if kind == "pull":
-            self._pull(_HeldPull(reply, *rest))
-        elif kind == "push":
-            self._push(source, clock, *rest)
-
-    def may_start(self, task: int) -> bool:
-        """Whether all pushes of tasks before task - τ are in."""
-        return self._oldest >= task - self.spec.delay
-
-    # -- what follows ---
-
-    def _pull(self, pull: _HeldPull) -> None:
-        """Answer with rows, as soon as all pushes of tasks before task - τ are in."""
-        if self.may_start(pull.task):
-            self._answer(pull)
-        else:
-            self._pulls.append(pull)
-
-    def _push(self, source: int, clock: int, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:
-        """Take rows in; in synchronous mode they wait for the end of the task on every rank."""
-        if self.spec.delay == 0:
-            self._pushes.append((clock, source, slots, rows))
-        else:
-            self.spec.rule.apply(self.values, slots, rows)
-
-    def _advance(self, source: int, clock: int) -> None:
-        """A rank has done all its tasks below this number."""
         before = self._clocks[source]
-        if clock <= before:
-            return
-        self._clocks[source] = clock
-        if before > self._oldest:
-            return
+        if clock > before:
+            self._clocks[source] = clock
+            if before == self._oldest:
+                self._catch_up()
+        if kind == "pull":
+            pull = _Pull(reply, *rest)
+            if self.may_start(pull.task):
+                self._answer(pull)
+            else:
+                self._pulls.append(pull)
+        elif kind == "push" and self.spec.delay == 0:
+            self._pushes.append(_Push(clock, source, *rest))
+        elif kind == "push":
+            self.spec.rule.apply(self.values, *rest)
+
+    def _catch_up(self) -> None:
+        """Do what waited for the slowest rank, which was one of the slowest until now."""
         oldest = min(self._clocks)
-        if oldest > self._oldest:
-            self._oldest = oldest
-            self._apply_pushes()
-            self._answer_pulls()
+        if oldest == self._oldest:
+            return
+        self._oldest = oldest
+        ready = sorted(
+            (push for push in self._pushes if push.task < oldest),
+            key=lambda push: (push.task, push.source),
+        )
+        self._pushes = [push for push in self._pushes if push.task >= oldest]
+        for task in dict.fromkeys(push.task for push in ready):
+            pushes = [(push.slots, push.rows) for push in ready if push.task == task]
+            if self.spec.rule.summed:
+                pushes = [sum_by_slot(pushes, self.values)]
+            for slots, rows in pushes:
+                self.spec.rule.apply(self.values, slots, rows)
+        waiting, self._pulls = self._pulls, []
+        for pull in waiting:
+            if self.may_start(pull.task):
+                self._answer(pull)
+            else:
+                self._pulls.append(pull)
 
-    def _answer_pulls(self) -> None:
-        ready = [pull for pull in self._pulls if self.may_start(pull.task)]
-        self._pulls = [pull for pull in self._pulls if not self.may_start(pull.task)]
-        for pull in ready:
-            self._answer(pull)
-
-    def _answer(self, pull: _HeldPull) -> None:
+    def _answer(self, pull: _Pull) -> None:
         if len(pull.slots):
             self.staleness[max(0, pull.task - self._oldest)] += 1
         pull.reply(np.take(self.values, pull.slots, axis=0))
-
-    def _apply_pushes(self) -> None:
-        """Apply the pushes of tasks that all ranks are past: by task, rank, and arrival."""
-        ready = [push for push in self._pushes if push[0] < self._oldest]
-        self._pushes = [push for push in self._pushes if push[0] >= self._oldest]
-        ready.sort(key=lambda push: push[:2])
-        for task in dict.fromkeys(push[0] for push in ready):
-            pushes = [(slots, rows) for of_task, _, slots, rows in ready if of_task == task]
-            if self.spec.rule.summed:
-                pushes = [sum_by_slot(pushes, self.spec.dtype, self.spec.row_shape)]
-            for slots, rows in pushes:
-                self.spec.rule.apply(self.values, slots, rows)
