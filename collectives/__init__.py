@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .communicator import Communicator, Pending, PerRank, Replicated
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel
-from .counters import Counters
+from .counters import Counters, PlanStatistics, RoundRecord
 from .dense import allgather, alltoall, broadcast, reduce_scatter
 from .embedded import (
     PreparedEmbedding,
@@ -63,7 +63,6 @@ from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from .stream import Stream, stream_of
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
-from .traffic import PlanStatistics, RoundRecord
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 

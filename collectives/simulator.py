@@ -15,7 +15,7 @@
 Nothing is sent, so 4096 ranks take a moment. Time is that of the α–β model (a message of b bytes
 takes α + βb seconds), in two ways:
 
-    seconds              rounds in lock-step, each as long as its slowest rank (see `traffic`)
+    seconds              rounds in lock-step, each as long as its slowest rank (see `counters`)
     seconds_of_rank      each rank goes on as soon as its own messages are there
 
 In the second a rank sends its messages of a round one after another in order of destinations, and
@@ -39,7 +39,8 @@ from daskpart._floor.checks import finite_number, whole_number
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
-from .cost_model import Choice, CostModel, Problem
+from .cost_model import CostModel, Problem
+from .counters import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 from .hypercube import EmbeddedPlan, concurrent_volume
 from .messages import ValueInbox
 from .plan import Plan
@@ -47,7 +48,6 @@ from .reduction import ANY
 from .sparse_exchange import combine_step, pack_step
 from .sparse_steps import LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
 from .stream import Stream, index_type, stream_of
-from .traffic import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 
 ALPHA, BETA = 2e-6, 1e-10  # 2 µs and 10 GB/s: of the order of MPI in a cluster
 DENSE_ALGORITHMS = {
@@ -134,16 +134,13 @@ class Simulation:
         }
 
     def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        per_rank = summary_table({name: getattr(self, name) for name in QUANTITIES})
         rounds = [["round", "messages", "rows", "max rows", "seconds"]]
-        shown = self.labels[:_SHOWN_ROUNDS]
-        for place, (label, index) in enumerate(shown):
-            counts = [self.rounds[name][place] for name in ("messages", "rows", "max_rows")]
-            seconds = f"{self.rounds['seconds'][place]:.3g}"
-            rounds.append([f"{label} {index}", *(f"{count:,}" for count in counts), seconds])
-        if self.n_rounds > len(shown):
-            rounds.append([f"{self.n_rounds - len(shown)} more", "", "", "", ""])
-        return per_rank, rounds
+        for place, (label, index) in enumerate(self.labels[:_SHOWN_ROUNDS]):
+            counts = [f"{self.rounds[name][place]:,}" for name in ("messages", "rows", "max_rows")]
+            rounds.append([f"{label} {index}", *counts, f"{self.rounds['seconds'][place]:.3g}"])
+        if self.n_rounds > _SHOWN_ROUNDS:
+            rounds.append([f"{self.n_rounds - _SHOWN_ROUNDS} more", "", "", "", ""])
+        return summary_table({name: getattr(self, name) for name in QUANTITIES}), rounds
 
     def _heading(self) -> list[str]:
         facts = ", ".join(f"{name.replace('_', ' ')} {fact}" for name, fact in self.facts.items())
@@ -155,10 +152,8 @@ class Simulation:
         ]
 
     def __repr__(self) -> str:
-        lines = ["Simulation of " + "\n  ".join(self._heading())]
-        for table in self._tables():
-            lines += [f"  {line}" for line in text_lines(table)]
-        return "\n".join(lines)
+        tables = [line for table in self._tables() for line in text_lines(table)]
+        return "Simulation of " + "\n  ".join([*self._heading(), *tables])
 
     def _repr_html_(self) -> str:
         heading = "<br>".join(html.escape(line) for line in self._heading())
@@ -229,7 +224,7 @@ def simulate(
     sizes = sorted({plan.n_ranks for plan in held})
     if len(sizes) > 1:
         raise InputError(f"Plans that run one after another need the same ranks; got {sizes}.")
-    require_costs(row_bytes=row_bytes)
+    finite_number(row_bytes, "row_bytes")
     return _counted(
         name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
         (record for plan in held for record in plan.records(float(row_bytes))),
@@ -277,14 +272,15 @@ def simulate_allreduce(
     n_bytes = whole_number(n_bytes, "n_bytes", 0, 2**62)
     if algorithm not in DENSE_ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
-    rounds: Iterable[tuple[Any, Any, Any]]
+    rounds: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     if algorithm == "star":
-        others = np.arange(1, n_ranks)
-        rounds = [(others, 0 * others, n_bytes), (0 * others, others, n_bytes)]
+        others, root = np.arange(1, n_ranks), np.zeros(n_ranks - 1, np.int64)
+        lengths = np.full(n_ranks - 1, n_bytes)
+        rounds = [(others, root, lengths), (root, others, lengths)]
     else:
         rounds = _dense_rounds(steps_of(DENSE_ALGORITHMS[algorithm], n_ranks), n_ranks, n_bytes)
     records = (
-        RoundRecord(algorithm, index, source, destination, 1, np.asarray(nbytes, np.float64))
+        RoundRecord(algorithm, index, source, destination, 1, nbytes.astype(np.float64))
         for index, (source, destination, nbytes) in enumerate(rounds)
     )
     name = f"allreduce ({algorithm}) of {n_bytes} bytes"
@@ -344,12 +340,11 @@ def simulate_sparse_allreduce(
         stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY)
         for indices in vectors
     ]
-    rounds = enumerate(_sparse_rounds(steps, streams, density))
     records = (
-        RoundRecord(
-            algorithm, index, source, destination, rows, rows * np.where(sparse, float(pair), item)
+        RoundRecord(algorithm, index, source, destination, rows, rows * row_bytes)
+        for index, (source, destination, rows, row_bytes) in enumerate(
+            _sparse_rounds(steps, streams, density, float(item), float(pair))
         )
-        for index, (source, destination, rows, sparse) in rounds
     )
     name, entries = f"sparse allreduce ({algorithm})", sum(map(len, vectors))
     return _counted(name, records, n_ranks, alpha, beta, size=int(size), entries=entries)
@@ -412,32 +407,23 @@ def expected_allreduces(
     list of Expected
         In the order of `sparse_steps.ALGORITHMS`.
     """
-    require_costs(alpha=alpha, beta=beta)
-    problem = Problem(n_ranks, size, entries, dtype)
-    return [_expected(choice, problem) for choice in best_choices(problem, alpha, beta).values()]
-
-
-def best_choices(problem: Problem, alpha: float, beta: float) -> dict[str, Choice]:
-    """Each algorithm with the options that cost least under the α–β model."""
-    return _costs(message=alpha, byte=beta).best_of_each(problem)
-
-
-def _expected(choice: Choice, problem: Problem) -> Expected:
-    steps = steps_of(choice.algorithm, problem.n_ranks, choice.group, choice.degrees)
-    options = {"group": choice.group, "degrees": choice.degrees}
-    return Expected(
-        choice.algorithm,
-        sum(step.kind not in LOCAL_KINDS for step in steps),
-        _costs(message=1.0).seconds_of(problem, steps),
-        _costs(byte=1.0).seconds_of(problem, steps),
-        choice.seconds,
-        {name: value for name, value in options.items() if value is not None},
-    )
-
-
-def _costs(message: float = 0.0, byte: float = 0.0) -> CostModel:
-    """The α–β model as a cost model: nothing else costs anything."""
-    return CostModel(0.0, 0.0, message, byte, 0.0, 0.0, 0.0, 0.0, 0.0)
+    finite_number(alpha, "alpha")
+    finite_number(beta, "beta")
+    problem, found = Problem(n_ranks, size, entries, dtype), []
+    for choice in CostModel(message=alpha, byte=beta).best_of_each(problem).values():
+        steps = steps_of(choice.algorithm, n_ranks, choice.group, choice.degrees)
+        options = {"group": choice.group, "degrees": choice.degrees}
+        found.append(
+            Expected(
+                choice.algorithm,
+                sum(step.kind not in LOCAL_KINDS for step in steps),
+                CostModel(message=1.0).seconds_of(problem, steps),
+                CostModel(byte=1.0).seconds_of(problem, steps),
+                choice.seconds,
+                {name: value for name, value in options.items() if value is not None},
+            )
+        )
+    return found
 
 
 def _counted(
@@ -449,7 +435,8 @@ def _counted(
     **facts: Any,
 ) -> Simulation:
     """Add rounds up as they come; the messages of each in order of (source, destination)."""
-    require_costs(alpha=alpha, beta=beta)
+    finite_number(alpha, "alpha")
+    finite_number(beta, "beta")
     clock, labels = np.zeros(n_ranks), []
     sums: dict[str, NDArray[Any]] = {
         name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)
@@ -460,16 +447,23 @@ def _counted(
     }
     for record in records:
         labels.append((record.label, record.index))
-        totals, amounts = record.totals(n_ranks), record.amounts()
+        source, nbytes = np.asarray(record.source), np.asarray(record.nbytes)
+        totals = record.totals(n_ranks)
         for quantity, counted in totals.items():
             sums[quantity] += counted
+        rounds["messages"].append(len(source))
+        rounds["rows"].append(totals["rows_sent"].sum().item())
+        rounds["bytes"].append(nbytes.sum().item())
         for count in COUNTS:
             larger = np.maximum(*(totals[f"{count}_{side}"] for side in SIDES))
-            rounds[count].append(amounts[count].sum().item())
             rounds[f"max_{count}"].append(larger.max().item())
         busy = busy_seconds(totals, "bytes", alpha, beta)
         rounds["seconds"].append(busy.max().item())
-        clock = _after_round(clock, record, alpha + beta * amounts["bytes"], busy)
+        spent = np.concatenate(([0.0], np.cumsum(alpha + beta * nbytes)))
+        first = np.searchsorted(source, np.arange(n_ranks))  # messages stand by source
+        there = clock[source] + spent[1:] - spent[first[source]]
+        clock = clock + busy
+        np.maximum.at(clock, np.asarray(record.destination), there)
     return Simulation(
         name=name,
         n_ranks=n_ranks,
@@ -481,28 +475,6 @@ def _counted(
         facts=facts,
         **sums,
     )
-
-
-def _after_round(
-    clock: NDArray[np.float64],
-    record: RoundRecord,
-    cost: NDArray[np.float64],
-    busy: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """When each rank leaves a round that it enters at `clock` and is `busy` in."""
-    source = np.asarray(record.source)
-    spent = np.concatenate(([0.0], np.cumsum(cost)))
-    first = np.searchsorted(source, np.arange(len(clock)))  # messages stand by source
-    there = clock[source] + spent[1:] - spent[first[source]]
-    leaves = clock + busy
-    np.maximum.at(leaves, np.asarray(record.destination), there)
-    return leaves
-
-
-def require_costs(**costs: float) -> None:
-    """Raise InputError unless all are finite and from 0 on."""
-    for what, cost in costs.items():
-        finite_number(cost, what)
 
 
 def _dense_rounds(
@@ -517,15 +489,14 @@ def _dense_rounds(
 
 
 def _sparse_rounds(
-    steps: Sequence[Step], streams: list[Stream], density: float
-) -> Iterator[tuple[Any, Any, NDArray[np.int64], NDArray[np.bool_]]]:
-    """Sources, destinations, entries of each message, and whether it is sparse; round by round."""
-    n_ranks, size = len(streams), streams[0].size
-    held = list(streams)
+    steps: Sequence[Step], streams: list[Stream], density: float, item: float, pair: float
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], Any]]:
+    """Sources, destinations, entries of each message, and bytes an entry; round by round."""
+    n_ranks, size, held = len(streams), streams[0].size, streams
     for place, step in enumerate(steps):
         if step.kind == "dense" or all(stream.is_dense for stream in held):
             for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size):
-                yield source, destination, rows, np.zeros(len(rows), bool)
+                yield source, destination, rows, item
             return
         source, destination = pairs_of(step, n_ranks)
         inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
@@ -535,25 +506,23 @@ def _sparse_rounds(
             inboxes[receiver].sources.append(sender)  # they rise
             inboxes[receiver].payloads.append(messages[-1])
         rows = np.array([len(message[0]) for message in messages], np.int64)
-        yield source, destination, rows, np.array([len(message) == 2 for message in messages], bool)
-        held = _combined(step, held, inboxes, density)
+        row_bytes = np.array([pair if len(message) == 2 else item for message in messages])
+        yield source, destination, rows, row_bytes
+        shared: dict[tuple[int, ...], Stream] = {}  # ranks that combine the same have one result
+        held = [
+            _combined(step, own, inbox, density, shared)
+            for own, inbox in zip(held, inboxes, strict=True)
+        ]
 
 
 def _combined(
-    step: Step, held: list[Stream], inboxes: list[ValueInbox], density: float
-) -> list[Stream]:
-    """The ranks' vectors after a step; ranks that combine the same arrays share the result."""
-    shared: dict[tuple[int, ...], Stream] = {}
-    after = []
-    for own, inbox in zip(held, inboxes, strict=True):
-        arrays = [(inbox.rank, own.values)]
-        arrays += [
-            (s, payload[0]) for s, payload in zip(inbox.sources, inbox.payloads, strict=True)
-        ]
-        key = tuple(id(array) for _, array in sorted(arrays, key=lambda pair: pair[0]))
-        if key not in shared:
-            found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
-            assert isinstance(found, Stream)  # a ring begins when all are dense
-            shared[key] = found
-        after.append(shared[key])
-    return after
+    step: Step, own: Stream, inbox: ValueInbox, density: float, shared: dict[tuple, Stream]
+) -> Stream:
+    arrays = {inbox.rank: own.values}
+    arrays |= {s: payload[0] for s, payload in zip(inbox.sources, inbox.payloads, strict=True)}
+    key = tuple(id(arrays[rank]) for rank in sorted(arrays))
+    if key not in shared:
+        found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
+        assert isinstance(found, Stream)  # a ring begins when all are dense
+        shared[key] = found
+    return shared[key]
