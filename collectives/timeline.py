@@ -65,10 +65,6 @@ class Span(NamedTuple):
 class Timeline:
     """Spans of time of all ranks of a run; fills while the run goes on.
 
-    Parameters
-    ----------
-    n_ranks : int
-
     Attributes
     ----------
     n_ranks : int
@@ -76,14 +72,6 @@ class Timeline:
         In no order. `kind` is a place in `KINDS`: "computing" is time inside the functions that the
         text gave, "sending" the packing of messages and handing them over, "blocked" waiting for
         others. `name` is that of the function or of the round; `nbytes` what was sent.
-
-    Examples
-    --------
-    >>> timeline = Timeline(2)
-    >>> timeline.add(Span(0, COMPUTING, "multiply", 0.0, 2.0))
-    >>> timeline.add(Span(1, BLOCKED, "expand", 1.0, 2.0))
-    >>> timeline.seconds("computing")
-    array([2., 0.])
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -124,13 +112,11 @@ class Timeline:
 
     def between(self, begin: float, end: float) -> Timeline:
         """The part from `begin` to `end`, in seconds since the first span; spans are cut."""
-        first = self.begin
-        begin, end = first + begin, first + end
         part = Timeline(self.n_ranks)
+        begin, end = self.begin + begin, self.begin + end
         for span in self.spans:
             if span.begin < end and span.end > begin:
-                cut = span._replace(begin=max(span.begin, begin), end=min(span.end, end))
-                part.add(cut)
+                part.add(span._replace(begin=max(span.begin, begin), end=min(span.end, end)))
         return part
 
     def shares(self, n_columns: int) -> NDArray[np.float64]:
@@ -183,8 +169,8 @@ class Timeline:
         with opened_npz(path) as stored:
             timeline = cls(int(stored["n_ranks"]))
             names, times = stored["names"].tolist(), stored["times"].tolist()
-            spans = zip(stored["what"].tolist(), times, strict=True)
-            for (rank, kind, name, nbytes), (begin, end) in spans:
+            for what, (begin, end) in zip(stored["what"].tolist(), times, strict=True):
+                rank, kind, name, nbytes = what
                 timeline.add(Span(rank, kind, names[name], begin, end, nbytes))
             return timeline
 
@@ -196,9 +182,9 @@ class Timeline:
         nothing = 1.0 - shares.sum(axis=1, keepdims=True)
         most = np.concatenate((nothing, shares), axis=1).argmax(axis=1)  # of each slice of time
         shown = min(self.n_ranks, _SHOWN_RANKS)
-        width = len(f"rank {shown - 1}")
+        width = len(f"{shown - 1}")
         bars = [
-            f"  {f'rank {rank}':<{width}}  {''.join(_SIGNS[kind] for kind in slices)}".rstrip()
+            f"  rank {rank:<{width}}  {''.join(_SIGNS[kind] for kind in slices)}".rstrip()
             for rank, slices in enumerate(most[:shown].tolist())
         ]
         more = [f"  {self.n_ranks - shown} more ranks"] if self.n_ranks > shown else []
