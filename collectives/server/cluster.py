@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from time import sleep
 from typing import Any
 
@@ -92,26 +93,23 @@ class ClusterServer:
             each if isinstance(each, PerRank) else self.communicator.values(each)
             for each in columns
         ]
-        call = {"program": program, "shared": shared, "run": self._runs}
         try:
-            return self._gathered(_run, *values, **call)
+            return self._gathered(_run, *values, program=program, shared=shared, run=self._runs)
         except WorkerLostError as error:
-            error.add_note(
-                "its shards are gone; make a new server of the rows that were saved last"
-            )
+            error.add_note("its shards are gone; make a new server of the rows saved last")
             raise
         except BaseException:
             with suppress(WorkerLostError):
-                self._on_ranks(_undo, run=self._runs)
+                self._on_ranks(_on_shard, do=Shard.undo, run=self._runs)
             raise
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard, brought here."""
-        return self._gathered(_values)
+        return self._gathered(_on_shard, do=attrgetter("values"))
 
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
-        self._on_ranks(_set_values, self.communicator.values(pieces))
+        self._on_ranks(_on_shard, self.communicator.values(pieces), do=Shard.set_values)
 
     def close(self) -> None:
         """End the ranks."""
@@ -146,7 +144,7 @@ def _open_worker(spec: ServerSpec | None, *, session: str) -> None:
 
 def _open_shard(rank: int, rows: NDArray[Any], *, session: str) -> WorkerShards:
     shards = RankHost.of(get_worker()).sessions[session].services[_SERVICE]
-    shards.locks[rank], shards.of_rank[rank] = threading.Lock(), Shard(rows.copy(), shards.spec)
+    shards.locks[rank], shards.of_rank[rank] = threading.Lock(), Shard(rows, shards.spec)
     return shards
 
 
@@ -168,17 +166,11 @@ def _own(value: Any) -> Any:
     return value
 
 
-def _undo(shards: WorkerShards, rank: int, *, run: int) -> None:
+def _on_shard(
+    shards: WorkerShards, rank: int, *values: Any, do: Callable, **static: Any
+) -> NDArray[Any] | None:
     with shards.locks[rank]:
-        shards.of_rank[rank].undo(run)
-
-
-def _values(shards: WorkerShards, rank: int) -> NDArray[Any]:
-    return shards.of_rank[rank].values
-
-
-def _set_values(shards: WorkerShards, rank: int, rows: NDArray[Any]) -> None:
-    shards.of_rank[rank].values = rows.copy()
+        return do(shards.of_rank[rank], *values, **static)
 
 
 class WorkerShards:

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from time import monotonic
 from typing import Any
@@ -121,11 +120,12 @@ class Turns:
     def _next(self) -> int | None:
         """The rank whose call is next; None as long as a rank computes that decides it."""
         place = len(self.history)
-        if place < len(self._given):
-            return self._next_given(place, self._given[place])
+        given = self._given[place : place + 1]
         last = self.history[-1] if self.history else -1
         in_turn = [(last + step) % self.n_ranks for step in range(1, self.n_ranks + 1)]
-        left = [rank for rank in in_turn if rank not in self._ended]
+        left = [rank for rank in given or in_turn if rank not in self._ended]
+        if given and not left:
+            raise InputError(f"schedule[{place}] is rank {given[0]}, whose program has ended")
         if self._stalest:
             if any(rank not in self._waiting for rank in left):
                 return None
@@ -136,30 +136,12 @@ class Turns:
                 return None
             if self._waiting[rank]():
                 return rank
-        return None
-
-    def _next_given(self, place: int, rank: int) -> int | None:
-        if rank in self._ended:
-            raise InputError(f"schedule[{place}] is rank {rank}, whose program has ended")
-        if rank not in self._waiting:
-            return None
-        if not self._waiting[rank]():
+        if given:
             raise InputError(
-                f"schedule[{place}] is rank {rank}, which must wait for other ranks there: the "
+                f"schedule[{place}] is rank {given[0]}, which must wait for other ranks there: the "
                 "schedule breaks the delay"
             )
-        return rank
-
-
-@dataclass(eq=False)
-class _Ticket:
-    """Rows that were asked for; `at_once` when they were there at the end of that call."""
-
-    rows: list[Any]
-    at_once: bool = False
-
-    def is_whole(self) -> bool:
-        return all(rows is not None for rows in self.rows)
+        return None
 
 
 class LocalEndpoint(ServerEndpoint):
@@ -169,35 +151,35 @@ class LocalEndpoint(ServerEndpoint):
         super().__init__(rank, shards[rank].spec)
         self._run, self._shards, self._turns = run, shards, turns
 
-    def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> _Ticket:
-        ticket = _Ticket([None] * len(pieces))
+    def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> tuple[list[Any], bool]:
+        answers: list[Any] = [None] * len(pieces)
         with self._turns.turn(self.rank, writes=kind != "pull"):
             for place, (shard, *rest) in enumerate(pieces):
-                reply = partial(ticket.rows.__setitem__, place)
+                reply = partial(answers.__setitem__, place)
                 self._shards[shard].take(self._run, self.rank, reply, kind, clock, *rest)
-            ticket.at_once = ticket.is_whole()
-        return ticket
+            return answers, _are_there(answers)
 
-    def _collect(self, ticket: _Ticket) -> list[NDArray[Any]]:
-        if not ticket.at_once:
-            with self._turns.turn(self.rank, ticket.is_whole):
+    def _collect(self, ticket: tuple[list[Any], bool]) -> list[NDArray[Any]]:
+        answers, were_there_at_once = ticket
+        if not were_there_at_once:
+            with self._turns.turn(self.rank, partial(_are_there, answers)):
                 pass
-        return ticket.rows
+        return answers
 
     def _start(self, task: int) -> None:
         with self._turns.turn(self.rank, lambda: self._shards[self.rank].may_start(task)):
             pass
 
 
+def _are_there(answers: list[Any]) -> bool:
+    return all(rows is not None for rows in answers)
+
+
 class LocalServer:
     """All shards in this process; see the package for what it has in common with `cluster`."""
 
     def __init__(
-        self,
-        spec: ServerSpec,
-        pieces: list[NDArray[Any]],
-        schedule: Schedule,
-        timeout: float,
+        self, spec: ServerSpec, pieces: list[NDArray[Any]], schedule: Schedule, timeout: float
     ) -> None:
         spec.directory.prepare()
         self._n_ranks, self._timeout = spec.n_ranks, timeout
@@ -265,7 +247,7 @@ class LocalServer:
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
         for shard, piece in zip(self._shards, pieces, strict=True):
-            shard.values = piece
+            shard.set_values(piece)
 
     def close(self) -> None:
         """Nothing is held beside the rows, but threads of a communicator that was used."""

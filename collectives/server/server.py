@@ -64,12 +64,10 @@ class ParameterServer:
         On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
-    timeout : float, optional
-        Seconds that a rank waits at most for rows or other ranks; default: Dask's setting
-        ``daskpart.timeout``, or 600.
-    start_seconds : float, optional
-        Seconds to wait until a cluster has workers enough, and until they are free; default: Dask's
-        setting ``daskpart.start-seconds``, or 30.
+    timeout, start_seconds : float, optional
+        Seconds that a rank waits at most for rows or other ranks; and that are waited until a
+        cluster has workers enough, and until they are free. Default: Dask's settings
+        ``daskpart.timeout``, or 600, and ``daskpart.start-seconds``, or 30.
     oversubscribe : bool
         Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
         that is an InputError.
@@ -77,11 +75,8 @@ class ParameterServer:
     Attributes
     ----------
     n_items, n_ranks : int
-        There are as many shards as ranks.
     placement : int32 array of shape (n_items,)
-        The shard of each id.
     delay : float
-        τ in tasks.
     mode : {"synchronous", "bounded delay", "asynchronous"}
     report : ServerReport
         Traffic, local and remote apart, staleness and waiting, over all runs.
@@ -213,18 +208,13 @@ class ParameterServer:
         return self._transport.communicator
 
     def hold(self, values: Sequence[Any] | PerRank) -> PerRank:
-        """Hand out one value a rank that stays there for several runs.
+        """Hand out one value a rank that stays there: what `run` takes instead of a sequence.
 
         Parameters
         ----------
         values : sequence of n_ranks objects, or PerRank
             A program may change its rank's: the next run finds it as it was left, also after a
             program that raised. A PerRank is of `communicator`, and spent: nothing moves.
-
-        Returns
-        -------
-        PerRank
-            For `run`, instead of a sequence.
         """
         column = self._column(values, 0)
         with self._alone():
@@ -256,17 +246,9 @@ class ParameterServer:
     def load(cls, path: str | PathLike[str], **options: Any) -> ParameterServer:
         """A new server with the rows, their dtype and the placement that `save` wrote.
 
-        Parameters
-        ----------
-        path : str or path
-        **options
-            As for a new server. The update rule is not in the file; with another number of ranks,
-            or another placement, give that too.
-
-        Raises
-        ------
-        ReadError
-            The file is absent, damaged or something else.
+        Options are those of a new server. The update rule is not in the file; with another number
+        of ranks, or another placement, give that too. ReadError for a file that is absent, damaged
+        or something else.
         """
         with opened_npz(path) as file:
             values, placement, n_ranks = file["values"], file["placement"], int(file["n_ranks"])

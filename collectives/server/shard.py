@@ -94,14 +94,14 @@ class _Push(NamedTuple):
 
 
 class Shard:
-    """The rows of one shard; `values`, of shape (n_own_items, *row_shape), becomes its own."""
+    """The rows of one shard, of shape (n_own_items, *row_shape)."""
 
     def __init__(self, values: NDArray[Any], spec: ServerSpec) -> None:
-        self.values, self.spec = values, spec
+        self.values, self.spec = values.copy(), spec
         self.run = 0
         self.running = False
         self.staleness: Counter[int] = Counter()
-        self._before = values
+        self._before = self.values
         self._start()
 
     def _start(self) -> None:
@@ -109,6 +109,10 @@ class Shard:
         self._oldest = 0
         self._pulls: list[_Pull] = []  # that must wait
         self._pushes: list[_Push] = []
+
+    def set_values(self, values: NDArray[Any]) -> None:
+        """Other rows."""
+        self.values = values.copy()
 
     def begin(self, run: int) -> None:
         """A new run: clocks at 0. A copy of the rows is kept until the next, in case it fails."""
