@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -91,16 +91,10 @@ class CostModel:
         Making the streams, and agreeing on their sizes; the same for every algorithm.
     round : float
         A step of an algorithm with no message.
-    message : float
-        α: a message, whatever its size.
-    byte : float
-        β: a byte sent.
-    merged_entry : float
-        γ of an entry going into a merge of two sparse vectors.
-    gathered_entry : float
-        γ of an entry going into a merge of many.
-    scattered_entry : float
-        γ of an entry going into a dense vector.
+    message, byte : float
+        α: a message, whatever its size. β: a byte sent.
+    merged_entry, gathered_entry, scattered_entry : float
+        γ of an entry going into a merge of two sparse vectors, of many, into a dense vector.
     dense_element : float
         γ of an element of a dense vector that is combined with another.
     copied_byte : float
@@ -134,11 +128,8 @@ class CostModel:
         return html_lines(self._table(), "CostModel, seconds of one rank")
 
     def _table(self) -> list[list[str]]:
-        lines = [
-            [entry.name.replace("_", " "), f"{getattr(self, entry.name):.2e}"]
-            for entry in fields(self)
-            if getattr(self, entry.name) is not None
-        ]
+        measured = {name: seconds for name, seconds in asdict(self).items() if seconds is not None}
+        lines = [[name.replace("_", " "), f"{seconds:.2e}"] for name, seconds in measured.items()]
         return [["what", "seconds"], *lines]
 
     def at(self, name: str, nbytes: float) -> float:
@@ -204,14 +195,9 @@ class CostModel:
         among: tuple[str, ...] = ALGORITHMS,
         switch: float | None = None,
     ) -> Choice:
-        """The choice to take, see `preferred`; kept for problems asked again.
+        """The choice to take `among` algorithms, see `preferred`; kept for problems asked again.
 
-        Parameters
-        ----------
-        problem : Problem
-        among : tuple of str
-        switch : float, optional
-            Share of entries from which a range will be dense; default `switch_density`.
+        `switch` is the share of entries from which a range will be dense, default `switch_density`.
         """
         return _best(self, problem, among, switch)
 

@@ -46,10 +46,8 @@ class RoundRecord:
 
     Attributes
     ----------
-    label : str
-        What the round belongs to: the kind of a plan, an algorithm.
-    index : int
-        Number of the round in it.
+    label, index : str, int
+        What the round belongs to, the kind of a plan or an algorithm, and its number in it.
     source, destination : int array of shape (n_messages,)
         No pair of ranks twice.
     rows, nbytes : array of shape (n_messages,), or one number for all
@@ -88,8 +86,7 @@ class PlanStatistics:
 
     Attributes
     ----------
-    messages_sent, messages_received : int64 array of shape (n_rounds, n_ranks)
-    rows_sent, rows_received : int64 array of shape (n_rounds, n_ranks)
+    messages_sent, messages_received, rows_sent, rows_received : int64 array, (n_rounds, n_ranks)
     """
 
     messages_sent: NDArray[np.int64]
@@ -169,9 +166,8 @@ class Counters:
     n_ranks : int
     rounds : list of RoundRecord
         The rounds so far, in the order in which they were posted.
-    messages_sent, messages_received : int64 array of shape (n_ranks,)
-    rows_sent, rows_received : int64 array of shape (n_ranks,)
-    bytes_sent, bytes_received : int64 array of shape (n_ranks,)
+    messages_sent, messages_received, rows_sent, rows_received, bytes_sent, bytes_received
+        Each an int64 array of shape (n_ranks,).
     seconds_computing : float64 array of shape (n_ranks,)
         Seconds inside the functions that the text gave to the rank.
     seconds_blocked : float64 array of shape (n_ranks,)
@@ -239,11 +235,7 @@ class Counters:
     def traffic(self, label: str | None = None, quantity: str = "rows") -> NDArray[np.int64]:
         """What each rank (row) sent to each rank (column), shape (n_ranks, n_ranks).
 
-        Parameters
-        ----------
-        label : str, optional
-            Of the rounds with this label only.
-        quantity : {"rows", "bytes", "messages"}
+        Of the rounds with one label only, or of all; `quantity` is "rows", "bytes" or "messages".
         """
         if quantity not in COUNTS:
             raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")
@@ -260,10 +252,10 @@ class Counters:
 
     def _counted(self) -> dict[str, dict[str, Any]]:
         """The totals of each label, those of the last rounds added."""
-        new, self._n_counted = self.rounds[self._n_counted :], len(self.rounds)
         of_label: dict[str, list[RoundRecord]] = {}
-        for record in new:
+        for record in self.rounds[self._n_counted :]:
             of_label.setdefault(record.label, []).append(record)
+        self._n_counted = len(self.rounds)
         for label, records in of_label.items():
             found = _totals(_columns_of(records), self.n_ranks)
             before = self._totals.get(label, dict.fromkeys(QUANTITIES, 0))

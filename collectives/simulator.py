@@ -65,8 +65,7 @@ class Simulation:
 
     Attributes
     ----------
-    name : str
-    n_ranks : int
+    name, n_ranks, n_rounds : str, int, int
     labels : list of (str, int)
         What a round belongs to, and its number in it, one a round.
     messages_sent, messages_received : int64 array of shape (n_ranks,)
@@ -78,8 +77,10 @@ class Simulation:
         busiest rank (the larger of what it sends and receives), "seconds" in lock-step.
     alpha, beta : float
         Seconds a message, seconds a byte.
+    seconds : float
+        Time with rounds in lock-step.
     seconds_of_rank : float64 array of shape (n_ranks,)
-        When each rank is done, without lock-step.
+        When each rank is done, without lock-step; `seconds_without_lock_step` is the last.
     facts : dict
         What else there is to say, such as the concurrent volume of plans.
     """
@@ -162,25 +163,14 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Expected:
-    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`.
-
-    Attributes
-    ----------
-    algorithm : str
-    n_rounds : int
-    messages, nbytes : float
-        Sent by a rank.
-    seconds : float
-    options : dict
-        ``group`` or ``degrees``, where the algorithm has them.
-    """
+    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`."""
 
     algorithm: str
     n_rounds: int
-    messages: float
+    messages: float  # sent by a rank, as the bytes
     nbytes: float
     seconds: float
-    options: dict[str, Any]
+    options: dict[str, Any]  # group or degrees, where the algorithm has them
 
 
 def simulate(
@@ -199,10 +189,9 @@ def simulate(
         Of any kind, for the same number of ranks; up to thousands of ranks.
     row_bytes : float
         Bytes a row, for example 4 × the number of factors.
-    alpha : float
-        Seconds a message. Default: 2 µs, of the order of MPI in a cluster.
-    beta : float
-        Seconds a byte. Default: 0.1 ns, that is 10 GB/s.
+    alpha, beta : float
+        Seconds a message, seconds a byte. Default: 2 µs and 0.1 ns (10 GB/s), of the order of MPI
+        in a cluster.
     name : str, optional
         Heading of the report. Default: the kinds of the plans.
 
@@ -307,12 +296,10 @@ def simulate_sparse_allreduce(
         Indices of the entries of each rank, rising, each once.
     size : int
         N, length of the vectors.
-    algorithm : str
-        One of `sparse_steps.ALGORITHMS`.
+    algorithm, group, degrees
+        As of `sparse_allreduce`.
     dtype : numpy dtype
         Of the values that would travel.
-    group, degrees
-        As of `sparse_allreduce`.
     switch_density : float, optional
         Share of entries from which a range travels dense. Default: where the bytes are equal.
     alpha, beta : float
@@ -392,10 +379,8 @@ def expected_allreduces(
 
     Parameters
     ----------
-    n_ranks : int
-        P, any number.
-    size : int
-        N.
+    n_ranks, size : int
+        P, any number, and N.
     entries : float
         k, entries a rank.
     dtype : numpy dtype
