@@ -184,16 +184,11 @@ class CostModel:
 
     def best_of_each(self, problem: Problem) -> dict[str, Choice]:
         """Each algorithm with the options that cost least."""
-        found: dict[str, Choice] = {}
-        for choice in self.choices(problem):
-            found.setdefault(choice.algorithm, choice)
+        found = {choice.algorithm: choice for choice in reversed(self.choices(problem))}
         return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
 
     def best(
-        self,
-        problem: Problem,
-        among: tuple[str, ...] = ALGORITHMS,
-        switch: float | None = None,
+        self, problem: Problem, among: tuple[str, ...] = ALGORITHMS, switch: float | None = None
     ) -> Choice:
         """The choice to take `among` algorithms, see `preferred`; kept for problems asked again.
 
@@ -224,9 +219,8 @@ def _best(
     model: CostModel, problem: Problem, among: tuple[str, ...], switch: float | None
 ) -> Choice:
     choices = [choice for choice in model.choices(problem, switch) if choice.algorithm in among]
-    seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
-    algorithm = preferred(seconds)
-    return next(choice for choice in choices if choice.algorithm == algorithm)
+    best = {choice.algorithm: choice for choice in reversed(choices)}  # with the best options
+    return best[preferred({algorithm: choice.seconds for algorithm, choice in best.items()})]
 
 
 def _options(algorithm: str, n_ranks: int) -> list[dict[str, Any]]:

@@ -141,11 +141,8 @@ def busy_seconds(
 
 def summary(counted: NDArray[Any]) -> dict[str, float]:
     """Total, mean and maximum over ranks, as plain numbers."""
-    return {
-        "total": counted.sum().item(),
-        "mean": float(counted.mean()),
-        "max": counted.max().item(),
-    }
+    total, most = counted.sum().item(), counted.max().item()
+    return {"total": total, "mean": float(counted.mean()), "max": most}
 
 
 def summary_table(counted: Mapping[str, NDArray[Any]]) -> list[list[str]]:
@@ -175,13 +172,6 @@ class Counters:
         as if every rank had a core of its own. On a task graph: all time that it was not
         computing.
     """
-
-    messages_sent: NDArray[np.int64]
-    messages_received: NDArray[np.int64]
-    rows_sent: NDArray[np.int64]
-    rows_received: NDArray[np.int64]
-    bytes_sent: NDArray[np.int64]
-    bytes_received: NDArray[np.int64]
 
     def __init__(self, n_ranks: int) -> None:
         self.n_ranks = n_ranks

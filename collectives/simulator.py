@@ -398,26 +398,16 @@ def expected_allreduces(
     for choice in CostModel(message=alpha, byte=beta).best_of_each(problem).values():
         steps = steps_of(choice.algorithm, n_ranks, choice.group, choice.degrees)
         options = {"group": choice.group, "degrees": choice.degrees}
-        found.append(
-            Expected(
-                choice.algorithm,
-                sum(step.kind not in LOCAL_KINDS for step in steps),
-                CostModel(message=1.0).seconds_of(problem, steps),
-                CostModel(byte=1.0).seconds_of(problem, steps),
-                choice.seconds,
-                {name: value for name, value in options.items() if value is not None},
-            )
-        )
+        n_rounds = sum(step.kind not in LOCAL_KINDS for step in steps)
+        messages = CostModel(message=1.0).seconds_of(problem, steps)
+        nbytes = CostModel(byte=1.0).seconds_of(problem, steps)
+        given = {name: value for name, value in options.items() if value is not None}
+        found.append(Expected(choice.algorithm, n_rounds, messages, nbytes, choice.seconds, given))
     return found
 
 
 def _counted(
-    name: str,
-    records: Iterable[RoundRecord],
-    n_ranks: int,
-    alpha: float,
-    beta: float,
-    **facts: Any,
+    name: str, records: Iterable[RoundRecord], n_ranks: int, alpha: float, beta: float, **facts: Any
 ) -> Simulation:
     """Add rounds up as they come; the messages of each in order of (source, destination)."""
     finite_number(alpha, "alpha")
@@ -432,34 +422,26 @@ def _counted(
     }
     for record in records:
         labels.append((record.label, record.index))
-        source, nbytes = np.asarray(record.source), np.asarray(record.nbytes)
+        source, destination, *amounts = record.columns()
         totals = record.totals(n_ranks)
         for quantity, counted in totals.items():
             sums[quantity] += counted
-        rounds["messages"].append(len(source))
-        rounds["rows"].append(totals["rows_sent"].sum().item())
-        rounds["bytes"].append(nbytes.sum().item())
-        for count in COUNTS:
+        for count, of_each in zip(COUNTS, amounts, strict=True):
             larger = np.maximum(*(totals[f"{count}_{side}"] for side in SIDES))
+            rounds[count].append(of_each.sum().item())
             rounds[f"max_{count}"].append(larger.max().item())
         busy = busy_seconds(totals, "bytes", alpha, beta)
         rounds["seconds"].append(busy.max().item())
-        spent = np.concatenate(([0.0], np.cumsum(alpha + beta * nbytes)))
+        spent = np.concatenate(([0.0], np.cumsum(alpha + beta * amounts[-1])))
         first = np.searchsorted(source, np.arange(n_ranks))  # messages stand by source
         there = clock[source] + spent[1:] - spent[first[source]]
         clock = clock + busy
-        np.maximum.at(clock, np.asarray(record.destination), there)
+        np.maximum.at(clock, destination, there)
+    arrays = {name: np.array(values) for name, values in rounds.items()}
     return Simulation(
-        name=name,
-        n_ranks=n_ranks,
-        labels=labels,
-        rounds={name: np.array(values) for name, values in rounds.items()},
-        alpha=float(alpha),
-        beta=float(beta),
-        seconds_of_rank=clock,
-        facts=facts,
-        **sums,
-    )
+        name, n_ranks, labels, **sums, rounds=arrays, alpha=float(alpha), beta=float(beta),
+        seconds_of_rank=clock, facts=facts,
+    )  # fmt: skip
 
 
 def _dense_rounds(

@@ -122,32 +122,26 @@ class Timeline:
     def shares(self, n_columns: int) -> NDArray[np.float64]:
         """How much of each of `n_columns` slices of the duration a rank spent in each kind.
 
-        Returns
-        -------
-        float64 array of shape (n_ranks, len(KINDS), n_columns)
-            Shares from 0 to 1; those of a slice add up to at most 1.
+        Shares from 0 to 1, shape (n_ranks, len(KINDS), n_columns); those of a slice add up to at
+        most 1.
         """
         edges = np.linspace(0.0, self.duration, n_columns + 1)
         covered = np.zeros((self.n_ranks, len(KINDS), n_columns))
-        groups: dict[tuple[int, int], list[Span]] = {}
+        times: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for span in self.spans:
-            groups.setdefault((span.rank, span.kind), []).append(span)
-        for (rank, kind), spans in groups.items():
-            times = np.array([(span.begin, span.end) for span in spans]) - self.begin
-            elapsed = _elapsed(times[:, 0], edges) - _elapsed(times[:, 1], edges)
-            covered[rank, kind] = np.diff(elapsed)
+            times.setdefault((span.rank, span.kind), []).append((span.begin, span.end))
+        for (rank, kind), pairs in times.items():
+            begins, ends = np.array(pairs).T - self.begin
+            covered[rank, kind] = np.diff(_elapsed(begins, edges) - _elapsed(ends, edges))
         shares = covered * (n_columns / self.duration) if self.duration else covered
         return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)  # tasks may overlap
 
     def to_dict(self) -> dict[str, Any]:
         """Seconds of each kind and rank, and where the time went, as plain numbers."""
-        return {
-            "n_ranks": self.n_ranks,
-            "n_spans": len(self.spans),
-            "duration": self.duration,
-            **{f"seconds_{kind}": self.seconds(kind).tolist() for kind in KINDS},
-            "by_name": [[*key, seconds] for key, seconds in self.by_name().items()],
-        }
+        seconds = {f"seconds_{kind}": self.seconds(kind).tolist() for kind in KINDS}
+        by_name = [[*key, spent] for key, spent in self.by_name().items()]
+        sizes = {"n_ranks": self.n_ranks, "n_spans": len(self.spans), "duration": self.duration}
+        return {**sizes, **seconds, "by_name": by_name}
 
     def save(self, path: str | Path) -> None:
         """Write the spans to an .npz file (no pickle inside)."""
@@ -196,10 +190,7 @@ class Timeline:
 def record_timelines() -> Iterator[list[Timeline]]:
     """Record a timeline of every communicator that is made inside, such as that of a fit.
 
-    Yields
-    ------
-    list of Timeline
-        One a communicator, in the order in which they are made.
+    Gives a list of them, in the order in which the communicators are made.
 
     Examples
     --------
