@@ -75,26 +75,14 @@ class ClusterServer:
                 _open, self._ranks, comm.values(pieces), comm.values(specs), session=comm.run_id
             )
         except BaseException:
-            self.close()
+            comm.close()
             raise
 
-    def hold(self, values: list[Any] | PerRank) -> PerRank:
-        """They go to the ranks once, or were made there."""
-        comm = self.communicator
-        held = values if isinstance(values, PerRank) else comm.values(values)
-        return comm.settle(comm.update(_own, held))  # a program may change them
-
-    def run(
-        self, program: Callable, columns: list[list[Any] | PerRank], shared: dict
-    ) -> list[RankOutcome]:
+    def run(self, program: Callable, columns: list[PerRank], shared: dict) -> list[RankOutcome]:
         """The program on every rank."""
         self._runs += 1
-        values = [
-            each if isinstance(each, PerRank) else self.communicator.values(each)
-            for each in columns
-        ]
         try:
-            return self._gathered(_run, *values, program=program, shared=shared, run=self._runs)
+            return self._gathered(_run, *columns, program=program, shared=shared, run=self._runs)
         except WorkerLostError as error:
             error.add_note("its shards are gone; make a new server of the rows saved last")
             raise
@@ -110,10 +98,6 @@ class ClusterServer:
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
         self._on_ranks(_on_shard, self.communicator.values(pieces), do=Shard.set_values)
-
-    def close(self) -> None:
-        """End the ranks."""
-        self.communicator.close()
 
     def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:
         return self.communicator.map(step, self._shards, self._ranks, *values, **static)
@@ -160,10 +144,6 @@ def _run(
     except RunStopped as stop:
         raise shards.errors.get(run, stop) from None  # an update on this worker is the cause
     return RankOutcome(result, traffic, shards.of_rank[rank].taken_staleness())
-
-
-def _own(value: Any) -> Any:
-    return value
 
 
 def _on_shard(

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -186,23 +186,12 @@ class LocalServer:
         self._shards = [Shard(piece, spec) for piece in pieces]
         self._schedule = _checked_schedule(schedule, spec.n_ranks)
         self._runs = 0
+        self.communicator = LocalCommunicator(spec.n_ranks)
         self.places = [f"rank {rank}" for rank in range(spec.n_ranks)]
         self.history: NDArray[np.int32] | None = None
 
-    @cached_property
-    def communicator(self) -> LocalCommunicator:
-        """Of as many ranks of this process."""
-        return LocalCommunicator(self._n_ranks)
-
-    def hold(self, values: list[Any] | PerRank) -> PerRank:
-        """They are here already."""
-        return values if isinstance(values, PerRank) else self.communicator.values(values)
-
-    def run(
-        self, program: Callable, columns: list[list[Any] | PerRank], shared: dict
-    ) -> list[RankOutcome]:
+    def run(self, program: Callable, columns: list[PerRank], shared: dict) -> list[RankOutcome]:
         """A thread a rank."""
-        values = [each.content if isinstance(each, PerRank) else each for each in columns]
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)
@@ -211,7 +200,7 @@ class LocalServer:
         def run_rank(rank: int) -> tuple[Any, RankTraffic]:
             endpoint = LocalEndpoint(rank, self._runs, self._shards, turns)
             try:
-                result = program(endpoint, *[column[rank] for column in values], **shared)
+                result = program(endpoint, *[column.content[rank] for column in columns], **shared)
                 traffic = endpoint.finish()
                 turns.leave(rank)
             except BaseException as error:
@@ -248,11 +237,6 @@ class LocalServer:
         """Other rows for each shard."""
         for shard, piece in zip(self._shards, pieces, strict=True):
             shard.set_values(piece)
-
-    def close(self) -> None:
-        """Nothing is held beside the rows, but threads of a communicator that was used."""
-        if "communicator" in vars(self):
-            self.communicator.close()
 
 
 def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:

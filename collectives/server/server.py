@@ -80,6 +80,8 @@ class ParameterServer:
     mode : {"synchronous", "bounded delay", "asynchronous"}
     report : ServerReport
         Traffic, local and remote apart, staleness and waiting, over all runs.
+    communicator : Communicator
+        Of the server's ranks, to make there what they hold.
 
     Raises
     ------
@@ -155,6 +157,7 @@ class ParameterServer:
             )  # fmt: skip
         else:
             self._transport = LocalServer(spec, pieces, schedule, timeout)
+        self.communicator: Communicator = self._transport.communicator
         self.report = ServerReport(self._transport.places)
         self._closed = False
         self._one_at_a_time = threading.Lock()
@@ -196,16 +199,11 @@ class ParameterServer:
             If a worker was lost: its shard is gone; make a new server from the last rows that were
             saved.
         """
-        columns = [self._column(values, place) for place, values in enumerate(per_rank)]
         with self._alone():
+            columns = [self._per_rank(values) for values in per_rank]
             outcomes = self._transport.run(program, columns, shared)
         self.report.add_run(outcomes)
         return [outcome.result for outcome in outcomes]
-
-    @property
-    def communicator(self) -> Communicator:
-        """A communicator of the server's ranks, to make there what they hold."""
-        return self._transport.communicator
 
     def hold(self, values: Sequence[Any] | PerRank) -> PerRank:
         """Hand out one value a rank that stays there: what `run` takes instead of a sequence.
@@ -216,9 +214,9 @@ class ParameterServer:
             A program may change its rank's: the next run finds it as it was left, also after a
             program that raised. A PerRank is of `communicator`, and spent: nothing moves.
         """
-        column = self._column(values, 0)
         with self._alone():
-            return self._transport.hold(column)
+            own = self.communicator.update(_unchanged, self._per_rank(values))
+            return self.communicator.settle(own)
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
@@ -264,7 +262,7 @@ class ParameterServer:
         """End the ranks on a cluster and let go of the rows; may be called again."""
         if not self._closed:
             self._closed = True
-            self._transport.close()
+            self.communicator.close()
 
     def __enter__(self) -> ParameterServer:
         return self
@@ -295,16 +293,8 @@ class ParameterServer:
         finally:
             self._one_at_a_time.release()
 
-    def _column(self, values: Sequence[Any] | PerRank, place: int) -> list[Any] | PerRank:
-        if isinstance(values, PerRank):
-            return values
-        column = list(values)
-        if len(column) != self.n_ranks:
-            raise InputError(
-                f"per-rank values {place} are {len(column)}: give one for each of the "
-                f"{self.n_ranks} ranks"
-            )
-        return column
+    def _per_rank(self, values: Sequence[Any] | PerRank) -> PerRank:
+        return values if isinstance(values, PerRank) else self.communicator.values(values)
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""
@@ -322,6 +312,10 @@ class ParameterServer:
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
         pieces = [given[ids] for ids in spec.directory.ids_of_shards]
         return [piece.astype(spec.dtype, copy=False) for piece in pieces]
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _has_client() -> bool:
