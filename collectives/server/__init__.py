@@ -31,13 +31,15 @@ all ranks (`ServerEndpoint.tasks`: blocks of Parsa; there τ = 0 is one block af
 
 **Transports.** `cluster` has the ranks of a communicator, which run the programs, and a service
 thread on each worker for messages that come while they compute. `local` has threads and one lock:
-there the order of all calls can be given, and programs share the caller's objects. Both put a
-`Shard` beside each rank, whose calls do not overlap; give programs a `ServerEndpoint` of their own;
-and after an error bring back the rows of before (`Shard.undo`).
+there the order of all calls can be given, and programs share the caller's objects. Both have a
+`Shard` beside each rank, whose calls do not overlap, and a `ServerEndpoint` of their own; after an
+error they bring back the rows of before (`Shard.undo`).
 
 M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approximation to
 accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.
 """
+
+# ruff: noqa: F401 - names stand here to be imported
 
 from __future__ import annotations
 
@@ -45,12 +47,3 @@ from .endpoint import PendingPull, ServerEndpoint
 from .rules import UpdateRule, proximal_step
 from .server import ParameterServer
 from .traffic import ServerReport
-
-__all__ = [
-    "ParameterServer",
-    "PendingPull",
-    "ServerEndpoint",
-    "ServerReport",
-    "UpdateRule",
-    "proximal_step",
-]

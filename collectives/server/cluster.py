@@ -143,7 +143,7 @@ def _run(
         endpoint.wait_for_all()
     except RunStopped as stop:
         raise shards.errors.get(run, stop) from None  # an update on this worker is the cause
-    return RankOutcome(result, traffic, shards.of_rank[rank].taken_staleness())
+    return RankOutcome(result, traffic, shards.of_rank[rank].staleness)
 
 
 def _on_shard(
@@ -156,8 +156,7 @@ def _on_shard(
 class WorkerShards:
     """The shards of one worker, and a thread for what other workers ask of them.
 
-    It is a service of the worker's session: run ids, timeouts, and what ends a run are those of the
-    other messages between ranks.
+    A service of the worker's session: run ids, timeouts and ends are those of its other messages.
     """
 
     def __init__(self, session: Session, spec: ServerSpec) -> None:

@@ -41,8 +41,7 @@ class ServerEndpoint(ABC):
 
     Attributes
     ----------
-    rank, n_ranks : int
-    n_items : int
+    rank, n_ranks, n_items : int
     delay : float
     task : int
         Number of the present task, its clock; 0 at the beginning.
@@ -73,12 +72,7 @@ class ServerEndpoint(ABC):
     def post_pull(self, ids: ArrayLike, task: int | None = None) -> PendingPull:
         """Begin to pull without waiting; `collect` gives the rows.
 
-        Parameters
-        ----------
-        ids : int array of shape (n,)
-        task : int, optional
-            Fetch ahead for a later task of this rank: the answer has what that task must see.
-            Default: the present one.
+        With a `task`, fetch ahead for a later one of this rank: the answer has what that must see.
         """
         wanted = self.task if task is None else task
         if wanted < self.task:
@@ -137,7 +131,7 @@ class ServerEndpoint(ABC):
         self._send("push", self.task, pieces)
 
     def advance(self, to: int | None = None) -> int:
-        """End the present task and start another one; waits until it may start.
+        """End the present task, start another one; waits until all pushes it must see are in.
 
         Parameters
         ----------
@@ -148,8 +142,7 @@ class ServerEndpoint(ABC):
         Returns
         -------
         int
-            The number of the task, which may start now: all pushes of tasks before it minus the
-            delay are in.
+            The number of the task, which may start now.
         """
         target = self.task + 1 if to is None else to
         if target != int(target) or not self.task < target < FINISHED:
@@ -162,9 +155,8 @@ class ServerEndpoint(ABC):
     def tasks(self, n_tasks: int) -> Iterator[int]:
         """This rank's share of tasks that are numbered through: rank, rank + n_ranks, and so on.
 
-        With this each number belongs to one rank, as in Parsa: a delay of τ means that of the τ
-        tasks before the present one some may still run; with a delay of 0 the tasks run one after
-        another.
+        With a delay of τ some of the τ tasks before the present one may still run, of any rank;
+        with a delay of 0 the tasks run one after another.
         """
         for task in range(self.rank, n_tasks, self.n_ranks):
             if task > self.task:

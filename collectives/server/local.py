@@ -225,7 +225,7 @@ class LocalServer:
                 self.history = np.array(turns.history, np.int32)
         answers = [rank.result() for rank in ranks]
         return [
-            RankOutcome(result, traffic, shard.taken_staleness())
+            RankOutcome(result, traffic, shard.staleness)
             for (result, traffic), shard in zip(answers, self._shards, strict=True)
         ]
 

@@ -143,17 +143,20 @@ class ParameterServer:
             raise InputError(
                 "A schedule orders the calls of the local transport: transport='local'."
             )
-        on_cluster = transport in ("dask", "mpi")
-        if transport == "auto" and schedule is None:
-            on_cluster = client is not None or _has_client()
+        is_auto = transport == "auto" and schedule is None
+        # distributed is slow to import, and a program that never did has no client
+        if is_auto and client is None and "distributed" in sys.modules:
+            from daskpart.collectives.transports.cluster import current_client
+
+            client = current_client()
         self._transport: LocalServer | ClusterServer
-        if on_cluster:
+        if transport in ("dask", "mpi") or (is_auto and client is not None):
             from .cluster import ClusterServer
 
             self._transport = ClusterServer(
                 spec, pieces, transport, client,
                 timeout=timeout, start_seconds=start_seconds,
-                oversubscribe=oversubscribe or transport == "auto",
+                oversubscribe=oversubscribe or is_auto,
             )  # fmt: skip
         else:
             self._transport = LocalServer(spec, pieces, schedule, timeout)
@@ -316,15 +319,6 @@ class ParameterServer:
 
 def _unchanged(value: Any) -> Any:
     return value
-
-
-def _has_client() -> bool:
-    """Whether this process has a client; one that has not imported distributed has none."""
-    if "distributed" not in sys.modules:
-        return False
-    from daskpart.collectives.transports.cluster import current_client
-
-    return current_client() is not None
 
 
 def _checked_delay(delay: Any) -> float:

@@ -32,21 +32,17 @@ from .placement import Directory
 from .rules import UpdateRule, sum_by_slot
 
 FINISHED = 1 << 62  # the clock of a rank whose program has ended
-Reply = Callable[[NDArray[Any]], None]
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What all ranks and shards of a server agree on; `delay` is τ in tasks.
-
-    `row_shape` is () for scalar rows, (width,) else.
-    """
+    """What all ranks and shards of a server agree on."""
 
     directory: Directory
-    row_shape: tuple[int, ...]
+    row_shape: tuple[int, ...]  # (), or (width,)
     dtype: np.dtype[Any]
     rule: UpdateRule
-    delay: float
+    delay: float  # τ in tasks
 
     @property
     def n_ranks(self) -> int:
@@ -57,12 +53,11 @@ class ServerSpec:
         """InputError unless values can become rows: of the dtype's kind, integers in its range."""
         if array.dtype.kind in "iu" and self.dtype.kind in "iu":
             limits = np.iinfo(self.dtype)
-            low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-            if low < limits.min or high > limits.max:
-                raise InputError(
-                    f"{what} hold {low if low < limits.min else high}, but {self.dtype} holds "
-                    f"{limits.min} to {limits.max}"
-                )
+            for value in (array.min(), array.max()) if array.size else ():
+                if not limits.min <= int(value) <= limits.max:
+                    raise InputError(
+                        f"{what} hold {value}, but {self.dtype} holds {limits.min} to {limits.max}"
+                    )
         elif not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise InputError(
                 f"{what} of dtype {array.dtype} don't fit a server of dtype {self.dtype}: convert "
@@ -81,7 +76,7 @@ def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
 
 
 class _Pull(NamedTuple):
-    reply: Reply
+    reply: Callable[[NDArray[Any]], None]
     task: int
     slots: NDArray[np.int32]
 
@@ -94,19 +89,21 @@ class _Push(NamedTuple):
 
 
 class Shard:
-    """The rows of one shard, of shape (n_own_items, *row_shape)."""
+    """The rows of one shard, of shape (n_own_items, *row_shape).
+
+    `staleness` counts the pulls of a run by how many tasks the slowest rank was behind.
+    """
 
     def __init__(self, values: NDArray[Any], spec: ServerSpec) -> None:
         self.values, self.spec = values.copy(), spec
-        self.run = 0
-        self.running = False
-        self.staleness: Counter[int] = Counter()
+        self.run, self.running = 0, False
         self._before = self.values
         self._start()
 
     def _start(self) -> None:
         self._clocks = [0] * self.spec.n_ranks
         self._oldest = 0
+        self.staleness: Counter[int] = Counter()
         self._pulls: list[_Pull] = []  # that must wait
         self._pushes: list[_Push] = []
 
@@ -128,11 +125,6 @@ class Shard:
         self.values = self._before
         self._start()
 
-    def taken_staleness(self) -> Counter[int]:
-        """Pulls since the last call, by how many tasks the slowest rank was behind."""
-        taken, self.staleness = self.staleness, Counter()
-        return taken
-
     @property
     def settled(self) -> bool:
         """Whether all ranks have finished, so that every push is in."""
@@ -142,22 +134,14 @@ class Shard:
         """Whether all pushes of tasks before task - τ are in."""
         return self._oldest >= task - self.spec.delay
 
-    def take(self, run: int, source: int, reply: Reply, kind: str, clock: int, *rest: Any) -> None:
-        """Do what a rank asks.
+    def take(
+        self, run: int, source: int, reply: Callable, kind: str, clock: int, *rest: Any
+    ) -> None:
+        """Do what rank `source` asks, which has done all its tasks below `clock`.
 
-        The first message of a run begins it; those of runs that failed or are over are dropped.
-
-        Parameters
-        ----------
-        run, source : int
-            Which run, and which rank.
-        reply : callable
-            Takes the rows of a pull, as soon as all pushes of tasks before its own - τ are in.
-        kind : {"pull", "push", "clock"}
-        clock : int
-            The rank has done all its tasks below this number.
-        *rest : object
-            Of a pull the task and the slots, of a push the slots and their rows.
+        A "pull" brings the task and the slots; `reply` takes the rows as soon as all pushes of
+        tasks before that - τ are in. A "push" brings slots and their rows, a "clock" nothing. The
+        first message of a run begins it; those of runs that failed or are over are dropped.
         """
         self.begin(run)
         if not self.running or run != self.run:
@@ -168,11 +152,7 @@ class Shard:
             if before == self._oldest:
                 self._catch_up()
         if kind == "pull":
-            pull = _Pull(reply, *rest)
-            if self.may_start(pull.task):
-                self._answer(pull)
-            else:
-                self._pulls.append(pull)
+            self._pull(_Pull(reply, *rest))
         elif kind == "push" and self.spec.delay == 0:
             self._pushes.append(_Push(clock, source, *rest))
         elif kind == "push":
@@ -197,12 +177,12 @@ class Shard:
                 self.spec.rule.apply(self.values, slots, rows)
         waiting, self._pulls = self._pulls, []
         for pull in waiting:
-            if self.may_start(pull.task):
-                self._answer(pull)
-            else:
-                self._pulls.append(pull)
+            self._pull(pull)
 
-    def _answer(self, pull: _Pull) -> None:
+    def _pull(self, pull: _Pull) -> None:
+        if not self.may_start(pull.task):
+            self._pulls.append(pull)
+            return
         if len(pull.slots):
             self.staleness[max(0, pull.task - self._oldest)] += 1
         pull.reply(np.take(self.values, pull.slots, axis=0))
