@@ -48,16 +48,10 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     """The cost model of a communicator; measured on first use, then kept.
 
     Another communicator of the same kind, with as many ranks in the same places, has the same one:
-    the next fit on a cluster does not measure it anew.
+    the next fit on a cluster does not measure it, unless it is to be done `again`.
 
     Takes a second on threads, a few seconds on a cluster, and two arrays of 40 MB a rank, less on
     more than 8 ranks. Its messages are counted, with the label "cost model".
-
-    Parameters
-    ----------
-    communicator : Communicator
-    again : bool
-        Measure anew: the machine was busy, or is now.
     """
     model = None if again else known_cost_model(communicator)
     if model is None:
@@ -135,10 +129,8 @@ def _round_constants(communicator: Communicator) -> dict[str, float]:
     own_steps = (_pack_stream, _combine_streams)  # so that what a step costs besides is in it
     seconds = [_seconds_of_rounds(communicator, tiny, n, *own_steps) for n in (0, 1, most)]
     messages = np.array([0.0, 1.0, float(most)])
-    if most == 1:
-        each = max(seconds[1] - seconds[0], 0.0)
-    else:
-        each = max(float(np.polyfit(messages, seconds, 1)[0]), 0.0)
+    slope = seconds[1] - seconds[0] if most == 1 else float(np.polyfit(messages, seconds, 1)[0])
+    each = max(slope, 0.0)
     found = {"round": max(float(np.mean(seconds - each * messages)), 0.0), "message": each}
 
     def seconds_of_bytes(n_bytes: int) -> float:
@@ -278,11 +270,8 @@ def _long_vectors(length: int) -> _Vectors:
 
 
 def _repeat(vectors: _Vectors, *, work: Callable, repeats: int) -> int:
-    """Keep what was made for a while, as a collective does: the next is new memory.
-
-    Memory that was freed just before costs nothing, new one up to ten times what is done with it:
-    it comes from the system page by page.
-    """
+    # what was made is kept for a while, as a collective does, so that the next is new memory: what
+    # was freed just before costs nothing, new pages up to ten times what is done with them
     kept: list[NDArray[Any]] = []
     for _ in range(repeats):
         kept.append(work(vectors))

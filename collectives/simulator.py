@@ -16,13 +16,12 @@ Nothing is sent, so 4096 ranks take a moment. Time is that of the α–β model 
 takes α + βb seconds), in two ways:
 
     seconds              rounds in lock-step, each as long as its slowest rank (see `counters`)
-    seconds_of_rank      each rank goes on as soon as its own messages are there
+    seconds_of_rank      each rank goes on as soon as its own messages are there: it sends one after
+                         another in order of destinations, and receives meanwhile
 
-In the second a rank sends its messages of a round one after another in order of destinations, and
-receives meanwhile; it leaves the round when it has sent and received all. No rank is ever later
-than in lock-step. Rounds are added up as they come, so thousands of them on thousands of ranks take
-little memory. Of sparse vectors only the indices matter, so they are presence bits; this redoes
-Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
+No rank is ever later than in lock-step. Rounds are added up as they come, so thousands of them on
+thousands of ranks take little memory. Of sparse vectors only the indices matter, so they are
+presence bits; this redoes Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ class Simulation:
     name, n_ranks, n_rounds : str, int, int
     labels : list of (str, int)
         What a round belongs to, and its number in it, one a round.
-    messages_sent, messages_received : int64 array of shape (n_ranks,)
-    rows_sent, rows_received : int64 array of shape (n_ranks,)
-        Rows of plans; values of a dense, entries of a sparse allreduce.
+    messages_sent, messages_received, rows_sent, rows_received : int64 array of shape (n_ranks,)
+        Rows of plans; messages of a dense, entries of a sparse allreduce.
     bytes_sent, bytes_received : float64 array of shape (n_ranks,)
     rounds : dict of str to array of shape (n_rounds,)
         "messages", "rows", "bytes" of all ranks, "max_messages", "max_rows", "max_bytes" of the
@@ -241,10 +239,8 @@ def simulate_allreduce(
 
     Parameters
     ----------
-    n_ranks : int
-        Up to thousands.
-    n_bytes : int
-        Of the array that each rank gives.
+    n_ranks, n_bytes : int
+        Ranks, up to thousands, and bytes of the array that each gives.
     algorithm : {"hypercube", "rabenseifner", "ring", "star"}
         "hypercube" is recursive doubling (`hypercube_allreduce`), "rabenseifner" halves and joins
         again, "ring" passes pieces round, "star" is everything to rank 0 and back (`allreduce`).

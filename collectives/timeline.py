@@ -98,7 +98,7 @@ class Timeline:
             raise InputError(f"kind={kind!r}; allowed are {', '.join(KINDS)}.")
         total = np.zeros(self.n_ranks)
         for span in self.spans:
-            if span.kind == KINDS.index(kind):
+            if KINDS[span.kind] == kind:
                 total[span.rank] += span.end - span.begin
         return total
 
@@ -210,8 +210,7 @@ def record_timelines() -> Iterator[list[Timeline]]:
 
 def timeline_if_recorded(n_ranks: int) -> Timeline | None:
     """A timeline for a new communicator, if it is made inside of `record_timelines`."""
-    recording = _recordings.get()
-    if recording is None:
+    if (recording := _recordings.get()) is None:
         return None
     recording.append(Timeline(n_ranks))
     return recording[-1]

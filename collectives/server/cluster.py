@@ -243,7 +243,17 @@ class ClusterEndpoint(ServerEndpoint):
         return [(shard, ticket) for shard, *_ in pieces]
 
     def _collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
-        return [decoded(self._taken(piece)) for piece in ticket]
+        answers = []
+        for shard, number in ticket:
+            try:
+                answers.append(decoded(self._mailbox.take(self._call, (shard, number))))
+            except TimeoutError:
+                raise TimeoutError(
+                    f"Rank {self.rank} waited {self._mailbox.timeout:g} s for shard {shard}, the "
+                    "timeout of this server: a rank is too far behind. If ranks compute for so "
+                    "long, raise the timeout."
+                ) from None
+        return answers
 
     def _start(self, task: int) -> None:
         # as long as the own shard would hold a pull
@@ -254,13 +264,3 @@ class ClusterEndpoint(ServerEndpoint):
         while not self._shards.of_rank[self.rank].settled:
             self._mailbox.check()
             sleep(_LOOK_SECONDS)
-
-    def _taken(self, piece: tuple[int, int]) -> Any:
-        try:
-            return self._mailbox.take(self._call, piece)
-        except TimeoutError:
-            raise TimeoutError(
-                f"Rank {self.rank} waited {self._mailbox.timeout:g} s for shard {piece[0]}, the "
-                "timeout of this server: a rank is too far behind. If ranks compute for so long, "
-                "raise the timeout."
-            ) from None
