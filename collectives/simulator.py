@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Simulation:
 
     Attributes
     ----------
-    name, n_ranks, n_rounds : str, int, int
+    name, n_ranks : str, int
     labels : list of (str, int)
         What a round belongs to, and its number in it, one a round.
     messages_sent, messages_received, rows_sent, rows_received : int64 array of shape (n_ranks,)
@@ -75,17 +75,15 @@ class Simulation:
         busiest rank (the larger of what it sends and receives), "seconds" in lock-step.
     alpha, beta : float
         Seconds a message, seconds a byte.
-    seconds : float
-        Time with rounds in lock-step.
     seconds_of_rank : float64 array of shape (n_ranks,)
-        When each rank is done, without lock-step; `seconds_without_lock_step` is the last.
+        When each rank is done, without lock-step.
     facts : dict
         What else there is to say, such as the concurrent volume of plans.
     """
 
     name: str
     n_ranks: int
-    labels: list[tuple[str, int]] = field(repr=False)
+    labels: list[tuple[str, int]]
     messages_sent: NDArray[np.int64]
     messages_received: NDArray[np.int64]
     rows_sent: NDArray[np.int64]

@@ -60,7 +60,7 @@ class Turns:
         # a condition a rank: what changes wakes the one whose turn it is, and not hundreds
         self._wakened = [threading.Condition(self._lock) for _ in range(n_ranks)]
         self._chosen: int | None = None
-        self._waiting: dict[int, Callable[[], bool]] = {}
+        self._waiting: dict[int, Callable[[], bool]] = {}  # until its call may be made
         self._writing: set[int] = set()  # whose calls tell others something
         self._ended: set[int] = set()
         self._stopped: str | None = None
