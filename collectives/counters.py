@@ -281,7 +281,7 @@ def value_bytes(value: Any) -> int:
 def _columns_of(records: Sequence[RoundRecord]) -> list[NDArray[np.int64]]:
     """The columns of all rounds; one that came again is there once, with amounts of all times."""
     columns = [
-        np.array(record.columns()) * np.array([1, 1, times, times, times])[:, None]
+        np.array(record.columns(), np.int64) * np.array([1, 1, times, times, times])[:, None]
         for record, times in Counter(records).items()
     ]
     return list(np.concatenate([np.zeros((5, 0), np.int64), *columns], axis=1))
