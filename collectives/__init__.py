@@ -1,5 +1,7 @@
 """What travels between parts: plans of messages, and the communicators that run them."""
 
+# ruff: noqa: F401 - names stand here to be imported
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .communicator import Communicator, Pending, PerRank, Replicated
 from .cost_measurement import cost_model_of
 from .cost_model import CostModel
-from .counters import Counters
+from .counters import Counters, PlanStatistics, RoundRecord
 from .dense import allgather, alltoall, broadcast, reduce_scatter
 from .embedded import (
     PreparedEmbedding,
@@ -61,7 +63,6 @@ from .sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from .stream import Stream, stream_of
 from .timeline import Timeline, record_timelines
 from .topk import ApproximateTopK, Feedback, TopK, start_feedback, topk_allreduce
-from .traffic import PlanStatistics, RoundRecord
 from .transports import communicator_for
 from .transports.local import LocalCommunicator
 
@@ -69,86 +70,6 @@ if TYPE_CHECKING:
     from .transports.dask_comm import DaskCommunicator
     from .transports.graph import GraphCommunicator
     from .transports.mpi import MpiCommunicator
-
-__all__ = [
-    "ANY",
-    "MAX",
-    "MIN",
-    "SUM",
-    "ApproximateTopK",
-    "Communicator",
-    "CostModel",
-    "Counters",
-    "DaskCommunicator",
-    "EmbeddedPlan",
-    "Exchange",
-    "Feedback",
-    "GraphCommunicator",
-    "Inbox",
-    "LocalCommunicator",
-    "MpiCommunicator",
-    "ParameterServer",
-    "Pending",
-    "PendingPull",
-    "PerRank",
-    "Plan",
-    "PlanStatistics",
-    "PreparedEmbedding",
-    "PreparedPlan",
-    "PreparedRound",
-    "RankRound",
-    "Reduction",
-    "Replicated",
-    "Round",
-    "RoundRecord",
-    "ServerEndpoint",
-    "ServerReport",
-    "Simulation",
-    "Stream",
-    "Timeline",
-    "TopK",
-    "UpdateRule",
-    "ValueInbox",
-    "allgather",
-    "allreduce",
-    "alltoall",
-    "barrier",
-    "broadcast",
-    "combine_rows",
-    "communicator_for",
-    "concurrent_volume",
-    "contributions",
-    "cost_model_of",
-    "embed",
-    "embedded_expand",
-    "embedded_expand_allreduce",
-    "embedded_reduce",
-    "embedded_reduce_allreduce",
-    "expand",
-    "expand_plan",
-    "expected_allreduces",
-    "hypercube_allreduce",
-    "hypercube_allreduce_plan",
-    "pack_rows",
-    "place_rows",
-    "post_sparse_allreduce",
-    "prepare_embedded",
-    "proximal_step",
-    "random_vectors",
-    "record_timelines",
-    "reduce",
-    "reduce_plan",
-    "reduce_scatter",
-    "rows_for_payload",
-    "simulate",
-    "simulate_allreduce",
-    "simulate_sparse_allreduce",
-    "sparse_allreduce",
-    "start_feedback",
-    "stream_of",
-    "topk_allreduce",
-]
-
 
 _ON_FIRST_USE = {  # they import distributed, which is slow
     "DaskCommunicator": "dask_comm",

@@ -48,21 +48,15 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     """The cost model of a communicator; measured on first use, then kept.
 
     Another communicator of the same kind, with as many ranks in the same places, has the same one:
-    the next fit on a cluster does not measure it anew.
+    the next fit on a cluster does not measure it, unless it is to be done `again`.
 
     Takes a second on threads, a few seconds on a cluster, and two arrays of 40 MB a rank, less on
     more than 8 ranks. Its messages are counted, with the label "cost model".
-
-    Parameters
-    ----------
-    communicator : Communicator
-    again : bool
-        Measure anew: the machine was busy, or is now.
     """
-    if again or known_cost_model(communicator) is None:
-        remember_cost_model(communicator, communicator.run(_measured))
-    model = known_cost_model(communicator)
-    assert model is not None
+    model = None if again else known_cost_model(communicator)
+    if model is None:
+        model = communicator.run(_measured)
+        remember_cost_model(communicator, model)
     return model
 
 
@@ -83,11 +77,16 @@ def _kind(communicator: Communicator) -> tuple[Any, ...]:
     return (*kind, *(getattr(communicator, name, None) for name in _DECIDE))
 
 
-def _measured(communicator: Communicator) -> CostModel:
-    start = seconds_of(communicator, partial(_start, communicator))
-    own = {"start": start, **_round_constants(communicator), **_kernel_constants(communicator)}
-    agreed = _agreed(communicator, np.array(list(own.values())))
-    return CostModel(**dict(zip(own, agreed.tolist(), strict=True)))
+def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
+    """Least of a few turns, of the slowest rank; one turn before, to compile."""
+    turns = [_seconds(communicator, text) for _ in range(_TURNS + 1)]
+    return float(_agreed(communicator, np.array([min(turns[1:])]))[0])
+
+
+def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
+    begin = perf_counter()
+    communicator.settle(text())
+    return perf_counter() - begin
 
 
 def _agreed(communicator: Communicator, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -98,6 +97,14 @@ def _agreed(communicator: Communicator, seconds: NDArray[np.float64]) -> NDArray
 
 def _largest(values: list[NDArray[Any]]) -> NDArray[Any]:
     return np.max(values, axis=0)
+
+
+def _measured(communicator: Communicator) -> CostModel:
+    """What the ranks agree on; a text."""
+    start = seconds_of(communicator, partial(_start, communicator))
+    own = {"start": start, **_round_constants(communicator), **_kernel_constants(communicator)}
+    agreed = _agreed(communicator, np.array(list(own.values())))
+    return CostModel(**dict(zip(own, agreed.tolist(), strict=True)))
 
 
 def _start(communicator: Communicator) -> PerRank:
@@ -122,27 +129,23 @@ def _round_constants(communicator: Communicator) -> dict[str, float]:
     own_steps = (_pack_stream, _combine_streams)  # so that what a step costs besides is in it
     seconds = [_seconds_of_rounds(communicator, tiny, n, *own_steps) for n in (0, 1, most)]
     messages = np.array([0.0, 1.0, float(most)])
-    if most == 1:
-        each = max(seconds[1] - seconds[0], 0.0)
-    else:
-        each = max(float(np.polyfit(messages, seconds, 1)[0]), 0.0)
-    start = max(float(np.mean(seconds - each * messages)), 0.0)
-    short = max(_LARGE_BYTES // n_ranks, 8)
-    found = {"round": start, "message": each}
-    empty = _seconds_of_bytes(communicator, 8)
+    slope = seconds[1] - seconds[0] if most == 1 else float(np.polyfit(messages, seconds, 1)[0])
+    each = max(slope, 0.0)
+    found = {"round": max(float(np.mean(seconds - each * messages)), 0.0), "message": each}
+
+    def seconds_of_bytes(n_bytes: int) -> float:
+        arrays = communicator.map(_frozen_bytes, communicator.values([n_bytes] * n_ranks))
+        held = communicator.settle(arrays)
+        return _seconds_of_rounds(communicator, held, 1, _pack_all, _unchanged)
+
+    short, empty = max(_LARGE_BYTES // n_ranks, 8), seconds_of_bytes(8)
     for name, n_bytes in (("byte", short), ("long_byte", max(_long_bytes(n_ranks), short))):
-        found[name] = max(_seconds_of_bytes(communicator, n_bytes) - empty, 0.0) / n_bytes
+        found[name] = max(seconds_of_bytes(n_bytes) - empty, 0.0) / n_bytes
     return found
 
 
 def _long_bytes(n_ranks: int) -> int:
     return max(min(LONG_BYTES, _LONG_BYTES // n_ranks), 4 * SHORT_BYTES)
-
-
-def _seconds_of_bytes(communicator: Communicator, n_bytes: int) -> float:
-    lengths = communicator.values([n_bytes] * communicator.n_ranks)
-    held = communicator.settle(communicator.map(_frozen_bytes, lengths))
-    return _seconds_of_rounds(communicator, held, 1, _pack_all, _unchanged)
 
 
 def _seconds_of_rounds(
@@ -208,7 +211,7 @@ def _kernel_constants(communicator: Communicator) -> dict[str, float]:
              "scattered_entry": (_scatter, 4 * _ENTRIES), "dense_element": (_add, _INDICES),
              "copied_byte": (_copy, 4 * _INDICES)}  # fmt: skip
     long = {
-        "long_scattered_entry": (_scatter_long, int(length * _SHARE)),
+        "long_scattered_entry": (_scatter, int(length * _SHARE)),
         "long_dense_element": (_add, length),
         "long_copied_byte": (_copy, 4 * length),
     }
@@ -225,8 +228,8 @@ def _seconds_a_unit(
     communicator.settle(held)
     for times in (repeats, _MORE * repeats):  # more where little is lost in the time of a call
         texts = [
-            partial(communicator.map, _repeat, held, work=work, repeats=times)
-            for work in (None, *(work for work, _ in works.values()))
+            partial(communicator.map, _repeat, held, work=work, repeats=n)
+            for work, n in ((_copy, 0), *((work, times) for work, _ in works.values()))
         ]
         turns = [[_seconds(communicator, text) for text in texts] for _ in range(_KERNEL_TURNS + 1)]
         idle, *seconds = _agreed(communicator, np.min(turns[1:], axis=0)).tolist()
@@ -238,59 +241,39 @@ def _seconds_a_unit(
     }
 
 
+_Entries = tuple[NDArray[Any], NDArray[Any]]  # indices and values of a sparse vector
+
+
 class _Vectors(NamedTuple):
-    """What kernels work on; entries of sparse vectors are (indices, values).
+    """What kernels work on; the long ones have the first two."""
 
-    Attributes
-    ----------
-    sparse : list of (indices, values)
-        Four vectors.
-    room : (indices, values)
-        For the sum of all of them.
-    joined : (indices, values)
-        All of them, one after another.
-    spread : int array
-        The indices of `joined`, 64 times as far apart.
-    dense : array
-    """
-
-    sparse: list[tuple[NDArray[Any], NDArray[Any]]]
-    room: tuple[NDArray[Any], NDArray[Any]]
-    joined: tuple[NDArray[Any], NDArray[Any]]
-    spread: NDArray[Any]
+    sparse: list[_Entries]
     dense: NDArray[Any]
+    joined: _Entries = (np.zeros(0), np.zeros(0))  # all of `sparse`, one after another
+    spread: NDArray[Any] = np.zeros(0)  # the indices of `joined`, 64 times as far apart
+    room: _Entries = (np.zeros(0), np.zeros(0))  # for the sum of all of them
 
 
 def _vectors(rank: int) -> _Vectors:
     random, ones = np.random.default_rng(rank), partial(np.ones, dtype=np.float32)
     chosen = [random.choice(_INDICES, _ENTRIES, replace=False) for _ in range(4)]
     sparse = [(np.sort(indices).astype(np.uint32), ones(_ENTRIES)) for indices in chosen]
-    room = np.ones(4 * _ENTRIES, np.uint32), ones(4 * _ENTRIES)
     indices, values = (np.concatenate(arrays) for arrays in zip(*sparse, strict=True))
-    return _Vectors(sparse, room, (indices, values), 64 * indices, ones(_INDICES))
+    room = np.ones(4 * _ENTRIES, np.uint32), ones(4 * _ENTRIES)
+    return _Vectors(sparse, ones(_INDICES), (indices, values), 64 * indices, room)
 
 
-class _LongVectors(NamedTuple):
-    """A sparse vector, and a dense one."""
-
-    sparse: tuple[NDArray[Any], NDArray[Any]]
-    dense: NDArray[Any]
-
-
-def _long_vectors(length: int) -> _LongVectors:
+def _long_vectors(length: int) -> _Vectors:
     indices = (np.arange(int(length * _SHARE)) / _SHARE).astype(np.uint32)
-    return _LongVectors((indices, np.ones(len(indices), np.float32)), np.ones(length, np.float32))
+    sparse = [(indices, np.ones(len(indices), np.float32))]
+    return _Vectors(sparse, np.ones(length, np.float32))
 
 
-def _repeat(vectors: Any, *, work: Callable | None, repeats: int) -> int:
-    """Keep what was made for a while, as a collective does: the next is new memory.
-
-    Memory that was freed just before costs nothing, new one up to ten times what is done with it:
-    it comes from the system page by page.
-    """
+def _repeat(vectors: _Vectors, *, work: Callable, repeats: int) -> int:
+    # what was made is kept for a while, as a collective does, so that the next is new memory: what
+    # was freed just before costs nothing, new pages up to ten times what is done with them
     kept: list[NDArray[Any]] = []
-    for _ in range(repeats if work is not None else 0):
-        assert work is not None
+    for _ in range(repeats):
         kept.append(work(vectors))
         if kept[0].nbytes * len(kept) >= _KEPT_BYTES:
             kept.clear()
@@ -326,26 +309,9 @@ def _scatter(vectors: _Vectors) -> NDArray[Any]:
     return vectors.dense
 
 
-def _scatter_long(vectors: _LongVectors) -> NDArray[Any]:
-    sparse_kernels(np.add).scatter(vectors.dense, 0, *vectors.sparse)
-    return vectors.dense
-
-
-def _add(vectors: _Vectors | _LongVectors) -> NDArray[Any]:
+def _add(vectors: _Vectors) -> NDArray[Any]:
     return np.add(vectors.dense, vectors.dense)
 
 
-def _copy(vectors: _Vectors | _LongVectors) -> NDArray[Any]:
+def _copy(vectors: _Vectors) -> NDArray[Any]:
     return vectors.dense.copy()
-
-
-def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
-    begin = perf_counter()
-    communicator.settle(text())
-    return perf_counter() - begin
-
-
-def seconds_of(communicator: Communicator, text: Callable[[], PerRank]) -> float:
-    """Least of a few turns, of the slowest rank; one turn before, to compile."""
-    turns = [_seconds(communicator, text) for _ in range(_TURNS + 1)]
-    return float(_agreed(communicator, np.array([min(turns[1:])]))[0])

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -51,17 +51,7 @@ def expected_union(n: float, density: float, n_ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be reduced.
-
-    Attributes
-    ----------
-    n_ranks : int
-    size : int
-        N, length of the vector.
-    entries : float
-        k, entries a rank (the mean).
-    dtype : numpy dtype of the values
-    """
+    """What is to be reduced: vectors of length `size` (N) with `entries` a rank (k, the mean)."""
 
     n_ranks: int
     size: int
@@ -93,7 +83,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class CostModel:
-    """Measured constants, all in seconds, of one rank while all ranks do the same.
+    """Measured constants, all in seconds, of one rank while all ranks do the same; 0 by default.
 
     Attributes
     ----------
@@ -101,16 +91,10 @@ class CostModel:
         Making the streams, and agreeing on their sizes; the same for every algorithm.
     round : float
         A step of an algorithm with no message.
-    message : float
-        α: a message, whatever its size.
-    byte : float
-        β: a byte sent.
-    merged_entry : float
-        γ of an entry going into a merge of two sparse vectors.
-    gathered_entry : float
-        γ of an entry going into a merge of many.
-    scattered_entry : float
-        γ of an entry going into a dense vector.
+    message, byte : float
+        α: a message, whatever its size. β: a byte sent.
+    merged_entry, gathered_entry, scattered_entry : float
+        γ of an entry going into a merge of two sparse vectors, of many, into a dense vector.
     dense_element : float
         γ of an element of a dense vector that is combined with another.
     copied_byte : float
@@ -122,15 +106,15 @@ class CostModel:
         The same for arrays of `LONG_BYTES` and more; by default as for short ones.
     """
 
-    start: float
-    round: float
-    message: float
-    byte: float
-    merged_entry: float
-    gathered_entry: float
-    scattered_entry: float
-    dense_element: float
-    copied_byte: float
+    start: float = 0.0
+    round: float = 0.0
+    message: float = 0.0
+    byte: float = 0.0
+    merged_entry: float = 0.0
+    gathered_entry: float = 0.0
+    scattered_entry: float = 0.0
+    dense_element: float = 0.0
+    copied_byte: float = 0.0
     lone_gathered_entry: float | None = None
     long_byte: float | None = None
     long_scattered_entry: float | None = None
@@ -144,11 +128,8 @@ class CostModel:
         return html_lines(self._table(), "CostModel, seconds of one rank")
 
     def _table(self) -> list[list[str]]:
-        lines = [
-            [entry.name.replace("_", " "), f"{getattr(self, entry.name):.2e}"]
-            for entry in fields(self)
-            if getattr(self, entry.name) is not None
-        ]
+        measured = {name: seconds for name, seconds in asdict(self).items() if seconds is not None}
+        lines = [[name.replace("_", " "), f"{seconds:.2e}"] for name, seconds in measured.items()]
         return [["what", "seconds"], *lines]
 
     def at(self, name: str, nbytes: float) -> float:
@@ -198,49 +179,27 @@ class CostModel:
             )
             for algorithm in ALGORITHMS
             for options in _options(algorithm, problem.n_ranks)
-        ]  # fmt: skip
+        ]
         return sorted(found, key=lambda choice: choice.seconds)  # stable: the same on every rank
 
     def best_of_each(self, problem: Problem) -> dict[str, Choice]:
         """Each algorithm with the options that cost least."""
-        found: dict[str, Choice] = {}
-        for choice in self.choices(problem):
-            found.setdefault(choice.algorithm, choice)
+        found = {choice.algorithm: choice for choice in reversed(self.choices(problem))}
         return {algorithm: found[algorithm] for algorithm in ALGORITHMS}
 
     def best(
-        self,
-        problem: Problem,
-        among: tuple[str, ...] = ALGORITHMS,
-        switch: float | None = None,
+        self, problem: Problem, among: tuple[str, ...] = ALGORITHMS, switch: float | None = None
     ) -> Choice:
-        """The choice to take, see `preferred`; kept for problems asked again.
+        """The choice to take `among` algorithms, see `preferred`; kept for problems asked again.
 
-        Parameters
-        ----------
-        problem : Problem
-        among : tuple of str
-            Algorithms to choose from.
-        switch : float, optional
-            Share of entries from which a range will be dense; default `switch_density`.
+        `switch` is the share of entries from which a range will be dense, default `switch_density`.
         """
         return _best(self, problem, among, switch)
 
     def predict(
         self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
     ) -> dict[str, float]:
-        """Seconds of each algorithm, with its best options.
-
-        Parameters
-        ----------
-        n_ranks : int
-            P.
-        size : int
-            N.
-        entries : float
-            k, entries a rank.
-        dtype : numpy dtype
-        """
+        """Seconds of each algorithm, with its best options, for P, N, and k entries a rank."""
         best = self.best_of_each(Problem(n_ranks, size, entries, dtype))
         return {algorithm: choice.seconds for algorithm, choice in best.items()}
 
@@ -260,9 +219,8 @@ def _best(
     model: CostModel, problem: Problem, among: tuple[str, ...], switch: float | None
 ) -> Choice:
     choices = [choice for choice in model.choices(problem, switch) if choice.algorithm in among]
-    seconds = {choice.algorithm: choice.seconds for choice in reversed(choices)}  # best options
-    algorithm = preferred(seconds)
-    return next(choice for choice in choices if choice.algorithm == algorithm)
+    best = {choice.algorithm: choice for choice in reversed(choices)}  # with the best options
+    return best[preferred({algorithm: choice.seconds for algorithm, choice in best.items()})]
 
 
 def _options(algorithm: str, n_ranks: int) -> list[dict[str, Any]]:
@@ -290,75 +248,64 @@ class _Walk:
 
     def seconds(self, step: Step) -> float:
         """Of the next step."""
-        price = getattr(self, "_" + step.kind.replace("-", "_"))
-        return price(step)
+        model, degree, n_ranks = self.model, step.degree, self.problem.n_ranks
+        if step.kind == "dense":
+            seconds = 0.0 if self.is_dense else self._scattering(self._values())
+            self.is_dense = True
+            return seconds
+        if step.kind == "unring":
+            return self._copying(self.problem.size * self.item)
+        messages, work = 1, 0.0
+        if step.kind == "split":
+            self.n /= degree
+            messages = degree - 1
+            nbytes = messages * self._bytes()
+            work = self._combining(degree, degree)
+        elif step.kind == "join":
+            messages, held = degree - 1, self._bytes()
+            nbytes = messages * held
+            work = self._copying(degree * held)
+            self.n *= degree
+        elif step.kind.startswith("ring"):
+            part = self.problem.size / step.n_parts
+            nbytes = part * self.item
+            work = self._adding(part) if step.kind == "ring-down" else 0.0
+        else:
+            nbytes = self._bytes()
+            if step.kind != "unfold":
+                more = 2 if step.kind == "swap" else n_ranks / step.n_parts
+                work = self._combining(2, more)
+        sending = nbytes * model.at("byte", nbytes / messages)
+        return model.round + messages * model.message + sending + work
 
-    def _dense(self, step: Step) -> float:
-        seconds = 0.0 if self.is_dense else self._scattering(self.n, self._values(self.n))
-        self.is_dense = True
-        return seconds
+    def _values(self) -> float:
+        """Values that the range holds now."""
+        if self.is_dense:
+            return self.n
+        return expected_union(self.n, self.problem.density, self.n_combined)
 
-    def _split(self, step: Step) -> float:
-        part = self.n / step.degree
-        sent = (step.degree - 1) * self._bytes(part)
-        work = self._combining(part, step.degree, step.degree)
-        self.n = part
-        return self._step(step.degree - 1, sent, work)
+    def _bytes(self) -> float:
+        return self._values() * (self.item if self.is_dense else self.pair)
 
-    def _join(self, step: Step) -> float:
-        size = self._bytes(self.n)
-        self.n *= step.degree
-        copying = self._copying(step.degree * size)
-        return self._step(step.degree - 1, (step.degree - 1) * size, copying)
-
-    def _swap(self, step: Step) -> float:
-        return self._step(1, self._bytes(self.n), self._combining(self.n, 2, 2))
-
-    def _fold(self, step: Step) -> float:
-        sent, more = self._bytes(self.n), self.problem.n_ranks / step.n_parts
-        return self._step(1, sent, self._combining(self.n, 2, more))
-
-    def _unfold(self, step: Step) -> float:
-        return self._step(1, self._bytes(self.n), 0.0)
-
-    def _ring_down(self, step: Step) -> float:
-        part = self.problem.size / step.n_parts
-        return self._step(1, part * self.item, self._adding(part))
-
-    def _ring_up(self, step: Step) -> float:
-        return self._step(1, self.problem.size / step.n_parts * self.item, 0.0)
-
-    def _unring(self, step: Step) -> float:
-        return self._copying(self.problem.size * self.item)
-
-    def _values(self, n: float) -> float:
-        """Values that a range of n indices holds now."""
-        return n if self.is_dense else self._union(n, self.n_combined)
-
-    def _union(self, n: float, n_ranks: float) -> float:
-        return expected_union(n, self.problem.density, n_ranks)
-
-    def _bytes(self, n: float) -> float:
-        return self._values(n) * (self.item if self.is_dense else self.pair)
-
-    def _combining(self, n: float, degree: int, more: float) -> float:
-        """Seconds to combine `degree` ranges of n indices, of `more` times as many ranks then."""
-        values, was_dense = self._values(n), self.is_dense
+    def _combining(self, degree: int, more: float) -> float:
+        """Seconds to combine `degree` such ranges, of `more` times as many ranks then."""
+        values, was_dense = self._values(), self.is_dense
         self.n_combined *= more
         if was_dense:
-            return (degree - 1) * self._adding(n)
-        self.is_dense = self._union(n, self.n_combined) >= self.switch * n
+            return (degree - 1) * self._adding(self.n)
+        union = self._values()
+        self.is_dense = union >= self.switch * self.n
         if self.is_dense:
-            return self._scattering(n, degree * values)
-        merged = self._copying(self.pair * self._values(n))  # written to new arrays
+            return self._scattering(degree * values)
+        merged = self._copying(self.pair * union)  # written to new arrays
         if degree == 2:
             return 2 * values * self.model.merged_entry + merged
         joined = self._copying(self.pair * degree * values)
-        return joined + self.model.gathered(degree * values, self._values(n) / n) + merged
+        return joined + self.model.gathered(degree * values, union / self.n) + merged
 
-    def _scattering(self, n: float, entries: float) -> float:
-        """Seconds to make a dense vector of n, and to put so many entries into it."""
-        nbytes = n * self.item
+    def _scattering(self, entries: float) -> float:
+        """Seconds to make the range dense, and to put so many entries into it."""
+        nbytes = self.n * self.item
         return self._copying(nbytes) + entries * self.model.at("scattered_entry", nbytes)
 
     def _adding(self, n: float) -> float:
@@ -366,8 +313,3 @@ class _Walk:
 
     def _copying(self, nbytes: float) -> float:
         return max(nbytes - AT_HAND, 0.0) * self.model.at("copied_byte", nbytes)
-
-    def _step(self, messages: float, nbytes: float, work: float) -> float:
-        model = self.model
-        sending = nbytes * model.at("byte", nbytes / messages)
-        return model.round + messages * model.message + sending + work

@@ -1,13 +1,30 @@
-"""What a run sent and how long it took, per rank and round, measured and not predicted.
+"""Messages of rounds, counted by rank: one record, one sum, for plans, runs and simulations.
 
-Messages, rows and bytes are taken from the arrays that really went. A round is logged when it was
-posted on every rank. Rows count only what plans carry; the small values of an allreduce count as
-messages and bytes with no rows.
+    record of a round        source       0  0  2        what a plan says will be sent, what a run
+    "expand", round 0        destination  1  2  0        sent, what a simulation would send
+                             rows         2  1  2
+                             bytes       16  8 16
+    totals                   rank         0  1  2
+                             rows sent    3  0  2        messages, rows, bytes × sent, received
+                             rows received 2 2  1
+
+A run is measured and not predicted: its figures are taken from the arrays that really went, and a
+round is logged when it was posted on every rank. Rows count only what plans carry; the small values
+of an allreduce count as messages and bytes with no rows.
+
+Time under the α–β model (a message of b bytes takes α + βb seconds): a rank sends and receives at
+the same time, so a round costs it the larger of both sides, a round lasts as long as its slowest
+rank, and rounds follow each other:
+
+    seconds = Σ_rounds max_rank max( α·messages_sent + β·bytes_sent,
+                                     α·messages_received + β·bytes_received )
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +33,126 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
-from .traffic import COUNTS, QUANTITIES, RoundRecord, totals_of
-
+COUNTS = ("messages", "rows", "bytes")
+SIDES = ("sent", "received")
+QUANTITIES = tuple(f"{count}_{side}" for count in COUNTS for side in SIDES)
 _SECONDS = ("seconds_computing", "seconds_blocked")
 _SHOWN_RANKS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """The messages of one round.
+
+    Attributes
+    ----------
+    label, index : str, int
+        What the round belongs to, the kind of a plan or an algorithm, and its number in it.
+    source, destination : int array of shape (n_messages,)
+        No pair of ranks twice.
+    rows, nbytes : array of shape (n_messages,), or one number for all
+    """
+
+    label: str
+    index: int
+    source: ArrayLike
+    destination: ArrayLike
+    rows: ArrayLike
+    nbytes: ArrayLike
+
+    def columns(self) -> Sequence[NDArray[Any]]:
+        """Of each message source, destination, 1, rows and bytes."""
+        return np.broadcast_arrays(self.source, self.destination, 1, self.rows, self.nbytes)
+
+    def totals(self, n_ranks: int) -> dict[str, NDArray[Any]]:
+        """The six `QUANTITIES`, each of shape (n_ranks,); int64, or float64 where amounts are."""
+        return _totals(self.columns(), n_ranks)
+
+
+def _totals(columns: Sequence[NDArray[Any]], n_ranks: int) -> dict[str, NDArray[Any]]:
+    found = {}
+    for count, of_each in zip(COUNTS, columns[2:], strict=True):
+        dtype = np.float64 if of_each.dtype.kind == "f" else np.int64
+        for side, ranks in zip(SIDES, columns[:2], strict=True):
+            # float64 holds whole numbers exactly up to 2**53
+            sums = np.bincount(np.asarray(ranks, np.int64), of_each, n_ranks)
+            found[f"{count}_{side}"] = sums.astype(dtype, copy=False)
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlanStatistics:
+    """Messages and rows that each rank sends and receives in each round of a plan.
+
+    Attributes
+    ----------
+    messages_sent, messages_received, rows_sent, rows_received : int64 array, (n_rounds, n_ranks)
+    """
+
+    messages_sent: NDArray[np.int64]
+    messages_received: NDArray[np.int64]
+    rows_sent: NDArray[np.int64]
+    rows_received: NDArray[np.int64]
+
+    @classmethod
+    def of_records(cls, records: Sequence[RoundRecord], n_ranks: int) -> PlanStatistics:
+        """Count the rounds of a plan, one pass over the messages."""
+        totals = [record.totals(n_ranks) for record in records]
+        return cls(*(np.stack([found[name] for found in totals]) for name in QUANTITIES[:4]))
+
+    def per_rank(self, quantity: str) -> NDArray[np.int64]:
+        """One of the four quantities summed over rounds, shape (n_ranks,)."""
+        return getattr(self, quantity).sum(axis=0)
+
+    def seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
+        """Time under the α–β model: `alpha` seconds a message, `beta` seconds a byte."""
+        busy = busy_seconds(vars(self), "rows", alpha, beta * row_bytes)
+        return float(busy.max(axis=1).sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Total, mean and maximum over ranks of each quantity (plain numbers)."""
+        n_rounds, n_ranks = self.messages_sent.shape
+        totals = {name: summary(self.per_rank(name)) for name in QUANTITIES[:4]}
+        return {"n_ranks": n_ranks, "n_rounds": n_rounds, **totals}
+
+    def _shown(self) -> tuple[str, list[list[str]]]:
+        n_rounds, n_ranks = self.messages_sent.shape
+        table = summary_table({name: self.per_rank(name) for name in QUANTITIES[:4]})
+        return f"{n_ranks} ranks, {n_rounds} round(s)", table
+
+    def __repr__(self) -> str:
+        title, table = self._shown()
+        return "\n  ".join([f"PlanStatistics: {title}", *text_lines(table)])
+
+    def _repr_html_(self) -> str:
+        title, table = self._shown()
+        return html_lines(table, title)
+
+
+def busy_seconds(
+    totals: Mapping[str, NDArray[Any]], count: str, alpha: float, beta: float
+) -> NDArray[np.float64]:
+    """Seconds that each rank is busy in a round: α a message, β for each of another count."""
+    sending, receiving = (
+        alpha * totals[f"messages_{side}"] + beta * totals[f"{count}_{side}"] for side in SIDES
+    )
+    return np.maximum(sending, receiving)
+
+
+def summary(counted: NDArray[Any]) -> dict[str, float]:
+    """Total, mean and maximum over ranks, as plain numbers."""
+    total, most = counted.sum().item(), counted.max().item()
+    return {"total": total, "mean": float(counted.mean()), "max": most}
+
+
+def summary_table(counted: Mapping[str, NDArray[Any]]) -> list[list[str]]:
+    """The same of several quantities, as lines of cells."""
+    table = [["per rank", "total", "mean", "max"]]
+    for name, amounts in counted.items():
+        entry = summary(amounts)
+        numbers = [f"{entry['total']:,.0f}", f"{entry['mean']:,.1f}", f"{entry['max']:,.0f}"]
+        table.append([name.replace("_", " "), *numbers])
+    return table
 
 
 class Counters:
@@ -30,9 +163,8 @@ class Counters:
     n_ranks : int
     rounds : list of RoundRecord
         The rounds so far, in the order in which they were posted.
-    messages_sent, messages_received : int64 array of shape (n_ranks,)
-    rows_sent, rows_received : int64 array of shape (n_ranks,)
-    bytes_sent, bytes_received : int64 array of shape (n_ranks,)
+    messages_sent, messages_received, rows_sent, rows_received, bytes_sent, bytes_received
+        Each an int64 array of shape (n_ranks,).
     seconds_computing : float64 array of shape (n_ranks,)
         Seconds inside the functions that the text gave to the rank.
     seconds_blocked : float64 array of shape (n_ranks,)
@@ -40,13 +172,6 @@ class Counters:
         as if every rank had a core of its own. On a task graph: all time that it was not
         computing.
     """
-
-    messages_sent: NDArray[np.int64]
-    messages_received: NDArray[np.int64]
-    rows_sent: NDArray[np.int64]
-    rows_received: NDArray[np.int64]
-    bytes_sent: NDArray[np.int64]
-    bytes_received: NDArray[np.int64]
 
     def __init__(self, n_ranks: int) -> None:
         self.n_ranks = n_ranks
@@ -58,7 +183,7 @@ class Counters:
         self.seconds_computing = np.zeros(self.n_ranks)
         self.seconds_blocked = np.zeros(self.n_ranks)
         self._n_counted = 0  # of the rounds: a run does not wait until they are added up
-        self._totals: dict[str, dict[str, NDArray[np.int64]]] = {}  # of each label
+        self._totals: dict[str, dict[str, Any]] = {}  # of each label
         self._known: dict[tuple[str, int, bytes], RoundRecord] = {}
 
     def record(self, record: RoundRecord) -> None:
@@ -83,7 +208,8 @@ class Counters:
 
     def __getattr__(self, name: str) -> NDArray[np.int64]:
         if name in QUANTITIES:
-            return sum((totals[name] for totals in self._counted().values()), self._zeros())
+            zeros = np.zeros(self.n_ranks, np.int64)
+            return sum((totals[name] for totals in self._counted().values()), zeros)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -93,61 +219,46 @@ class Counters:
 
     def of(self, label: str) -> dict[str, NDArray[np.int64]]:
         """The six counts of the rounds with one label, each of shape (n_ranks,)."""
-        zeros = {name: self._zeros() for name in QUANTITIES}
-        found = self._counted().get(label, zeros)
+        found = self._counted().get(label) or _totals(_columns_of([]), self.n_ranks)
         return {name: counted.copy() for name, counted in found.items()}
 
     def traffic(self, label: str | None = None, quantity: str = "rows") -> NDArray[np.int64]:
         """What each rank (row) sent to each rank (column), shape (n_ranks, n_ranks).
 
-        Parameters
-        ----------
-        label : str, optional
-            Of the rounds with this label only.
-        quantity : {"rows", "bytes", "messages"}
+        Of the rounds with one label only, or of all; `quantity` is "rows", "bytes" or "messages".
         """
         if quantity not in COUNTS:
             raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")
-        source, destination, amounts = _messages_of(
-            [record for record in self.rounds if label in (None, record.label)]
-        )
+        records = [record for record in self.rounds if label in (None, record.label)]
+        source, destination, *amounts = _columns_of(records)
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)
-        np.add.at(total, (source, destination), amounts[quantity])
+        np.add.at(total, (source, destination), amounts[COUNTS.index(quantity)])
         return total
 
     def to_dict(self) -> dict[str, Any]:
         """All counts as lists, and the number of rounds."""
-        summary: dict[str, Any] = {
-            name: getattr(self, name).tolist() for name in (*QUANTITIES, *_SECONDS)
-        }
-        return {"n_ranks": self.n_ranks, "n_rounds": len(self.rounds), **summary}
+        summed = {name: getattr(self, name).tolist() for name in (*QUANTITIES, *_SECONDS)}
+        return {"n_ranks": self.n_ranks, "n_rounds": len(self.rounds), **summed}
 
-    def _counted(self) -> dict[str, dict[str, NDArray[np.int64]]]:
+    def _counted(self) -> dict[str, dict[str, Any]]:
         """The totals of each label, those of the last rounds added."""
-        new, self._n_counted = self.rounds[self._n_counted :], len(self.rounds)
         of_label: dict[str, list[RoundRecord]] = {}
-        for record in new:
+        for record in self.rounds[self._n_counted :]:
             of_label.setdefault(record.label, []).append(record)
+        self._n_counted = len(self.rounds)
         for label, records in of_label.items():
-            empty = {name: self._zeros() for name in QUANTITIES}
-            totals = self._totals.setdefault(label, empty)
-            for name, counted in totals_of(*_messages_of(records), self.n_ranks).items():
-                totals[name] += counted
+            found = _totals(_columns_of(records), self.n_ranks)
+            before = self._totals.get(label, dict.fromkeys(QUANTITIES, 0))
+            self._totals[label] = {name: before[name] + found[name] for name in QUANTITIES}
         return self._totals
 
-    def _zeros(self) -> NDArray[np.int64]:
-        return np.zeros(self.n_ranks, dtype=np.int64)
-
     def _table(self) -> list[list[str]]:
-        heads = ["rank", *(name.replace("_", " ") for name in (*QUANTITIES, *_SECONDS))]
-        columns = [getattr(self, name) for name in (*QUANTITIES, *_SECONDS)]
-        formats = ["{:,d}"] * len(QUANTITIES) + ["{:.3f}"] * len(_SECONDS)
-        lines = [
-            [str(rank), *(f.format(c[rank]) for f, c in zip(formats, columns, strict=True))]
-            for rank in range(min(self.n_ranks, _SHOWN_RANKS))
-        ]
-        sums = [f.format(c.sum()) for f, c in zip(formats, columns, strict=True)]
-        return [heads, *lines, ["all", *sums]]
+        table = [["rank", *map(str, range(min(self.n_ranks, _SHOWN_RANKS))), "all"]]
+        for name in (*QUANTITIES, *_SECONDS):
+            counted, form = getattr(self, name), ".3f" if name in _SECONDS else ",d"
+            numbers = [*counted[:_SHOWN_RANKS].tolist(), counted.sum().item()]
+            table.append([name.replace("_", " "), *(format(n, form) for n in numbers)])
+        return [list(line) for line in zip(*table, strict=True)]
 
     def __repr__(self) -> str:
         title = f"Counters: {self.n_ranks} ranks, {len(self.rounds)} rounds"
@@ -167,29 +278,10 @@ def value_bytes(value: Any) -> int:
     return int(np.asarray(value).nbytes)
 
 
-def _messages_of(
-    records: list[RoundRecord],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.int64]]]:
-    """Sources, destinations and amounts of all messages of some rounds, each round once."""
-    times = Counter(map(id, records))
-    once = list({id(record): record for record in records}.values())
-    lengths = [np.size(record.source) for record in once]
-    source, destination = (
-        _joined([getattr(record, side) for record in once], lengths)
-        for side in ("source", "destination")
-    )
-    messages = _joined([times[id(record)] for record in once], lengths)
-    rows, nbytes = (
-        messages * _joined([getattr(record, amount) for record in once], lengths)
-        for amount in ("rows", "nbytes")
-    )
-    return source, destination, dict(zip(COUNTS, (messages, rows, nbytes), strict=True))
-
-
-def _joined(columns: list[ArrayLike], lengths: list[int]) -> NDArray[np.int64]:
-    """Columns together; a number stands for as many as its round has messages."""
-    each = [
-        np.full(length, column) if np.ndim(column) == 0 else np.asarray(column)
-        for column, length in zip(columns, lengths, strict=True)
+def _columns_of(records: Sequence[RoundRecord]) -> list[NDArray[np.int64]]:
+    """The columns of all rounds; one that came again is there once, with amounts of all times."""
+    columns = [
+        np.array(record.columns(), np.int64) * np.array([1, 1, times, times, times])[:, None]
+        for record, times in Counter(records).items()
     ]
-    return np.concatenate([*each, np.zeros(0, np.int64)]).astype(np.int64)
+    return list(np.concatenate([np.zeros((5, 0), np.int64), *columns], axis=1))

@@ -29,7 +29,7 @@ from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart.errors import InputError
 
-from .traffic import PlanStatistics, RoundRecord
+from .counters import PlanStatistics, RoundRecord
 
 _OPPOSITE = {"expand": "reduce", "reduce": "expand", "allreduce": "allreduce"}
 

@@ -15,21 +15,20 @@
 Nothing is sent, so 4096 ranks take a moment. Time is that of the α–β model (a message of b bytes
 takes α + βb seconds), in two ways:
 
-    seconds              rounds in lock-step, each as long as its slowest rank (see `traffic`)
-    seconds_of_rank      each rank goes on as soon as its own messages are there
+    seconds              rounds in lock-step, each as long as its slowest rank (see `counters`)
+    seconds_of_rank      each rank goes on as soon as its own messages are there: it sends one after
+                         another in order of destinations, and receives meanwhile
 
-In the second a rank sends its messages of a round one after another in order of destinations, and
-receives meanwhile; it leaves the round when it has sent and received all. No rank is ever later
-than in lock-step. Rounds are added up as they come, so thousands of them on thousands of ranks take
-little memory. Of sparse vectors only the indices matter, so they are presence bits; this redoes
-Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
+No rank is ever later than in lock-step. Rounds are added up as they come, so thousands of them on
+thousands of ranks take little memory. Of sparse vectors only the indices matter, so they are
+presence bits; this redoes Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,8 @@ from daskpart._floor.checks import finite_number, whole_number
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
-from .cost_model import Choice, CostModel, Problem
+from .cost_model import CostModel, Problem
+from .counters import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 from .hypercube import EmbeddedPlan, concurrent_volume
 from .messages import ValueInbox
 from .plan import Plan
@@ -47,7 +47,6 @@ from .reduction import ANY
 from .sparse_exchange import combine_step, pack_step
 from .sparse_steps import LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
 from .stream import Stream, index_type, stream_of
-from .traffic import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
 
 ALPHA, BETA = 2e-6, 1e-10  # 2 µs and 10 GB/s: of the order of MPI in a cluster
 DENSE_ALGORITHMS = {
@@ -65,13 +64,11 @@ class Simulation:
 
     Attributes
     ----------
-    name : str
-    n_ranks : int
+    name, n_ranks : str, int
     labels : list of (str, int)
         What a round belongs to, and its number in it, one a round.
-    messages_sent, messages_received : int64 array of shape (n_ranks,)
-    rows_sent, rows_received : int64 array of shape (n_ranks,)
-        Rows of plans; values of a dense, entries of a sparse allreduce.
+    messages_sent, messages_received, rows_sent, rows_received : int64 array of shape (n_ranks,)
+        Rows of plans; messages of a dense, entries of a sparse allreduce.
     bytes_sent, bytes_received : float64 array of shape (n_ranks,)
     rounds : dict of str to array of shape (n_rounds,)
         "messages", "rows", "bytes" of all ranks, "max_messages", "max_rows", "max_bytes" of the
@@ -86,7 +83,7 @@ class Simulation:
 
     name: str
     n_ranks: int
-    labels: list[tuple[str, int]] = field(repr=False)
+    labels: list[tuple[str, int]]
     messages_sent: NDArray[np.int64]
     messages_received: NDArray[np.int64]
     rows_sent: NDArray[np.int64]
@@ -134,16 +131,13 @@ class Simulation:
         }
 
     def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        per_rank = summary_table({name: getattr(self, name) for name in QUANTITIES})
         rounds = [["round", "messages", "rows", "max rows", "seconds"]]
-        shown = self.labels[:_SHOWN_ROUNDS]
-        for place, (label, index) in enumerate(shown):
-            counts = [self.rounds[name][place] for name in ("messages", "rows", "max_rows")]
-            seconds = f"{self.rounds['seconds'][place]:.3g}"
-            rounds.append([f"{label} {index}", *(f"{count:,}" for count in counts), seconds])
-        if self.n_rounds > len(shown):
-            rounds.append([f"{self.n_rounds - len(shown)} more", "", "", "", ""])
-        return per_rank, rounds
+        for place, (label, index) in enumerate(self.labels[:_SHOWN_ROUNDS]):
+            counts = [f"{self.rounds[name][place]:,}" for name in ("messages", "rows", "max_rows")]
+            rounds.append([f"{label} {index}", *counts, f"{self.rounds['seconds'][place]:.3g}"])
+        if self.n_rounds > _SHOWN_ROUNDS:
+            rounds.append([f"{self.n_rounds - _SHOWN_ROUNDS} more", "", "", "", ""])
+        return summary_table({name: getattr(self, name) for name in QUANTITIES}), rounds
 
     def _heading(self) -> list[str]:
         facts = ", ".join(f"{name.replace('_', ' ')} {fact}" for name, fact in self.facts.items())
@@ -155,10 +149,8 @@ class Simulation:
         ]
 
     def __repr__(self) -> str:
-        lines = ["Simulation of " + "\n  ".join(self._heading())]
-        for table in self._tables():
-            lines += [f"  {line}" for line in text_lines(table)]
-        return "\n".join(lines)
+        tables = [line for table in self._tables() for line in text_lines(table)]
+        return "Simulation of " + "\n  ".join([*self._heading(), *tables])
 
     def _repr_html_(self) -> str:
         heading = "<br>".join(html.escape(line) for line in self._heading())
@@ -167,25 +159,14 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Expected:
-    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`.
-
-    Attributes
-    ----------
-    algorithm : str
-    n_rounds : int
-    messages, nbytes : float
-        Sent by a rank.
-    seconds : float
-    options : dict
-        ``group`` or ``degrees``, where the algorithm has them.
-    """
+    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`."""
 
     algorithm: str
     n_rounds: int
-    messages: float
+    messages: float  # sent by a rank, as the bytes
     nbytes: float
     seconds: float
-    options: dict[str, Any]
+    options: dict[str, Any]  # group or degrees, where the algorithm has them
 
 
 def simulate(
@@ -204,10 +185,9 @@ def simulate(
         Of any kind, for the same number of ranks; up to thousands of ranks.
     row_bytes : float
         Bytes a row, for example 4 × the number of factors.
-    alpha : float
-        Seconds a message. Default: 2 µs, of the order of MPI in a cluster.
-    beta : float
-        Seconds a byte. Default: 0.1 ns, that is 10 GB/s.
+    alpha, beta : float
+        Seconds a message, seconds a byte. Default: 2 µs and 0.1 ns (10 GB/s), of the order of MPI
+        in a cluster.
     name : str, optional
         Heading of the report. Default: the kinds of the plans.
 
@@ -229,7 +209,7 @@ def simulate(
     sizes = sorted({plan.n_ranks for plan in held})
     if len(sizes) > 1:
         raise InputError(f"Plans that run one after another need the same ranks; got {sizes}.")
-    require_costs(row_bytes=row_bytes)
+    finite_number(row_bytes, "row_bytes")
     return _counted(
         name or " + ".join(dict.fromkeys(plan.kind for plan in held)),
         (record for plan in held for record in plan.records(float(row_bytes))),
@@ -257,10 +237,8 @@ def simulate_allreduce(
 
     Parameters
     ----------
-    n_ranks : int
-        Up to thousands.
-    n_bytes : int
-        Of the array that each rank gives.
+    n_ranks, n_bytes : int
+        Ranks, up to thousands, and bytes of the array that each gives.
     algorithm : {"hypercube", "rabenseifner", "ring", "star"}
         "hypercube" is recursive doubling (`hypercube_allreduce`), "rabenseifner" halves and joins
         again, "ring" passes pieces round, "star" is everything to rank 0 and back (`allreduce`).
@@ -277,14 +255,15 @@ def simulate_allreduce(
     n_bytes = whole_number(n_bytes, "n_bytes", 0, 2**62)
     if algorithm not in DENSE_ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
-    rounds: Iterable[tuple[Any, Any, Any]]
+    rounds: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     if algorithm == "star":
-        others = np.arange(1, n_ranks)
-        rounds = [(others, 0 * others, n_bytes), (0 * others, others, n_bytes)]
+        others, root = np.arange(1, n_ranks), np.zeros(n_ranks - 1, np.int64)
+        lengths = np.full(n_ranks - 1, n_bytes)
+        rounds = [(others, root, lengths), (root, others, lengths)]
     else:
         rounds = _dense_rounds(steps_of(DENSE_ALGORITHMS[algorithm], n_ranks), n_ranks, n_bytes)
     records = (
-        RoundRecord(algorithm, index, source, destination, 1, np.asarray(nbytes, np.float64))
+        RoundRecord(algorithm, index, source, destination, 1, nbytes.astype(np.float64))
         for index, (source, destination, nbytes) in enumerate(rounds)
     )
     name = f"allreduce ({algorithm}) of {n_bytes} bytes"
@@ -311,12 +290,10 @@ def simulate_sparse_allreduce(
         Indices of the entries of each rank, rising, each once.
     size : int
         N, length of the vectors.
-    algorithm : str
-        One of `sparse_steps.ALGORITHMS`.
+    algorithm, group, degrees
+        As of `sparse_allreduce`.
     dtype : numpy dtype
         Of the values that would travel.
-    group, degrees
-        As of `sparse_allreduce`.
     switch_density : float, optional
         Share of entries from which a range travels dense. Default: where the bytes are equal.
     alpha, beta : float
@@ -344,12 +321,11 @@ def simulate_sparse_allreduce(
         stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY)
         for indices in vectors
     ]
-    rounds = enumerate(_sparse_rounds(steps, streams, density))
     records = (
-        RoundRecord(
-            algorithm, index, source, destination, rows, rows * np.where(sparse, float(pair), item)
+        RoundRecord(algorithm, index, source, destination, rows, rows * row_bytes)
+        for index, (source, destination, rows, row_bytes) in enumerate(
+            _sparse_rounds(steps, streams, density, float(item), float(pair))
         )
-        for index, (source, destination, rows, sparse) in rounds
     )
     name, entries = f"sparse allreduce ({algorithm})", sum(map(len, vectors))
     return _counted(name, records, n_ranks, alpha, beta, size=int(size), entries=entries)
@@ -397,10 +373,8 @@ def expected_allreduces(
 
     Parameters
     ----------
-    n_ranks : int
-        P, any number.
-    size : int
-        N.
+    n_ranks, size : int
+        P, any number, and N.
     entries : float
         k, entries a rank.
     dtype : numpy dtype
@@ -412,44 +386,26 @@ def expected_allreduces(
     list of Expected
         In the order of `sparse_steps.ALGORITHMS`.
     """
-    require_costs(alpha=alpha, beta=beta)
-    problem = Problem(n_ranks, size, entries, dtype)
-    return [_expected(choice, problem) for choice in best_choices(problem, alpha, beta).values()]
-
-
-def best_choices(problem: Problem, alpha: float, beta: float) -> dict[str, Choice]:
-    """Each algorithm with the options that cost least under the α–β model."""
-    return _costs(message=alpha, byte=beta).best_of_each(problem)
-
-
-def _expected(choice: Choice, problem: Problem) -> Expected:
-    steps = steps_of(choice.algorithm, problem.n_ranks, choice.group, choice.degrees)
-    options = {"group": choice.group, "degrees": choice.degrees}
-    return Expected(
-        choice.algorithm,
-        sum(step.kind not in LOCAL_KINDS for step in steps),
-        _costs(message=1.0).seconds_of(problem, steps),
-        _costs(byte=1.0).seconds_of(problem, steps),
-        choice.seconds,
-        {name: value for name, value in options.items() if value is not None},
-    )
-
-
-def _costs(message: float = 0.0, byte: float = 0.0) -> CostModel:
-    """The α–β model as a cost model: nothing else costs anything."""
-    return CostModel(0.0, 0.0, message, byte, 0.0, 0.0, 0.0, 0.0, 0.0)
+    finite_number(alpha, "alpha")
+    finite_number(beta, "beta")
+    problem, found = Problem(n_ranks, size, entries, dtype), []
+    for choice in CostModel(message=alpha, byte=beta).best_of_each(problem).values():
+        steps = steps_of(choice.algorithm, n_ranks, choice.group, choice.degrees)
+        options = {"group": choice.group, "degrees": choice.degrees}
+        n_rounds = sum(step.kind not in LOCAL_KINDS for step in steps)
+        messages = CostModel(message=1.0).seconds_of(problem, steps)
+        nbytes = CostModel(byte=1.0).seconds_of(problem, steps)
+        given = {name: value for name, value in options.items() if value is not None}
+        found.append(Expected(choice.algorithm, n_rounds, messages, nbytes, choice.seconds, given))
+    return found
 
 
 def _counted(
-    name: str,
-    records: Iterable[RoundRecord],
-    n_ranks: int,
-    alpha: float,
-    beta: float,
-    **facts: Any,
+    name: str, records: Iterable[RoundRecord], n_ranks: int, alpha: float, beta: float, **facts: Any
 ) -> Simulation:
     """Add rounds up as they come; the messages of each in order of (source, destination)."""
-    require_costs(alpha=alpha, beta=beta)
+    finite_number(alpha, "alpha")
+    finite_number(beta, "beta")
     clock, labels = np.zeros(n_ranks), []
     sums: dict[str, NDArray[Any]] = {
         name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)
@@ -460,49 +416,26 @@ def _counted(
     }
     for record in records:
         labels.append((record.label, record.index))
-        totals, amounts = record.totals(n_ranks), record.amounts()
+        source, destination, *amounts = record.columns()
+        totals = record.totals(n_ranks)
         for quantity, counted in totals.items():
             sums[quantity] += counted
-        for count in COUNTS:
+        for count, of_each in zip(COUNTS, amounts, strict=True):
             larger = np.maximum(*(totals[f"{count}_{side}"] for side in SIDES))
-            rounds[count].append(amounts[count].sum().item())
+            rounds[count].append(of_each.sum().item())
             rounds[f"max_{count}"].append(larger.max().item())
         busy = busy_seconds(totals, "bytes", alpha, beta)
         rounds["seconds"].append(busy.max().item())
-        clock = _after_round(clock, record, alpha + beta * amounts["bytes"], busy)
+        spent = np.concatenate(([0.0], np.cumsum(alpha + beta * amounts[-1])))
+        first = np.searchsorted(source, np.arange(n_ranks))  # messages stand by source
+        there = clock[source] + spent[1:] - spent[first[source]]
+        clock = clock + busy
+        np.maximum.at(clock, destination, there)
+    arrays = {name: np.array(values) for name, values in rounds.items()}
     return Simulation(
-        name=name,
-        n_ranks=n_ranks,
-        labels=labels,
-        rounds={name: np.array(values) for name, values in rounds.items()},
-        alpha=float(alpha),
-        beta=float(beta),
-        seconds_of_rank=clock,
-        facts=facts,
-        **sums,
-    )
-
-
-def _after_round(
-    clock: NDArray[np.float64],
-    record: RoundRecord,
-    cost: NDArray[np.float64],
-    busy: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """When each rank leaves a round that it enters at `clock` and is `busy` in."""
-    source = np.asarray(record.source)
-    spent = np.concatenate(([0.0], np.cumsum(cost)))
-    first = np.searchsorted(source, np.arange(len(clock)))  # messages stand by source
-    there = clock[source] + spent[1:] - spent[first[source]]
-    leaves = clock + busy
-    np.maximum.at(leaves, np.asarray(record.destination), there)
-    return leaves
-
-
-def require_costs(**costs: float) -> None:
-    """Raise InputError unless all are finite and from 0 on."""
-    for what, cost in costs.items():
-        finite_number(cost, what)
+        name, n_ranks, labels, **sums, rounds=arrays, alpha=float(alpha), beta=float(beta),
+        seconds_of_rank=clock, facts=facts,
+    )  # fmt: skip
 
 
 def _dense_rounds(
@@ -517,15 +450,14 @@ def _dense_rounds(
 
 
 def _sparse_rounds(
-    steps: Sequence[Step], streams: list[Stream], density: float
-) -> Iterator[tuple[Any, Any, NDArray[np.int64], NDArray[np.bool_]]]:
-    """Sources, destinations, entries of each message, and whether it is sparse; round by round."""
-    n_ranks, size = len(streams), streams[0].size
-    held = list(streams)
+    steps: Sequence[Step], streams: list[Stream], density: float, item: float, pair: float
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], Any]]:
+    """Sources, destinations, entries of each message, and bytes an entry; round by round."""
+    n_ranks, size, held = len(streams), streams[0].size, streams
     for place, step in enumerate(steps):
         if step.kind == "dense" or all(stream.is_dense for stream in held):
             for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size):
-                yield source, destination, rows, np.zeros(len(rows), bool)
+                yield source, destination, rows, item
             return
         source, destination = pairs_of(step, n_ranks)
         inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
@@ -535,25 +467,23 @@ def _sparse_rounds(
             inboxes[receiver].sources.append(sender)  # they rise
             inboxes[receiver].payloads.append(messages[-1])
         rows = np.array([len(message[0]) for message in messages], np.int64)
-        yield source, destination, rows, np.array([len(message) == 2 for message in messages], bool)
-        held = _combined(step, held, inboxes, density)
+        row_bytes = np.array([pair if len(message) == 2 else item for message in messages])
+        yield source, destination, rows, row_bytes
+        shared: dict[tuple[int, ...], Stream] = {}  # ranks that combine the same have one result
+        held = [
+            _combined(step, own, inbox, density, shared)
+            for own, inbox in zip(held, inboxes, strict=True)
+        ]
 
 
 def _combined(
-    step: Step, held: list[Stream], inboxes: list[ValueInbox], density: float
-) -> list[Stream]:
-    """The ranks' vectors after a step; ranks that combine the same arrays share the result."""
-    shared: dict[tuple[int, ...], Stream] = {}
-    after = []
-    for own, inbox in zip(held, inboxes, strict=True):
-        arrays = [(inbox.rank, own.values)]
-        arrays += [
-            (s, payload[0]) for s, payload in zip(inbox.sources, inbox.payloads, strict=True)
-        ]
-        key = tuple(id(array) for _, array in sorted(arrays, key=lambda pair: pair[0]))
-        if key not in shared:
-            found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
-            assert isinstance(found, Stream)  # a ring begins when all are dense
-            shared[key] = found
-        after.append(shared[key])
-    return after
+    step: Step, own: Stream, inbox: ValueInbox, density: float, shared: dict[tuple, Stream]
+) -> Stream:
+    arrays = {inbox.rank: own.values}
+    arrays |= {s: payload[0] for s, payload in zip(inbox.sources, inbox.payloads, strict=True)}
+    key = tuple(id(arrays[rank]) for rank in sorted(arrays))
+    if key not in shared:
+        found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
+        assert isinstance(found, Stream)  # a ring begins when all are dense
+        shared[key] = found
+    return shared[key]

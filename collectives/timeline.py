@@ -65,10 +65,6 @@ class Span(NamedTuple):
 class Timeline:
     """Spans of time of all ranks of a run; fills while the run goes on.
 
-    Parameters
-    ----------
-    n_ranks : int
-
     Attributes
     ----------
     n_ranks : int
@@ -76,14 +72,6 @@ class Timeline:
         In no order. `kind` is a place in `KINDS`: "computing" is time inside the functions that the
         text gave, "sending" the packing of messages and handing them over, "blocked" waiting for
         others. `name` is that of the function or of the round; `nbytes` what was sent.
-
-    Examples
-    --------
-    >>> timeline = Timeline(2)
-    >>> timeline.add(Span(0, COMPUTING, "multiply", 0.0, 2.0))
-    >>> timeline.add(Span(1, BLOCKED, "expand", 1.0, 2.0))
-    >>> timeline.seconds("computing")
-    array([2., 0.])
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -110,7 +98,7 @@ class Timeline:
             raise InputError(f"kind={kind!r}; allowed are {', '.join(KINDS)}.")
         total = np.zeros(self.n_ranks)
         for span in self.spans:
-            if span.kind == KINDS.index(kind):
+            if KINDS[span.kind] == kind:
                 total[span.rank] += span.end - span.begin
         return total
 
@@ -124,44 +112,36 @@ class Timeline:
 
     def between(self, begin: float, end: float) -> Timeline:
         """The part from `begin` to `end`, in seconds since the first span; spans are cut."""
-        first = self.begin
-        begin, end = first + begin, first + end
         part = Timeline(self.n_ranks)
+        begin, end = self.begin + begin, self.begin + end
         for span in self.spans:
             if span.begin < end and span.end > begin:
-                cut = span._replace(begin=max(span.begin, begin), end=min(span.end, end))
-                part.add(cut)
+                part.add(span._replace(begin=max(span.begin, begin), end=min(span.end, end)))
         return part
 
     def shares(self, n_columns: int) -> NDArray[np.float64]:
         """How much of each of `n_columns` slices of the duration a rank spent in each kind.
 
-        Returns
-        -------
-        float64 array of shape (n_ranks, len(KINDS), n_columns)
-            Shares from 0 to 1; those of a slice add up to at most 1.
+        Shares from 0 to 1, shape (n_ranks, len(KINDS), n_columns); those of a slice add up to at
+        most 1.
         """
         edges = np.linspace(0.0, self.duration, n_columns + 1)
         covered = np.zeros((self.n_ranks, len(KINDS), n_columns))
-        groups: dict[tuple[int, int], list[Span]] = {}
+        times: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for span in self.spans:
-            groups.setdefault((span.rank, span.kind), []).append(span)
-        for (rank, kind), spans in groups.items():
-            times = np.array([(span.begin, span.end) for span in spans]) - self.begin
-            elapsed = _elapsed(times[:, 0], edges) - _elapsed(times[:, 1], edges)
-            covered[rank, kind] = np.diff(elapsed)
+            times.setdefault((span.rank, span.kind), []).append((span.begin, span.end))
+        for (rank, kind), pairs in times.items():
+            begins, ends = np.array(pairs).T - self.begin
+            covered[rank, kind] = np.diff(_elapsed(begins, edges) - _elapsed(ends, edges))
         shares = covered * (n_columns / self.duration) if self.duration else covered
         return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)  # tasks may overlap
 
     def to_dict(self) -> dict[str, Any]:
         """Seconds of each kind and rank, and where the time went, as plain numbers."""
-        return {
-            "n_ranks": self.n_ranks,
-            "n_spans": len(self.spans),
-            "duration": self.duration,
-            **{f"seconds_{kind}": self.seconds(kind).tolist() for kind in KINDS},
-            "by_name": [[*key, seconds] for key, seconds in self.by_name().items()],
-        }
+        seconds = {f"seconds_{kind}": self.seconds(kind).tolist() for kind in KINDS}
+        by_name = [[*key, spent] for key, spent in self.by_name().items()]
+        sizes = {"n_ranks": self.n_ranks, "n_spans": len(self.spans), "duration": self.duration}
+        return {**sizes, **seconds, "by_name": by_name}
 
     def save(self, path: str | Path) -> None:
         """Write the spans to an .npz file (no pickle inside)."""
@@ -183,8 +163,8 @@ class Timeline:
         with opened_npz(path) as stored:
             timeline = cls(int(stored["n_ranks"]))
             names, times = stored["names"].tolist(), stored["times"].tolist()
-            spans = zip(stored["what"].tolist(), times, strict=True)
-            for (rank, kind, name, nbytes), (begin, end) in spans:
+            for what, (begin, end) in zip(stored["what"].tolist(), times, strict=True):
+                rank, kind, name, nbytes = what
                 timeline.add(Span(rank, kind, names[name], begin, end, nbytes))
             return timeline
 
@@ -196,9 +176,9 @@ class Timeline:
         nothing = 1.0 - shares.sum(axis=1, keepdims=True)
         most = np.concatenate((nothing, shares), axis=1).argmax(axis=1)  # of each slice of time
         shown = min(self.n_ranks, _SHOWN_RANKS)
-        width = len(f"rank {shown - 1}")
+        width = len(f"{shown - 1}")
         bars = [
-            f"  {f'rank {rank}':<{width}}  {''.join(_SIGNS[kind] for kind in slices)}".rstrip()
+            f"  rank {rank:<{width}}  {''.join(_SIGNS[kind] for kind in slices)}".rstrip()
             for rank, slices in enumerate(most[:shown].tolist())
         ]
         more = [f"  {self.n_ranks - shown} more ranks"] if self.n_ranks > shown else []
@@ -210,10 +190,7 @@ class Timeline:
 def record_timelines() -> Iterator[list[Timeline]]:
     """Record a timeline of every communicator that is made inside, such as that of a fit.
 
-    Yields
-    ------
-    list of Timeline
-        One a communicator, in the order in which they are made.
+    Gives a list of them, in the order in which the communicators are made.
 
     Examples
     --------
@@ -233,8 +210,7 @@ def record_timelines() -> Iterator[list[Timeline]]:
 
 def timeline_if_recorded(n_ranks: int) -> Timeline | None:
     """A timeline for a new communicator, if it is made inside of `record_timelines`."""
-    recording = _recordings.get()
-    if recording is None:
+    if (recording := _recordings.get()) is None:
         return None
     recording.append(Timeline(n_ranks))
     return recording[-1]

@@ -4,28 +4,42 @@
     program           program           program        server      what users call
        │                 │                 │
     endpoint          endpoint          endpoint       endpoint    pull, push, advance: with checks
-       │ link ╲          │ link        ╱   │ link      transport   messages to shards
+       │      ╲          │             ╱   │           transport   messages to shards
     shard 0    ╲───▶  shard 1  ◀──────╱  shard 2       shard       rows, clocks, pulls that wait
                                                        rules       what a push does
                                                        placement   which shard holds which id
                                                        traffic     rank × shard, local and remote
 
-The shard is a state machine that knows no threads and sends nothing, and the endpoint is the same
-everywhere. What a transport must give (`local.LocalServer`, `cluster.ClusterServer`):
+What a rank touches most should lie on its own shard: a *placement* by a partition of the ids makes
+most pulls and pushes local, and the report counts local and remote apart.
 
-1. a place for each rank's `Shard`, and one lock or one thread for it: calls do not overlap;
-2. ``run(program, …)``: the program on every rank, with a `ServerEndpoint` over a `Link`; results,
-   traffic and staleness of all ranks; after an error ``Shard.undo``, so the rows are as before;
-3. the link (`endpoint.Link`): messages of one rank to one shard that arrive in order, beside
-   whatever else the rank does (a shard answers while its rank computes), and a wait with a timeout
-   for the rows;
-4. ``values`` and ``set_values`` between runs, ``close``, and a ``communicator`` of the ranks with
-   ``hold``, by which values stay with them from run to run.
+**Consistency.** The program of a rank is a sequence of tasks, numbered from 0; `advance` ends one
+and starts the next. With a delay τ, *a task t may start only when all pushes of tasks before t - τ
+are in*, those of every rank, and its pulls have all of them.
 
-`cluster` has all this from a communicator's ranks, which run the programs, and a service thread on
-each worker for messages that come while they compute. `local` has threads and one lock: there the
-order of all calls can be given, and the programs share the caller's objects.
+======================  =====  ==================================================================
+synchronous             τ = 0  pulls have exactly the pushes of the tasks before. Pushes are
+                               applied when a task has ended on every rank, in order of rank: the
+                               bits are those of a serial replay, on every transport
+bounded delay           τ > 0  pushes are applied as they come; a rank is at most τ tasks ahead of
+                               the slowest, and pulls miss pushes of the last τ tasks at most
+asynchronous            τ = ∞  pushes are applied as they come, nobody waits
+======================  =====  ==================================================================
+
+Tasks may be numbered by rank (every rank has a task t: rounds of data-parallel learning) or through
+all ranks (`ServerEndpoint.tasks`: blocks of Parsa; there τ = 0 is one block after another).
+
+**Transports.** `cluster` has the ranks of a communicator, which run the programs, and a service
+thread on each worker for messages that come while they compute. `local` has threads and one lock:
+there the order of all calls can be given, and programs share the caller's objects. Both have a
+`Shard` beside each rank, whose calls do not overlap, and a `ServerEndpoint` of their own; after an
+error they bring back the rows of before (`Shard.undo`).
+
+M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approximation to
+accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.
 """
+
+# ruff: noqa: F401 - names stand here to be imported
 
 from __future__ import annotations
 
@@ -33,12 +47,3 @@ from .endpoint import PendingPull, ServerEndpoint
 from .rules import UpdateRule, proximal_step
 from .server import ParameterServer
 from .traffic import ServerReport
-
-__all__ = [
-    "ParameterServer",
-    "PendingPull",
-    "ServerEndpoint",
-    "ServerReport",
-    "UpdateRule",
-    "proximal_step",
-]

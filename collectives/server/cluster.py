@@ -21,8 +21,8 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 from time import sleep
 from typing import Any
 
@@ -39,9 +39,8 @@ from daskpart.collectives.transports.worker import RankHost, Session
 from daskpart.errors import InputError, WorkerLostError
 
 from .endpoint import ServerEndpoint
-from .placement import Directory
 from .shard import ServerSpec, Shard
-from .traffic import RankOutcome, RankTraffic
+from .traffic import RankOutcome
 
 _SERVICE = "daskpart_shards"
 _LOOK_SECONDS = 5e-4
@@ -51,93 +50,54 @@ _NO_SLOTS = np.empty(0, np.int32)
 class ClusterServer:
     """Shards on the workers of a cluster; see the package for what it has in common with `local`.
 
-    Parameters
-    ----------
-    spec : ServerSpec
-    pieces : list of array
-        Rows of each shard.
-    transport : {"dask", "mpi"}
-    client : distributed.Client or None
-        None: the current one.
-    timeout, start_seconds : float
-        As of `SpmdCommunicator`.
+    `transport` is "dask" or "mpi", `options` are those of its communicator.
     """
 
     history = None
 
     def __init__(
-        self,
-        spec: ServerSpec,
-        pieces: list[NDArray[Any]],
-        transport: str,
-        client: Any,
-        timeout: float,
-        start_seconds: float,
-        oversubscribe: bool,
-    ) -> None:
+        self, spec: ServerSpec, pieces: list[NDArray[Any]], transport: str, client: Any,
+        **options: Any,
+    ) -> None:  # fmt: skip
         kind = MpiCommunicator if transport == "mpi" else DaskCommunicator
         try:
-            self.communicator = comm = kind(
-                spec.n_ranks, client,
-                timeout=timeout, start_seconds=start_seconds, oversubscribe=oversubscribe,
-            )  # fmt: skip
+            self.communicator = comm = kind(spec.n_ranks, client, **options)
         except InputError as error:
             error.add_note("a parameter server knows transport='local' besides, and no graph")
             raise
         self._runs, self.places = 0, comm.placement
         # the placement of the ids goes to each worker once
-        owners = [
-            spec.directory.owner if self.places.index(place) == rank else None
-            for rank, place in enumerate(self.places)
-        ]
-        rest = {field.name: getattr(spec, field.name) for field in fields(spec)[1:]}
+        firsts = [self.places.index(place) == rank for rank, place in enumerate(self.places)]
+        specs = [spec if is_first else None for is_first in firsts]
         try:
             self._ranks = comm.values(list(range(spec.n_ranks)))
             self._shards = comm.run(
-                _open, self._ranks, comm.values(pieces), comm.values(owners),
-                session=comm.run_id, rest=rest,
-            )  # fmt: skip
+                _open, self._ranks, comm.values(pieces), comm.values(specs), session=comm.run_id
+            )
         except BaseException:
-            self.close()
+            comm.close()
             raise
 
-    def hold(self, values: list[Any] | PerRank) -> PerRank:
-        """They go to the ranks once, or were made there."""
-        comm = self.communicator
-        held = values if isinstance(values, PerRank) else comm.values(values)
-        return comm.settle(comm.update(_own, held))  # a program may change them
-
-    def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
+    def run(self, program: Callable, columns: list[PerRank], shared: dict) -> list[RankOutcome]:
         """The program on every rank."""
         self._runs += 1
-        values = [
-            each if isinstance(each, PerRank) else self.communicator.values(each)
-            for each in columns
-        ]
-        call = {"program": program, "shared": shared, "run": self._runs}
         try:
-            return self._gathered(_run, *values, **call)
+            return self._gathered(_run, *columns, program=program, shared=shared, run=self._runs)
         except WorkerLostError as error:
-            error.add_note(
-                "its shards are gone; make a new server of the rows that were saved last"
-            )
+            error.add_note("its shards are gone; make a new server of the rows saved last")
             raise
         except BaseException:
             with suppress(WorkerLostError):
-                self._on_ranks(_undo, run=self._runs)
+                self._on_ranks(_on_shard, do=Shard.undo, run=self._runs)
             raise
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard, brought here."""
-        return self._gathered(_values)
+        return self._gathered(_on_shard, do=attrgetter("values"))
 
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
-        self._on_ranks(_set_values, self.communicator.values(pieces))
-
-    def close(self) -> None:
-        """End the ranks."""
-        self.communicator.close()
+        self._on_ranks(_on_shard, self.communicator.values(pieces), do=Shard.set_values)
 
     def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:
         return self.communicator.map(step, self._shards, self._ranks, *values, **static)
@@ -152,75 +112,51 @@ class ClusterServer:
 
 
 def _open(
-    comm: Communicator,
-    ranks: PerRank,
-    pieces: PerRank,
-    owners: PerRank,
-    *,
-    session: str,
-    rest: dict,
+    comm: Communicator, ranks: PerRank, pieces: PerRank, specs: PerRank, *, session: str
 ) -> PerRank:
     """The shards of each rank's worker; a text."""
-    comm.map(_open_worker, owners, session=session, rest=rest)
+    comm.map(_open_worker, specs, session=session)
     barrier(comm)  # the first rank of a worker has opened it for all
     return comm.map(_open_shard, ranks, pieces, session=session)
 
 
-def _open_worker(owner: NDArray[np.int32] | None, *, session: str, rest: dict) -> None:
-    if owner is not None:
+def _open_worker(spec: ServerSpec | None, *, session: str) -> None:
+    if spec is not None:
         of_worker = RankHost.of(get_worker()).sessions[session]
-        directory = Directory(owner, len(of_worker.spec.placement))
-        of_worker.services[_SERVICE] = WorkerShards(of_worker, ServerSpec(directory, **rest))
+        of_worker.services[_SERVICE] = WorkerShards(of_worker, spec)
 
 
 def _open_shard(rank: int, rows: NDArray[Any], *, session: str) -> WorkerShards:
     shards = RankHost.of(get_worker()).sessions[session].services[_SERVICE]
-    shards.add(rank, rows.copy())
+    shards.locks[rank], shards.of_rank[rank] = threading.Lock(), Shard(rows, shards.spec)
     return shards
 
 
 def _run(
     shards: WorkerShards, rank: int, *values: Any, program: Callable, shared: dict, run: int
 ) -> RankOutcome:
-    traffic, link = RankTraffic(shards.spec.n_ranks), ClusterLink(rank, shards, run)
-    endpoint = ServerEndpoint(rank, shards.spec, link, traffic)
+    endpoint = ClusterEndpoint(rank, shards, run)
     shards.begin(rank, run)
     try:
         result = program(endpoint, *values, **shared)
-        endpoint.finish()
-        link.wait_for_all()
+        traffic = endpoint.finish()
+        endpoint.wait_for_all()
     except RunStopped as stop:
         raise shards.errors.get(run, stop) from None  # an update on this worker is the cause
-    return RankOutcome(result, traffic, shards.of_rank[rank].taken_staleness())
+    return RankOutcome(result, traffic, shards.of_rank[rank].staleness)
 
 
-def _own(value: Any) -> Any:
-    return value
-
-
-def _undo(shards: WorkerShards, rank: int, *, run: int) -> None:
+def _on_shard(
+    shards: WorkerShards, rank: int, *values: Any, do: Callable, **static: Any
+) -> NDArray[Any] | None:
     with shards.locks[rank]:
-        shards.of_rank[rank].undo(run)
-
-
-def _values(shards: WorkerShards, rank: int) -> NDArray[Any]:
-    return shards.of_rank[rank].values
-
-
-def _set_values(shards: WorkerShards, rank: int, rows: NDArray[Any]) -> None:
-    shards.of_rank[rank].values = rows.copy()
+        return do(shards.of_rank[rank], *values, **static)
 
 
 class WorkerShards:
     """The shards of one worker, and a thread for what other workers ask of them.
 
-    It is a service of the worker's session: run ids, timeouts, and what ends a run are those of the
-    other messages between ranks.
-
-    Parameters
-    ----------
-    session : Session
-    spec : ServerSpec
+    A service of the worker's session: run ids, timeouts and ends are those of its other messages.
     """
 
     def __init__(self, session: Session, spec: ServerSpec) -> None:
@@ -232,10 +168,6 @@ class WorkerShards:
         self._begun: dict[int, int] = {}  # the run that a rank's program is in, or was
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="shards", daemon=True).start()
-
-    def add(self, rank: int, rows: NDArray[Any]) -> None:
-        """Put a rank's shard here."""
-        self.locks[rank], self.of_rank[rank] = threading.Lock(), Shard(rows, self.spec)
 
     def begin(self, rank: int, run: int) -> None:
         """A rank's program begins, unless its shard has failed already."""
@@ -292,53 +224,43 @@ class WorkerShards:
         self.session.loop.call_soon_threadsafe(stop)
 
 
-class ClusterLink:
-    """One rank's way to the shards; see `endpoint.Link`.
-
-    Parameters
-    ----------
-    rank : int
-    shards : WorkerShards
-        Of the rank's worker.
-    run : int
-        Number of the server's run.
-    """
+class ClusterEndpoint(ServerEndpoint):
+    """Of a rank on a worker: messages to shards there and elsewhere, answers in its mailbox."""
 
     def __init__(self, rank: int, shards: WorkerShards, run: int) -> None:
-        self._rank, self._shards, self._run = rank, shards, run
+        super().__init__(rank, shards.spec)
+        self._shards, self._run = shards, run
         self._mailbox = shards.session.mailboxes[rank]
         self._call = Call(self._mailbox.run, 0, "pull")  # which the answers bear
         self._tickets = itertools.count()
 
-    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> list[tuple[int, int]]:
-        """Ask the shards, or tell them."""
+    def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> list[tuple[int, int]]:
         self._mailbox.check()
         ticket = next(self._tickets)
         for shard, *rest in pieces:
-            request = (self._run, self._call, self._rank, ticket, kind, clock, *rest)
+            request = (self._run, self._call, self.rank, ticket, kind, clock, *rest)
             self._shards.send(shard, request)
         return [(shard, ticket) for shard, *_ in pieces]
 
-    def collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
-        """What they answered."""
-        return [decoded(self._taken(piece)) for piece in ticket]
+    def _collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
+        answers = []
+        for shard, number in ticket:
+            try:
+                answers.append(decoded(self._mailbox.take(self._call, (shard, number))))
+            except TimeoutError:
+                raise TimeoutError(
+                    f"Rank {self.rank} waited {self._mailbox.timeout:g} s for shard {shard}, the "
+                    "timeout of this server: a rank is too far behind. If ranks compute for so "
+                    "long, raise the timeout."
+                ) from None
+        return answers
 
-    def start(self, task: int) -> None:
-        """Wait for the others: as long as the own shard would hold a pull."""
-        self.collect(self.send("pull", task, [(self._rank, task, _NO_SLOTS)]))
+    def _start(self, task: int) -> None:
+        # as long as the own shard would hold a pull
+        self._collect(self._send("pull", task, [(self.rank, task, _NO_SLOTS)]))
 
     def wait_for_all(self) -> None:
         """Until every rank has finished and all its messages to this rank's shard are in."""
-        while not self._shards.of_rank[self._rank].settled:
+        while not self._shards.of_rank[self.rank].settled:
             self._mailbox.check()
             sleep(_LOOK_SECONDS)
-
-    def _taken(self, piece: tuple[int, int]) -> Any:
-        try:
-            return self._mailbox.take(self._call, piece)
-        except TimeoutError:
-            raise TimeoutError(
-                f"Rank {self._rank} waited {self._mailbox.timeout:g} s for shard {piece[0]}, the "
-                "timeout of this server: a rank is too far behind. If ranks compute for so long, "
-                "raise the timeout."
-            ) from None

@@ -4,15 +4,18 @@
                               shard 2: slots of 7 9 ──▶ rows ┴──▶ rows of 7 2 9 2
 
 An endpoint checks what it is given, cuts it by shard, counts it, and puts the answers together. How
-a message gets to a shard is the business of its link, the one thing that transports differ in.
+a message gets to a shard is the one thing that transports differ in: they fill in the last methods.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,23 +24,6 @@ from daskpart.errors import InputError
 
 from .shard import FINISHED, ServerSpec, without_mask
 from .traffic import RankTraffic
-
-
-class Link(Protocol):
-    """How the messages of one rank get to the shards; a rank's messages arrive in order."""
-
-    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> Any:
-        """Send a message to some shards without waiting; a ticket for `collect`.
-
-        Kinds and contents are those of `Shard.take`: each piece is the shard's number, and then of
-        a "pull" the task and slots, of a "push" the slots and rows, of a "clock" nothing.
-        """
-
-    def collect(self, ticket: Any) -> list[NDArray[Any]]:
-        """Wait for the rows of each piece of a pull."""
-
-    def start(self, task: int) -> None:
-        """Wait until the task may start."""
 
 
 @dataclass(eq=False)
@@ -50,22 +36,21 @@ class PendingPull:
     collected: bool = False
 
 
-class ServerEndpoint:
+class ServerEndpoint(ABC):
     """One rank's access to the server; what a program gets as its first argument.
 
     Attributes
     ----------
-    rank, n_ranks : int
-    n_items : int
+    rank, n_ranks, n_items : int
     delay : float
     task : int
         Number of the present task, its clock; 0 at the beginning.
     """
 
-    def __init__(self, rank: int, spec: ServerSpec, link: Link, traffic: RankTraffic) -> None:
+    def __init__(self, rank: int, spec: ServerSpec) -> None:
         self.rank, self.n_ranks, self.n_items = rank, spec.n_ranks, spec.directory.n_items
         self.delay, self.task = spec.delay, 0
-        self._spec, self._link, self._traffic = spec, link, traffic
+        self._spec, self._traffic = spec, RankTraffic(spec.n_ranks)
 
     def pull(self, ids: ArrayLike) -> NDArray[Any]:
         """Rows of some ids, as the shards hold them now.
@@ -87,28 +72,23 @@ class ServerEndpoint:
     def post_pull(self, ids: ArrayLike, task: int | None = None) -> PendingPull:
         """Begin to pull without waiting; `collect` gives the rows.
 
-        Parameters
-        ----------
-        ids : int array of shape (n,)
-        task : int, optional
-            Fetch ahead for a later task of this rank: the answer has what that task must see.
-            Default: the present one.
+        With a `task`, fetch ahead for a later one of this rank: the answer has what that must see.
         """
         wanted = self.task if task is None else task
         if wanted < self.task:
             raise InputError(f"task is {wanted}, but this rank is at task {self.task} already")
         checked = self._checked_ids(ids)
         split = self._spec.directory.split(checked)
-        slot = self._spec.directory.slot
-        pieces = [(shard, slot[checked[positions]]) for shard, positions in split]
         row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
-        self._traffic.count_pull(pieces, row_bytes)
-        asked = [(shard, wanted, slots) for shard, slots in pieces]
-        ticket = self._link.send("pull", self.task, asked)
-        place = np.empty(len(checked), np.int64)
+        place, asked = np.empty(len(checked), np.int64), []
         if split:
             place[np.concatenate([positions for _, positions in split])] = np.arange(len(checked))
-        return PendingPull(wanted, place, ticket)
+        for shard, positions in split:
+            slots = self._spec.directory.slot[checked[positions]]
+            asked.append((shard, wanted, slots))
+            nbytes = slots.nbytes + len(slots) * row_bytes
+            self._traffic.count(shard, pulls=1, rows_pulled=len(slots), bytes=nbytes)
+        return PendingPull(wanted, place, self._send("pull", self.task, asked))
 
     def collect(self, pending: PendingPull) -> NDArray[Any]:
         """Wait for the rows of a `post_pull`; once."""
@@ -121,8 +101,8 @@ class ServerEndpoint:
                 f"{self.task}: advance first"
             )
         pending.collected = True
-        with self._traffic.waiting():
-            pieces = self._link.collect(pending.ticket)
+        with self._blocked():
+            pieces = self._collect(pending.ticket)
         if not pieces:
             return np.empty((0, *self._spec.row_shape), self._spec.dtype)
         # `take` and not `[…]`: for rows it is four times as fast
@@ -141,16 +121,17 @@ class ServerEndpoint:
         """
         checked = self._checked_ids(ids)
         given = self._checked_rows(checked, rows)
-        slot = self._spec.directory.slot
-        pieces = [
-            (shard, slot[checked[positions]], np.take(given, positions, axis=0))
-            for shard, positions in self._spec.directory.split(checked)
-        ]
-        self._traffic.count_push(pieces)
-        self._link.send("push", self.task, pieces)
+        pieces = []
+        for shard, positions in self._spec.directory.split(checked):
+            slots = self._spec.directory.slot[checked[positions]]
+            own = np.take(given, positions, axis=0)
+            pieces.append((shard, slots, own))
+            nbytes = slots.nbytes + own.nbytes
+            self._traffic.count(shard, pushes=1, rows_pushed=len(slots), bytes=nbytes)
+        self._send("push", self.task, pieces)
 
     def advance(self, to: int | None = None) -> int:
-        """End the present task and start another one; waits until it may start.
+        """End the present task, start another one; waits until all pushes it must see are in.
 
         Parameters
         ----------
@@ -161,38 +142,45 @@ class ServerEndpoint:
         Returns
         -------
         int
-            The number of the task, which may start now: all pushes of tasks before it minus the
-            delay are in.
+            The number of the task, which may start now.
         """
         target = self.task + 1 if to is None else to
         if target != int(target) or not self.task < target < FINISHED:
             raise InputError(f"advance(to={to!r}) at task {self.task}: give a higher task number")
         self._move_to(int(target))
-        with self._traffic.waiting():
-            self._link.start(self.task)
+        with self._blocked():
+            self._start(self.task)
         return self.task
 
     def tasks(self, n_tasks: int) -> Iterator[int]:
         """This rank's share of tasks that are numbered through: rank, rank + n_ranks, and so on.
 
-        With this each number belongs to one rank, as in Parsa: a delay of τ means that of the τ
-        tasks before the present one some may still run; with a delay of 0 the tasks run one after
-        another.
+        With a delay of τ some of the τ tasks before the present one may still run, of any rank;
+        with a delay of 0 the tasks run one after another.
         """
         for task in range(self.rank, n_tasks, self.n_ranks):
             if task > self.task:
                 self.advance(to=task)
             yield task
 
-    def finish(self) -> None:
-        """The program has ended: nobody waits for this rank any more."""
+    def finish(self) -> RankTraffic:
+        """The program has ended, nobody waits for this rank any more; gives what it sent."""
         self._move_to(FINISHED)
+        return self._traffic
 
     def _move_to(self, task: int) -> None:
         self.task = task
         if self.delay < math.inf or task == FINISHED:
-            self._traffic.count_clock(self.rank)
-            self._link.send("clock", task, [(shard,) for shard in range(self.n_ranks)])
+            self._traffic.counts["clocks"] += np.arange(self.n_ranks) != self.rank
+            self._send("clock", task, [(shard,) for shard in range(self.n_ranks)])
+
+    @contextmanager
+    def _blocked(self) -> Iterator[None]:
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self._traffic.seconds_blocked += perf_counter() - begin
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
         array = without_mask(ids, "ids")
@@ -219,15 +207,13 @@ class ServerEndpoint:
                 f"rows of shape {array.shape} were pushed for {len(ids)} ids: give shape {shape}"
             )
         spec.require_fit(array, "rows")
-        if array.dtype.kind == "f" and array.size:
-            broken = np.isnan(array)
-            if broken.any():
-                broken = broken.reshape(len(ids), -1).any(axis=1)
-                raise InputError(
-                    f"{int(broken.sum())} of {len(ids)} pushed rows hold NaN, the first for id "
-                    f"{int(ids[broken.argmax()])}"
-                )
-        if spec.rule.distinct and len(ids) > 1:
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            broken = np.isnan(array).reshape(len(ids), -1).any(axis=1)
+            raise InputError(
+                f"{int(broken.sum())} of {len(ids)} pushed rows hold NaN, the first for id "
+                f"{int(ids[broken.argmax()])}"
+            )
+        if spec.rule.distinct:
             ordered = np.sort(ids)
             twice = ordered[1:][ordered[1:] == ordered[:-1]]
             if len(twice):
@@ -236,3 +222,21 @@ class ServerEndpoint:
                     f"{spec.rule.name!r} takes each id once: combine its rows first"
                 )
         return array.astype(spec.dtype, copy=False)
+
+    # -- what a transport gives; a rank's messages to a shard arrive in order ---
+
+    @abstractmethod
+    def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> Any:
+        """Send a message to some shards without waiting; a ticket for `_collect`.
+
+        Kinds and contents are those of `Shard.take`: each piece is the shard's number, and then of
+        a "pull" the task and slots, of a "push" the slots and rows, of a "clock" nothing.
+        """
+
+    @abstractmethod
+    def _collect(self, ticket: Any) -> list[NDArray[Any]]:
+        """Wait for the rows of each piece of a pull."""
+
+    @abstractmethod
+    def _start(self, task: int) -> None:
+        """Wait until the task may start."""

@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -32,7 +31,7 @@ from .endpoint import ServerEndpoint
 from .shard import ServerSpec, Shard
 from .traffic import RankOutcome, RankTraffic
 
-Schedule = NDArray[np.int32]
+Schedule = str | Sequence[int] | None
 
 
 class _Stopped(Exception):
@@ -40,27 +39,20 @@ class _Stopped(Exception):
 
 
 class Turns:
-    """Whose call is next; the lock of all shards.
-
-    Parameters
-    ----------
-    n_ranks : int
-    schedule : "in turn", "stalest", int sequence, or None
-        Order of the calls, or the rank of each; when that is at its end the ranks go in turn. None:
-        whoever comes first.
-    timeout : float
-        Seconds that a rank waits at most.
+    """Whose call is next, by a checked schedule; the lock of all shards.
 
     Attributes
     ----------
     history : list of int
         Rank of each call so far.
+    error : InputError or None
+        Why the schedule cannot be followed.
     """
 
-    def __init__(self, n_ranks: int, schedule: str | Sequence[int] | None, timeout: float) -> None:
+    def __init__(self, n_ranks: int, schedule: Schedule, timeout: float) -> None:
         self.n_ranks, self.timeout = n_ranks, timeout
         self.history: list[int] = []
-        self.error: Exception | None = None
+        self.error: InputError | None = None
         self._free = schedule is None
         self._stalest = isinstance(schedule, str) and schedule == "stalest"
         self._given = [] if schedule is None or isinstance(schedule, str) else schedule
@@ -68,7 +60,7 @@ class Turns:
         # a condition a rank: what changes wakes the one whose turn it is, and not hundreds
         self._wakened = [threading.Condition(self._lock) for _ in range(n_ranks)]
         self._chosen: int | None = None
-        self._waiting: dict[int, Callable[[], bool]] = {}
+        self._waiting: dict[int, Callable[[], bool]] = {}  # until its call may be made
         self._writing: set[int] = set()  # whose calls tell others something
         self._ended: set[int] = set()
         self._stopped: str | None = None
@@ -121,20 +113,19 @@ class Turns:
                 self._chosen = self._next()
             except InputError as error:
                 self.error, self._stopped = error, "the schedule cannot be followed"
-        if self._free or self._stopped is not None:
-            ranks = list(self._waiting)
-        else:
-            ranks = [] if self._chosen is None else [self._chosen]
-        for rank in ranks:
+        chosen = [] if self._chosen is None else [self._chosen]
+        for rank in list(self._waiting) if self._free or self._stopped is not None else chosen:
             self._wakened[rank].notify()
 
     def _next(self) -> int | None:
         """The rank whose call is next; None as long as a rank computes that decides it."""
-        if len(self.history) < len(self._given):
-            return self._next_given(len(self.history))
+        place = len(self.history)
+        given = self._given[place : place + 1]
         last = self.history[-1] if self.history else -1
         in_turn = [(last + step) % self.n_ranks for step in range(1, self.n_ranks + 1)]
-        left = [rank for rank in in_turn if rank not in self._ended]
+        left = [rank for rank in given or in_turn if rank not in self._ended]
+        if given and not left:
+            raise InputError(f"schedule[{place}] is rank {given[0]}, whose program has ended")
         if self._stalest:
             if any(rank not in self._waiting for rank in left):
                 return None
@@ -145,112 +136,83 @@ class Turns:
                 return None
             if self._waiting[rank]():
                 return rank
-        return None
-
-    def _next_given(self, place: int) -> int | None:
-        rank = int(self._given[place])
-        if rank in self._ended:
-            raise InputError(f"schedule[{place}] is rank {rank}, whose program has ended")
-        if rank not in self._waiting:
-            return None
-        if not self._waiting[rank]():
+        if given:
             raise InputError(
-                f"schedule[{place}] is rank {rank}, which must wait for other ranks there: the "
+                f"schedule[{place}] is rank {given[0]}, which must wait for other ranks there: the "
                 "schedule breaks the delay"
             )
-        return rank
+        return None
 
 
-@dataclass(eq=False)
-class _Ticket:
-    """Rows that were asked for; `at_once` when they were there at the end of that call."""
-
-    rows: list[Any]
-    at_once: bool = False
-
-    def is_whole(self) -> bool:
-        return all(rows is not None for rows in self.rows)
-
-
-class LocalLink:
-    """One rank's way to the shards of this process; see `endpoint.Link`."""
+class LocalEndpoint(ServerEndpoint):
+    """Of a rank in this process: it calls the shards itself, when it is its turn."""
 
     def __init__(self, rank: int, run: int, shards: list[Shard], turns: Turns) -> None:
-        self._rank, self._run, self._shards, self._turns = rank, run, shards, turns
+        super().__init__(rank, shards[rank].spec)
+        self._run, self._shards, self._turns = run, shards, turns
 
-    def send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> _Ticket:
-        """Ask the shards, or tell them; one call."""
-        ticket = _Ticket([None] * len(pieces))
-        with self._turns.turn(self._rank, writes=kind != "pull"):
+    def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> tuple[list[Any], bool]:
+        answers: list[Any] = [None] * len(pieces)
+        with self._turns.turn(self.rank, writes=kind != "pull"):
             for place, (shard, *rest) in enumerate(pieces):
-                reply = partial(ticket.rows.__setitem__, place)
-                self._shards[shard].take(self._run, self._rank, reply, kind, clock, *rest)
-            ticket.at_once = ticket.is_whole()
-        return ticket
+                reply = partial(answers.__setitem__, place)
+                self._shards[shard].take(self._run, self.rank, reply, kind, clock, *rest)
+            return answers, _are_there(answers)
 
-    def collect(self, ticket: _Ticket) -> list[NDArray[Any]]:
-        """What they answered."""
-        if not ticket.at_once:
-            with self._turns.turn(self._rank, ticket.is_whole):
+    def _collect(self, ticket: tuple[list[Any], bool]) -> list[NDArray[Any]]:
+        answers, were_there_at_once = ticket
+        if not were_there_at_once:
+            with self._turns.turn(self.rank, partial(_are_there, answers)):
                 pass
-        return ticket.rows
+        return answers
 
-    def start(self, task: int) -> None:
-        """Wait for the others."""
-        own = self._shards[self._rank]
-        with self._turns.turn(self._rank, lambda: own.may_start(task)):
+    def _start(self, task: int) -> None:
+        with self._turns.turn(self.rank, lambda: self._shards[self.rank].may_start(task)):
             pass
 
 
-class LocalServer:
-    """All shards in this process; see the package for what it has in common with `cluster`.
+def _are_there(answers: list[Any]) -> bool:
+    return all(rows is not None for rows in answers)
 
-    Parameters
-    ----------
-    spec : ServerSpec
-    pieces : list of array
-        Rows of each shard.
-    schedule : None, "in turn", "stalest", or int sequence
-    timeout : float
-    """
+
+class LocalServer:
+    """All shards in this process; see the package for what it has in common with `cluster`."""
 
     def __init__(
-        self,
-        spec: ServerSpec,
-        pieces: list[NDArray[Any]],
-        schedule: str | Sequence[int] | None,
-        timeout: float,
+        self, spec: ServerSpec, pieces: list[NDArray[Any]], schedule: Schedule, timeout: float
     ) -> None:
         spec.directory.prepare()
+        self._n_ranks, self._timeout = spec.n_ranks, timeout
         self._shards = [Shard(piece, spec) for piece in pieces]
-        self._spec, self._timeout = spec, timeout
         self._schedule = _checked_schedule(schedule, spec.n_ranks)
         self._runs = 0
-        self.places = tuple(f"rank {rank}" for rank in range(spec.n_ranks))
-        self.history: Schedule | None = None
+        self.communicator = LocalCommunicator(spec.n_ranks)
+        self.places = [f"rank {rank}" for rank in range(spec.n_ranks)]
+        self.history: NDArray[np.int32] | None = None
 
-    @cached_property
-    def communicator(self) -> LocalCommunicator:
-        """Of as many ranks of this process."""
-        return LocalCommunicator(self._spec.n_ranks)
-
-    def hold(self, values: list[Any] | PerRank) -> PerRank:
-        """They are here already."""
-        return values if isinstance(values, PerRank) else self.communicator.values(values)
-
-    def run(self, program: Callable, columns: list[Any], shared: dict) -> list[RankOutcome]:
+    def run(self, program: Callable, columns: list[PerRank], shared: dict) -> list[RankOutcome]:
         """A thread a rank."""
-        n_ranks = self._spec.n_ranks
-        columns = [each.content if isinstance(each, PerRank) else each for each in columns]
         self._runs += 1
         for shard in self._shards:
             shard.begin(self._runs)
-        turns = Turns(n_ranks, self._schedule, self._timeout)
-        ranks: list[Future] = []
-        with ThreadPoolExecutor(n_ranks, "server rank") as pool:
+        turns = Turns(self._n_ranks, self._schedule, self._timeout)
+
+        def run_rank(rank: int) -> tuple[Any, RankTraffic]:
+            endpoint = LocalEndpoint(rank, self._runs, self._shards, turns)
             try:
-                for rank in range(n_ranks):
-                    ranks.append(pool.submit(self._run_rank, rank, turns, program, columns, shared))
+                result = program(endpoint, *[column.content[rank] for column in columns], **shared)
+                traffic = endpoint.finish()
+                turns.leave(rank)
+            except BaseException as error:
+                turns.stop(f"rank {rank} failed: {type(error).__name__}: {error}")
+                raise
+            return result, traffic
+
+        ranks: list[Future] = []
+        with ThreadPoolExecutor(self._n_ranks, "server rank") as pool:
+            try:
+                for rank in range(self._n_ranks):
+                    ranks.append(pool.submit(run_rank, rank))
                 wait(ranks)
                 _raise_first(turns, ranks)
             except BaseException:
@@ -263,39 +225,18 @@ class LocalServer:
                 self.history = np.array(turns.history, np.int32)
         answers = [rank.result() for rank in ranks]
         return [
-            RankOutcome(result, traffic, shard.taken_staleness())
+            RankOutcome(result, traffic, shard.staleness)
             for (result, traffic), shard in zip(answers, self._shards, strict=True)
         ]
 
-    def _run_rank(
-        self, rank: int, turns: Turns, program: Callable, columns: list[list[Any]], shared: dict
-    ) -> tuple[Any, RankTraffic]:
-        """The program on one rank, and that it has ended; on a thread of its own."""
-        traffic = RankTraffic(self._spec.n_ranks)
-        link = LocalLink(rank, self._runs, self._shards, turns)
-        endpoint = ServerEndpoint(rank, self._spec, link, traffic)
-        try:
-            result = program(endpoint, *[column[rank] for column in columns], **shared)
-            endpoint.finish()
-            turns.leave(rank)
-        except BaseException as error:
-            turns.stop(f"rank {rank} failed: {type(error).__name__}: {error}")
-            raise
-        return result, traffic
-
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard."""
-        return [shard.values.copy() for shard in self._shards]
+        return [shard.values for shard in self._shards]
 
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
         for shard, piece in zip(self._shards, pieces, strict=True):
-            shard.values = piece
-
-    def close(self) -> None:
-        """Nothing is held beside the rows, but threads of a communicator that was used."""
-        if "communicator" in vars(self):
-            self.communicator.close()
+            shard.set_values(piece)
 
 
 def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:
@@ -310,7 +251,7 @@ def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:
             raise error
 
 
-def _checked_schedule(schedule: Any, n_ranks: int) -> str | list[int] | None:
+def _checked_schedule(schedule: Any, n_ranks: int) -> Schedule:
     """None, the name of an order, or the rank of each call."""
     if schedule is None or (isinstance(schedule, str) and schedule in ("in turn", "stalest")):
         return schedule

@@ -19,44 +19,26 @@ from daskpart.errors import InputError
 
 
 class Directory:
-    """The owner of each id, and its place in the owner's shard.
-
-    Parameters
-    ----------
-    owner : int32[n_items]
-        Shard of each id.
-    n_shards : int
-
-    Attributes
-    ----------
-    counts : int64[n_shards]
-        Ids on each shard.
-    """
+    """The owner of each id, int32[n_items], and its place in the owner's shard."""
 
     def __init__(self, owner: NDArray[np.int32], n_shards: int) -> None:
-        self.owner, self.n_shards = owner, n_shards
-        self.counts = np.bincount(owner, minlength=n_shards)
+        self.owner, self.n_shards, self.n_items = owner, n_shards, len(owner)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Directory, (self.owner, self.n_shards)  # what follows from it does not travel
-
-    @property
-    def n_items(self) -> int:
-        """Number of ids."""
-        return len(self.owner)
 
     @cached_property
     def slot(self) -> NDArray[np.int32]:
         """int32[n_items]: place of each id in its shard, in rising order of the ids."""
         slot = np.empty(self.n_items, np.int32)
-        for shard in range(self.n_shards):
-            slot[self._by_owner[shard]] = np.arange(self.counts[shard], dtype=np.int32)
+        for ids in self.ids_of_shards:
+            slot[ids] = np.arange(len(ids), dtype=np.int32)
         return slot
 
     @cached_property
-    def _by_owner(self) -> list[NDArray[np.int64]]:
-        order = np.argsort(self._sortable, kind="stable")
-        return np.split(order, np.cumsum(self.counts)[:-1])
+    def ids_of_shards(self) -> list[NDArray[np.int64]]:
+        """The ids on each shard, rising."""
+        return self._positions_by_shard(self._sortable)
 
     @cached_property
     def _sortable(self) -> NDArray[Any]:
@@ -69,33 +51,23 @@ class Directory:
 
     def split(self, ids: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
         """The shards of some ids, rising, each with the positions of its ids among them."""
-        owner = self._sortable[ids]
-        order = np.argsort(owner, kind="stable")
-        counts = np.bincount(owner, minlength=self.n_shards)
-        pieces = np.split(order, np.cumsum(counts)[:-1])
-        return [(shard, pieces[shard]) for shard in np.flatnonzero(counts).tolist()]
-
-    def cut(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Rows of all ids, cut into the rows of each shard."""
-        return [values[ids] for ids in self._by_owner]
+        pieces = self._positions_by_shard(self._sortable[ids])
+        return [(shard, positions) for shard, positions in enumerate(pieces) if len(positions)]
 
     def joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
         """Rows of all ids, of the rows of each shard."""
-        first = pieces[0]
-        values = np.empty((self.n_items, *first.shape[1:]), first.dtype)
-        for ids, piece in zip(self._by_owner, pieces, strict=True):
+        values = np.empty((self.n_items, *pieces[0].shape[1:]), pieces[0].dtype)
+        for ids, piece in zip(self.ids_of_shards, pieces, strict=True):
             values[ids] = piece
         return values
 
+    def _positions_by_shard(self, owner: NDArray[Any]) -> list[NDArray[np.int64]]:
+        counts = np.bincount(owner, minlength=self.n_shards)
+        return np.split(np.argsort(owner, kind="stable"), np.cumsum(counts)[:-1])
+
 
 def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
-    """The directory of a placement that a user gives.
-
-    Parameters
-    ----------
-    placement : "hashed", array of shape (n_items,), or an object with `assignment` and `n_parts`
-        A `Partition` of the ids, for example.
-    n_items, n_shards : int
+    """The directory of a placement that a user gives, as `ParameterServer` takes it.
 
     Raises
     ------
@@ -105,7 +77,7 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
     if isinstance(placement, str):
         if placement != "hashed":
             raise InputError(f"placement is {placement!r}: give 'hashed', an array or a Partition")
-        return Directory(hashed_owners(n_items, n_shards), n_shards)
+        return Directory(_hashed_owners(n_items, n_shards), n_shards)
     parts = getattr(placement, "n_parts", n_shards)
     if parts != n_shards:
         raise InputError(
@@ -127,7 +99,7 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
     return Directory(owner.astype(np.int32), n_shards)
 
 
-def hashed_owners(n_items: int, n_shards: int) -> NDArray[np.int32]:
+def _hashed_owners(n_items: int, n_shards: int) -> NDArray[np.int32]:
     """The shard of each id by its mixed bits (splitmix64), the same on every machine."""
     mixed = np.arange(n_items, dtype=np.uint64)
     mixed += np.uint64(0x9E3779B97F4A7C15)

@@ -7,9 +7,8 @@
                                                shrink(x, t)  ──╱─   0 where |x| ≤ t
                                                             ╱
 
-Li, Andersen, Smola: Graph partitioning via parallel submodular approximation (seed of Parsa); the
-proximal step is that of its L1 logistic regression. A rule works in place on the rows of one shard,
-one push after another.
+The proximal step is that of the L1 logistic regression of Li, Andersen, Smola (2015). A rule works
+in place on the rows of one shard, one push after another.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ class UpdateRule:
 
     @classmethod
     def from_function(cls, function: Callable[[Rows, Rows], Rows]) -> UpdateRule:
-        """Of a function ``function(current_rows, pushed_rows)`` that gives the new rows.
-
-        A push may name an id only once.
-        """
+        """Of a function ``function(current_rows, pushed_rows)`` that gives the new rows."""
         name = getattr(function, "__name__", type(function).__name__)
         return cls(name, partial(_apply_function, function=function, name=name), distinct=True)
 
@@ -68,18 +64,9 @@ class UpdateRule:
 def proximal_step(step_size: float, l1: float) -> UpdateRule:
     """A proximal gradient step for a loss + `l1`·‖x‖₁: what is pushed are gradients of the loss.
 
-    Parameters
-    ----------
-    step_size : float
-        Positive.
-    l1 : float
-        0 or more. The threshold is ``step_size * l1``.
-
-    Returns
-    -------
-    UpdateRule
-        In synchronous mode the gradients of a task are added up and make one step; in the other
-        modes each push is a step of its own.
+    In synchronous mode the gradients of a task are added up and make one step; in the other modes
+    each push is a step of its own. The threshold is ``step_size * l1``, of a positive step size
+    and an `l1` of 0 or more.
     """
     finite_number(step_size, "step_size", above=True)
     finite_number(l1, "l1")
@@ -88,22 +75,16 @@ def proximal_step(step_size: float, l1: float) -> UpdateRule:
 
 
 def rule_of(update: str | Callable[..., Any] | UpdateRule, dtype: np.dtype[Any]) -> UpdateRule:
-    """The rule that a user means, checked against the dtype of the rows.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, or a rule that does not work on the dtype.
-    """
+    """The rule that a user means; InputError if there is none, or not for rows of this dtype."""
     if isinstance(update, UpdateRule):
         rule = update
-    elif isinstance(update, str) and update in RULES:
-        rule = RULES[update]
+    elif isinstance(update, str) and update in _RULES:
+        rule = _RULES[update]
     elif callable(update):
         rule = UpdateRule.from_function(update)
     else:
         raise InputError(
-            f"update is {update!r}: give one of {', '.join(map(repr, RULES))}, proximal_step(…), "
+            f"update is {update!r}: give one of {', '.join(map(repr, _RULES))}, proximal_step(…), "
             "or a function (current rows, pushed rows) → new rows"
         )
     if dtype.kind not in rule.kinds:
@@ -111,14 +92,11 @@ def rule_of(update: str | Callable[..., Any] | UpdateRule, dtype: np.dtype[Any])
     return rule
 
 
-def sum_by_slot(
-    pushes: list[tuple[Slots, Rows]], dtype: np.dtype[Any], row_shape: tuple[int, ...]
-) -> tuple[Slots, Rows]:
+def sum_by_slot(pushes: list[tuple[Slots, Rows]], values: Rows) -> tuple[Slots, Rows]:
     """Pushed rows added up by slot, in the order of the pushes; slots rise."""
-    slots = np.concatenate([slots for slots, _ in pushes])
-    rows = np.concatenate([rows for _, rows in pushes])
+    slots, rows = (np.concatenate(arrays) for arrays in zip(*pushes, strict=True))
     touched, place = np.unique(slots, return_inverse=True)
-    total = np.zeros((len(touched), *row_shape), dtype)
+    total = np.zeros((len(touched), *values.shape[1:]), values.dtype)
     _add(total, place.astype(np.int32), rows)
     return touched, total
 
@@ -139,19 +117,16 @@ def _or_rows(values: Any, slots: Any, rows: Any) -> None:
             values[slot, column] |= rows[i, column]
 
 
-def _flat(values: Rows) -> Rows:
-    return values.reshape(len(values), -1) if values.size else values.reshape(len(values), 1)
-
-
 def _add(values: Rows, slots: Slots, rows: Rows) -> None:
     if rows.size:
-        _add_rows(_flat(values), slots, _flat(rows))
+        _add_rows(values.reshape(len(values), -1), slots, rows.reshape(len(rows), -1))
 
 
 def _or(values: Rows, slots: Slots, rows: Rows) -> None:
     if rows.size:
         bits = np.uint8 if values.dtype.kind == "b" else values.dtype  # one machine code for both
-        _or_rows(_flat(values).view(bits), slots, _flat(rows).view(bits))
+        flat, pushed = values.reshape(len(values), -1), rows.reshape(len(rows), -1)
+        _or_rows(flat.view(bits), slots, pushed.view(bits))
 
 
 def _assign(values: Rows, slots: Slots, rows: Rows) -> None:
@@ -176,7 +151,7 @@ def _apply_function(
     values[slots] = new
 
 
-RULES = {
+_RULES = {
     "add": UpdateRule("add", _add, kinds="iuf"),
     "assign": UpdateRule("assign", _assign),
     "or": UpdateRule("or", _or, kinds="biu"),

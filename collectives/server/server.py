@@ -1,33 +1,4 @@
-"""A parameter server: rows that many ranks read and change, each shard beside a rank.
-
-    rank 0            rank 1            rank 2          pull(ids) ─▶ rows
-    program           program           program         push(ids, rows)
-       │  ╲              │             ╱   │            advance(): the next task
-    shard 0 ╲─────────▶ shard 1 ◀─────╱  shard 2
-    own rows, own update rule: add, assign, or, proximal step, a function
-
-What a rank touches most should lie on its own shard: a *placement* by a partition of the ids makes
-most pulls and pushes local, and the report counts local and remote apart.
-
-**Consistency.** The program of a rank is a sequence of tasks, numbered from 0; `advance` ends one
-and starts the next. With a delay τ, *a task t may start only when all pushes of tasks before t - τ
-are in*, those of every rank, and its pulls have all of them.
-
-======================  =====  ==================================================================
-synchronous             τ = 0  pulls have exactly the pushes of the tasks before. Pushes are
-                               applied when a task has ended on every rank, in order of rank: the
-                               bits are those of a serial replay, on every transport
-bounded delay           τ > 0  pushes are applied as they come; a rank is at most τ tasks ahead of
-                               the slowest, and pulls miss pushes of the last τ tasks at most
-asynchronous            τ = ∞  pushes are applied as they come, nobody waits
-======================  =====  ==================================================================
-
-Tasks may be numbered by rank (every rank has a task t: rounds of data-parallel learning) or through
-all ranks (`ServerEndpoint.tasks`: blocks of Parsa; there τ = 0 is one block after another).
-
-M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approximation to
-accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.
-"""
+"""What users call: rows on shards, runs of programs, what was counted; see the package."""
 
 from __future__ import annotations
 
@@ -93,15 +64,24 @@ class ParameterServer:
         On the local transport, the order of the calls, which makes runs repeatable: in turn, as of
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
-    timeout : float, optional
-        Seconds that a rank waits at most for rows or other ranks; default: Dask's setting
-        ``daskpart.timeout``, or 600.
-    start_seconds : float, optional
-        Seconds to wait until a cluster has workers enough, and until they are free; default: Dask's
-        setting ``daskpart.start-seconds``, or 30.
+    timeout, start_seconds : float, optional
+        Seconds that a rank waits at most for rows or other ranks; and that are waited until a
+        cluster has workers enough, and until they are free. Default: Dask's settings
+        ``daskpart.timeout``, or 600, and ``daskpart.start-seconds``, or 30.
     oversubscribe : bool
         Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
         that is an InputError.
+
+    Attributes
+    ----------
+    n_items, n_ranks : int
+    placement : int32 array of shape (n_items,)
+    delay : float
+    mode : {"synchronous", "bounded delay", "asynchronous"}
+    report : ServerReport
+        Traffic, local and remote apart, staleness and waiting, over all runs.
+    communicator : Communicator
+        Of the server's ranks, to make there what they hold.
 
     Raises
     ------
@@ -144,55 +124,46 @@ class ParameterServer:
         n_items = whole_number(n_items, "n_items", 1)
         row_shape = () if row_length is None else (whole_number(row_length, "row_length", 1),)
         kind = _checked_dtype(dtype)
-        self._spec = ServerSpec(
+        self._spec = spec = ServerSpec(
             place_items(placement, n_items, n_ranks),
             row_shape,
             kind,
             rule_of(update, kind),
             _checked_delay(delay),
         )
+        self.n_items, self.n_ranks, self.delay = n_items, n_ranks, spec.delay
+        self.placement = spec.directory.owner
+        bounds = {0.0: "synchronous", math.inf: "asynchronous"}
+        self.mode = bounds.get(self.delay, "bounded delay")
         timeout, start_seconds = time_limits(timeout, start_seconds)
         pieces = self._cut(initial, "initial")
-        self._transport = _transport_of(
-            self._spec, pieces, transport, client, schedule, timeout, start_seconds, oversubscribe
-        )
-        self._report = ServerReport(self._transport.places)
+        if transport not in ("auto", "local", "dask", "mpi"):
+            raise InputError(f"transport={transport!r}; allowed are auto, local, dask, mpi.")
+        if schedule is not None and transport in ("dask", "mpi"):
+            raise InputError(
+                "A schedule orders the calls of the local transport: transport='local'."
+            )
+        is_auto = transport == "auto" and schedule is None
+        # distributed is slow to import, and a program that never did has no client
+        if is_auto and client is None and "distributed" in sys.modules:
+            from daskpart.collectives.transports.cluster import current_client
+
+            client = current_client()
+        self._transport: LocalServer | ClusterServer
+        if transport in ("dask", "mpi") or (is_auto and client is not None):
+            from .cluster import ClusterServer
+
+            self._transport = ClusterServer(
+                spec, pieces, transport, client,
+                timeout=timeout, start_seconds=start_seconds,
+                oversubscribe=oversubscribe or is_auto,
+            )  # fmt: skip
+        else:
+            self._transport = LocalServer(spec, pieces, schedule, timeout)
+        self.communicator: Communicator = self._transport.communicator
+        self.report = ServerReport(self._transport.places)
         self._closed = False
         self._one_at_a_time = threading.Lock()
-
-    # -- what it is ---
-
-    @property
-    def n_items(self) -> int:
-        """Number of rows."""
-        return self._spec.directory.n_items
-
-    @property
-    def n_ranks(self) -> int:
-        """Ranks, and as many shards."""
-        return self._spec.n_ranks
-
-    @property
-    def placement(self) -> NDArray[np.int32]:
-        """int32[n_items]: the shard of each id."""
-        return self._spec.directory.owner
-
-    @property
-    def delay(self) -> float:
-        """τ in tasks."""
-        return self._spec.delay
-
-    @property
-    def mode(self) -> str:
-        """The consistency mode in words: "synchronous", "bounded delay" or "asynchronous"."""
-        if self.delay == 0:
-            return "synchronous"
-        return "asynchronous" if self.delay == math.inf else "bounded delay"
-
-    @property
-    def report(self) -> ServerReport:
-        """Traffic, local and remote apart, staleness and waiting, over all runs."""
-        return self._report
 
     @property
     def schedule(self) -> NDArray[np.int32] | None:
@@ -202,8 +173,6 @@ class ParameterServer:
         end of a program one.
         """
         return self._transport.history
-
-    # -- what it does ---
 
     def run(
         self, program: Callable[..., Any], *per_rank: Sequence[Any], **shared: Any
@@ -233,37 +202,24 @@ class ParameterServer:
             If a worker was lost: its shard is gone; make a new server from the last rows that were
             saved.
         """
-        columns = [
-            values if isinstance(values, PerRank) else self._column(values, place)
-            for place, values in enumerate(per_rank)
-        ]
         with self._alone():
-            results, *counted = zip(*self._transport.run(program, columns, shared), strict=True)
-        self._report.add_run(*counted)
-        return list(results)
-
-    @property
-    def communicator(self) -> Communicator:
-        """A communicator of the server's ranks, to make there what they hold."""
-        return self._transport.communicator
+            columns = [self._per_rank(values) for values in per_rank]
+            outcomes = self._transport.run(program, columns, shared)
+        self.report.add_run(outcomes)
+        return [outcome.result for outcome in outcomes]
 
     def hold(self, values: Sequence[Any] | PerRank) -> PerRank:
-        """Hand out one value a rank that stays there for several runs.
+        """Hand out one value a rank that stays there: what `run` takes instead of a sequence.
 
         Parameters
         ----------
         values : sequence of n_ranks objects, or PerRank
             A program may change its rank's: the next run finds it as it was left, also after a
             program that raised. A PerRank is of `communicator`, and spent: nothing moves.
-
-        Returns
-        -------
-        PerRank
-            For `run`, instead of a sequence.
         """
-        column = values if isinstance(values, PerRank) else self._column(values, 0)
         with self._alone():
-            return self._transport.hold(column)
+            own = self.communicator.update(_unchanged, self._per_rank(values))
+            return self.communicator.settle(own)
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""
@@ -278,7 +234,7 @@ class ParameterServer:
 
     def reset_report(self) -> None:
         """Begin to count from zero."""
-        self._report = ServerReport(self._transport.places)
+        self.report = ServerReport(self._transport.places)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write rows and placement to one `.npz` file (no pickle); see `load`."""
@@ -291,17 +247,9 @@ class ParameterServer:
     def load(cls, path: str | PathLike[str], **options: Any) -> ParameterServer:
         """A new server with the rows, their dtype and the placement that `save` wrote.
 
-        Parameters
-        ----------
-        path : str or path
-        **options
-            As for a new server. The update rule is not in the file; with another number of ranks,
-            or another placement, give that too.
-
-        Raises
-        ------
-        ReadError
-            The file is absent, damaged or something else.
+        Options are those of a new server. The update rule is not in the file; with another number
+        of ranks, or another placement, give that too. ReadError for a file that is absent, damaged
+        or something else.
         """
         with opened_npz(path) as file:
             values, placement, n_ranks = file["values"], file["placement"], int(file["n_ranks"])
@@ -317,7 +265,7 @@ class ParameterServer:
         """End the ranks on a cluster and let go of the rows; may be called again."""
         if not self._closed:
             self._closed = True
-            self._transport.close()
+            self.communicator.close()
 
     def __enter__(self) -> ParameterServer:
         return self
@@ -348,14 +296,8 @@ class ParameterServer:
         finally:
             self._one_at_a_time.release()
 
-    def _column(self, values: Sequence[Any], place: int) -> list[Any]:
-        column = list(values)
-        if len(column) != self.n_ranks:
-            raise InputError(
-                f"per-rank values {place} are {len(column)}: give one for each of the "
-                f"{self.n_ranks} ranks"
-            )
-        return column
+    def _per_rank(self, values: Sequence[Any] | PerRank) -> PerRank:
+        return values if isinstance(values, PerRank) else self.communicator.values(values)
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""
@@ -369,44 +311,14 @@ class ParameterServer:
             raise InputError(f"{what} hold {int(np.isnan(given).sum())} NaN: give numbers")
         spec.require_fit(given, what)
         if not given.ndim:
-            counts = spec.directory.counts
+            counts = np.bincount(self.placement, minlength=self.n_ranks)
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
-        return [piece.astype(spec.dtype, copy=False) for piece in spec.directory.cut(given)]
+        pieces = [given[ids] for ids in spec.directory.ids_of_shards]
+        return [piece.astype(spec.dtype, copy=False) for piece in pieces]
 
 
-def _transport_of(
-    spec: ServerSpec,
-    pieces: list[NDArray[Any]],
-    transport: str,
-    client: Any,
-    schedule: str | Sequence[int] | None,
-    timeout: float,
-    start_seconds: float,
-    oversubscribe: bool,
-) -> LocalServer | ClusterServer:
-    """The transport by name."""
-    if transport not in ("auto", "local", "dask", "mpi"):
-        raise InputError(f"transport={transport!r}; allowed are auto, local, dask, mpi.")
-    if schedule is not None and transport in ("dask", "mpi"):
-        raise InputError("A schedule orders the calls of the local transport: transport='local'.")
-    if transport == "auto" and schedule is None and client is None:
-        transport = "dask" if _has_client() else "local"
-    if transport == "local" or schedule is not None:
-        return LocalServer(spec, pieces, schedule, timeout)
-    from .cluster import ClusterServer
-
-    kind = "mpi" if transport == "mpi" else "dask"
-    share = oversubscribe or transport == "auto"
-    return ClusterServer(spec, pieces, kind, client, timeout, start_seconds, share)
-
-
-def _has_client() -> bool:
-    """Whether this process has a client; one that has not imported distributed has none."""
-    if "distributed" not in sys.modules:
-        return False
-    from daskpart.collectives.transports.cluster import current_client
-
-    return current_client() is not None
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _checked_delay(delay: Any) -> float:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,29 +32,17 @@ from .placement import Directory
 from .rules import UpdateRule, sum_by_slot
 
 FINISHED = 1 << 62  # the clock of a rank whose program has ended
-Reply = Callable[[NDArray[Any]], None]
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What all ranks and shards of a server agree on.
-
-    Attributes
-    ----------
-    directory : Directory
-    row_shape : tuple of int
-        () for scalar rows, (width,) else.
-    dtype : numpy.dtype
-    rule : UpdateRule
-    delay : float
-        τ in tasks; 0 is synchronous, infinity asynchronous.
-    """
+    """What all ranks and shards of a server agree on."""
 
     directory: Directory
-    row_shape: tuple[int, ...]
+    row_shape: tuple[int, ...]  # (), or (width,)
     dtype: np.dtype[Any]
     rule: UpdateRule
-    delay: float
+    delay: float  # τ in tasks
 
     @property
     def n_ranks(self) -> int:
@@ -65,12 +53,11 @@ class ServerSpec:
         """InputError unless values can become rows: of the dtype's kind, integers in its range."""
         if array.dtype.kind in "iu" and self.dtype.kind in "iu":
             limits = np.iinfo(self.dtype)
-            low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-            if low < limits.min or high > limits.max:
-                raise InputError(
-                    f"{what} hold {low if low < limits.min else high}, but {self.dtype} holds "
-                    f"{limits.min} to {limits.max}"
-                )
+            for value in (array.min(), array.max()) if array.size else ():
+                if not limits.min <= int(value) <= limits.max:
+                    raise InputError(
+                        f"{what} hold {value}, but {self.dtype} holds {limits.min} to {limits.max}"
+                    )
         elif not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise InputError(
                 f"{what} of dtype {array.dtype} don't fit a server of dtype {self.dtype}: convert "
@@ -88,38 +75,41 @@ def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
     return np.asarray(values)
 
 
-@dataclass
-class _HeldPull:
-    reply: Reply
+class _Pull(NamedTuple):
+    reply: Callable[[NDArray[Any]], None]
     task: int
     slots: NDArray[np.int32]
 
 
-class Shard:
-    """The rows of one shard.
+class _Push(NamedTuple):
+    task: int
+    source: int
+    slots: NDArray[np.int32]
+    rows: NDArray[Any]
 
-    Parameters
-    ----------
-    values : array of shape (n_own_items, *row_shape)
-        Becomes the shard's own.
-    spec : ServerSpec
+
+class Shard:
+    """The rows of one shard, of shape (n_own_items, *row_shape).
+
+    `staleness` counts the pulls of a run by how many tasks the slowest rank was behind.
     """
 
     def __init__(self, values: NDArray[Any], spec: ServerSpec) -> None:
-        self.values, self.spec = values, spec
-        self.run = 0
-        self.running = False
-        self.staleness: Counter[int] = Counter()
-        self._before = values
+        self.values, self.spec = values.copy(), spec
+        self.run, self.running = 0, False
+        self._before = self.values
         self._start()
 
     def _start(self) -> None:
         self._clocks = [0] * self.spec.n_ranks
         self._oldest = 0
-        self._pulls: list[_HeldPull] = []
-        self._pushes: list[tuple[int, int, NDArray[np.int32], NDArray[Any]]] = []
+        self.staleness: Counter[int] = Counter()
+        self._pulls: list[_Pull] = []  # that must wait
+        self._pushes: list[_Push] = []
 
-    # -- a run ---
+    def set_values(self, values: NDArray[Any]) -> None:
+        """Other rows."""
+        self.values = values.copy()
 
     def begin(self, run: int) -> None:
         """A new run: clocks at 0. A copy of the rows is kept until the next, in case it fails."""
@@ -135,97 +125,64 @@ class Shard:
         self.values = self._before
         self._start()
 
-    def taken_staleness(self) -> Counter[int]:
-        """Pulls since the last call, by how many tasks the slowest rank was behind."""
-        taken, self.staleness = self.staleness, Counter()
-        return taken
-
     @property
     def settled(self) -> bool:
         """Whether all ranks have finished, so that every push is in."""
         return self._oldest == FINISHED
 
-    # -- messages of a rank ---
-
-    def take(self, run: int, source: int, reply: Reply, kind: str, clock: int, *rest: Any) -> None:
-        """Do what a rank asks.
-
-        The first message of a run begins it; those of runs that failed or are over are dropped.
-
-        Parameters
-        ----------
-        run, source : int
-            Which run, and which rank.
-        reply : callable
-            Takes the rows of a pull.
-        kind : {"pull", "push", "clock"}
-        clock : int
-            The rank has done all its tasks below this number.
-        *rest : object
-            Of a pull the task and the slots, of a push the slots and their rows.
-        """
-        self.begin(run)
-        if not self.running or run != self.run:
-            return
-        self._advance(source, clock)
-        if kind == "pull":
-            self._pull(_HeldPull(reply, *rest))
-        elif kind == "push":
-            self._push(source, clock, *rest)
-
     def may_start(self, task: int) -> bool:
         """Whether all pushes of tasks before task - τ are in."""
         return self._oldest >= task - self.spec.delay
 
-    # -- what follows ---
+    def take(
+        self, run: int, source: int, reply: Callable, kind: str, clock: int, *rest: Any
+    ) -> None:
+        """Do what rank `source` asks, which has done all its tasks below `clock`.
 
-    def _pull(self, pull: _HeldPull) -> None:
-        """Answer with rows, as soon as all pushes of tasks before task - τ are in."""
-        if self.may_start(pull.task):
-            self._answer(pull)
-        else:
-            self._pulls.append(pull)
-
-    def _push(self, source: int, clock: int, slots: NDArray[np.int32], rows: NDArray[Any]) -> None:
-        """Take rows in; in synchronous mode they wait for the end of the task on every rank."""
-        if self.spec.delay == 0:
-            self._pushes.append((clock, source, slots, rows))
-        else:
-            self.spec.rule.apply(self.values, slots, rows)
-
-    def _advance(self, source: int, clock: int) -> None:
-        """A rank has done all its tasks below this number."""
+        A "pull" brings the task and the slots; `reply` takes the rows as soon as all pushes of
+        tasks before that - τ are in. A "push" brings slots and their rows, a "clock" nothing. The
+        first message of a run begins it; those of runs that failed or are over are dropped.
+        """
+        self.begin(run)
+        if not self.running or run != self.run:
+            return
         before = self._clocks[source]
-        if clock <= before:
-            return
-        self._clocks[source] = clock
-        if before > self._oldest:
-            return
+        if clock > before:
+            self._clocks[source] = clock
+            if before == self._oldest:
+                self._catch_up()
+        if kind == "pull":
+            self._pull(_Pull(reply, *rest))
+        elif kind == "push" and self.spec.delay == 0:
+            self._pushes.append(_Push(clock, source, *rest))
+        elif kind == "push":
+            self.spec.rule.apply(self.values, *rest)
+
+    def _catch_up(self) -> None:
+        """Do what waited for the slowest rank, which was one of the slowest until now."""
         oldest = min(self._clocks)
-        if oldest > self._oldest:
-            self._oldest = oldest
-            self._apply_pushes()
-            self._answer_pulls()
+        if oldest == self._oldest:
+            return
+        self._oldest = oldest
+        ready = sorted(
+            (push for push in self._pushes if push.task < oldest),
+            key=lambda push: (push.task, push.source),
+        )
+        self._pushes = [push for push in self._pushes if push.task >= oldest]
+        for task in dict.fromkeys(push.task for push in ready):
+            pushes = [(push.slots, push.rows) for push in ready if push.task == task]
+            if self.spec.rule.summed:
+                pushes = [sum_by_slot(pushes, self.values)]
+            for slots, rows in pushes:
+                self.spec.rule.apply(self.values, slots, rows)
+        waiting, self._pulls = self._pulls, []
+        for pull in waiting:
+            self._pull(pull)
 
-    def _answer_pulls(self) -> None:
-        ready = [pull for pull in self._pulls if self.may_start(pull.task)]
-        self._pulls = [pull for pull in self._pulls if not self.may_start(pull.task)]
-        for pull in ready:
-            self._answer(pull)
-
-    def _answer(self, pull: _HeldPull) -> None:
+    def _pull(self, pull: _Pull) -> None:
+        if not self.may_start(pull.task):
+            self._pulls.append(pull)
+            return
         if len(pull.slots):
             self.staleness[max(0, pull.task - self._oldest)] += 1
         pull.reply(np.take(self.values, pull.slots, axis=0))
-
-    def _apply_pushes(self) -> None:
-        """Apply the pushes of tasks that all ranks are past: by task, rank, and arrival."""
-        ready = [push for push in self._pushes if push[0] < self._oldest]
-        self._pushes = [push for push in self._pushes if push[0] >= self._oldest]
-        ready.sort(key=lambda push: push[:2])
-        for task in dict.fromkeys(push[0] for push in ready):
-            pushes = [(slots, rows) for of_task, _, slots, rows in ready if of_task == task]
-            if self.spec.rule.summed:
-                pushes = [sum_by_slot(pushes, self.spec.dtype, self.spec.row_shape)]
-            for slots, rows in pushes:
-                self.spec.rule.apply(self.values, slots, rows)

@@ -12,10 +12,7 @@ tell the shards how far they are, are counted apart: a placement has no say in t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from time import perf_counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,51 +22,21 @@ from daskpart._floor.tables import html_table, text_table
 from daskpart.errors import InputError
 
 Matrix = NDArray[np.int64]
-CLOCK_BYTES = 8
-QUANTITIES = ("pulls", "pushes", "rows_pulled", "rows_pushed", "bytes", "clocks")
+_CLOCK_BYTES = 8
+_COUNTED = ("pulls", "pushes", "rows_pulled", "rows_pushed", "bytes", "clocks")
 
 
 class RankTraffic:
-    """What one rank sent and received.
-
-    Attributes
-    ----------
-    counts : dict from quantity to int64[n_shards]
-    seconds_blocked : float
-        Seconds that the rank waited for rows or for others.
-    """
+    """What one rank sent to each shard and received, and the seconds that it waited."""
 
     def __init__(self, n_shards: int) -> None:
-        self.counts = {name: np.zeros(n_shards, np.int64) for name in QUANTITIES}
+        self.counts = {name: np.zeros(n_shards, np.int64) for name in _COUNTED}
         self.seconds_blocked = 0.0
 
-    def count_pull(self, pieces: list[tuple[int, NDArray[Any]]], row_bytes: int) -> None:
-        """Requests of slots, and the rows that answer them."""
-        for shard, slots in pieces:
-            self.counts["pulls"][shard] += 1
-            self.counts["rows_pulled"][shard] += len(slots)
-            self.counts["bytes"][shard] += slots.nbytes + len(slots) * row_bytes
-
-    def count_push(self, pieces: list[tuple[int, NDArray[Any], NDArray[Any]]]) -> None:
-        """Slots with rows."""
-        for shard, slots, rows in pieces:
-            self.counts["pushes"][shard] += 1
-            self.counts["rows_pushed"][shard] += len(slots)
-            self.counts["bytes"][shard] += slots.nbytes + rows.nbytes
-
-    def count_clock(self, rank: int) -> None:
-        """A clock to every shard but the rank's own."""
-        self.counts["clocks"] += 1
-        self.counts["clocks"][rank] -= 1
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the seconds inside as blocked."""
-        begin = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds_blocked += perf_counter() - begin
+    def count(self, shard: int, **amounts: int) -> None:
+        """Add to what went between the rank and a shard."""
+        for name, amount in amounts.items():
+            self.counts[name][shard] += amount
 
 
 class RankOutcome(NamedTuple):
@@ -80,7 +47,6 @@ class RankOutcome(NamedTuple):
     staleness: Counter[int]
 
 
-@dataclass(eq=False, repr=False)
 class ServerReport:
     """Traffic and waiting of a parameter server, over all its runs.
 
@@ -100,38 +66,28 @@ class ServerReport:
     runs : int
     """
 
-    places: tuple[str, ...]
-    counts: dict[str, Matrix] = field(default_factory=dict)
-    staleness: dict[int, int] = field(default_factory=dict)
-    seconds_blocked: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    runs: int = 0
+    def __init__(self, places: Sequence[str]) -> None:
+        self.places, n_ranks = tuple(places), len(places)
+        self.counts = {name: np.zeros((n_ranks, n_ranks), np.int64) for name in _COUNTED}
+        self.staleness: dict[int, int] = {}
+        self.seconds_blocked = np.zeros(n_ranks)
+        self.runs = 0
 
-    def __post_init__(self) -> None:
-        n_ranks = len(self.places)
-        self.counts = self.counts or {n: np.zeros((n_ranks, n_ranks), np.int64) for n in QUANTITIES}
-        if len(self.seconds_blocked) != n_ranks:
-            self.seconds_blocked = np.zeros(n_ranks)
-
-    def add_run(self, traffic: Sequence[RankTraffic], staleness: Sequence[Counter[int]]) -> None:
+    def add_run(self, outcomes: Sequence[RankOutcome]) -> None:
         """Add what the ranks and the shards counted in a run."""
-        for rank, sent in enumerate(traffic):
-            for name, counted in sent.counts.items():
+        for rank, outcome in enumerate(outcomes):
+            for name, counted in outcome.traffic.counts.items():
                 self.counts[name][rank] += counted
-            self.seconds_blocked[rank] += sent.seconds_blocked
-        total = sum(staleness, Counter(self.staleness))
+            self.seconds_blocked[rank] += outcome.traffic.seconds_blocked
+        total = sum((outcome.staleness for outcome in outcomes), Counter(self.staleness))
         self.staleness = dict(sorted(total.items()))
         self.runs += 1
 
     @property
-    def n_ranks(self) -> int:
-        """Ranks, and as many shards."""
-        return len(self.places)
-
-    @property
     def is_local(self) -> NDArray[np.bool_]:
         """bool[n_ranks, n_ranks]: whether the shard lives on the rank's worker."""
-        _, worker = np.unique(np.array(self.places), return_inverse=True)
-        return worker[:, None] == worker[None, :]
+        places = np.array(self.places)
+        return places[:, None] == places[None, :]
 
     @property
     def messages(self) -> Matrix:
@@ -153,12 +109,10 @@ class ServerReport:
 
         `daskpart.plots.traffic(report)` draws it.
         """
-        if quantity in ("messages", "rows", "bytes"):
-            return getattr(self, quantity)
-        if quantity not in self.counts:
-            known = ("messages", "rows", "bytes", *self.counts)
+        known = {"messages": self.messages, "rows": self.rows, **self.counts}
+        if quantity not in known:
             raise InputError(f"quantity is {quantity!r}: give one of {', '.join(known)}")
-        return self.counts[quantity]
+        return known[quantity]
 
     @property
     def max_staleness(self) -> int:
@@ -168,22 +122,21 @@ class ServerReport:
     def to_dict(self) -> dict[str, Any]:
         """Sums, local and remote apart, and the busiest worker's remote rows."""
         local = self.is_local
-        rows = {}
+        sums = {}
         for name in ("messages", "rows", "bytes"):
-            matrix = getattr(self, name)
-            rows[f"{name}, local"] = int(matrix[local].sum())
-            rows[f"{name}, remote"] = int(matrix[~local].sum())
+            matrix = self.traffic(name)
+            sums[f"{name}, local"] = int(matrix[local].sum())
+            sums[f"{name}, remote"] = int(matrix[~local].sum())
         clocks = int(self.counts["clocks"][~local].sum())
-        total = rows["rows, local"] + rows["rows, remote"]
         remote = np.where(local, 0, self.rows)
         return {
             "runs": self.runs,
-            **rows,
-            "share of rows that is remote": rows["rows, remote"] / total if total else 0.0,
-            "remote rows of the busiest rank": int(remote.sum(axis=1).max(initial=0)),
-            "remote rows of the busiest shard": int(remote.sum(axis=0).max(initial=0)),
+            **sums,
+            "share of rows that is remote": sums["rows, remote"] / max(int(self.rows.sum()), 1),
+            "remote rows of the busiest rank": int(remote.sum(axis=1).max()),
+            "remote rows of the busiest shard": int(remote.sum(axis=0).max()),
             "clock messages, remote": clocks,
-            "clock bytes, remote": CLOCK_BYTES * clocks,
+            "clock bytes, remote": _CLOCK_BYTES * clocks,
             "staleness, maximum": self.max_staleness,
             "seconds blocked, mean": float(self.seconds_blocked.mean()),
         }
@@ -195,5 +148,5 @@ class ServerReport:
         return html_table(self._title(), self.to_dict())
 
     def _title(self) -> str:
-        workers = len(set(self.places))
-        return f"ServerReport: {self.n_ranks} ranks and shards on {workers} workers"
+        n_ranks, n_workers = len(self.places), len(set(self.places))
+        return f"ServerReport: {n_ranks} ranks and shards on {n_workers} workers"

@@ -27,9 +27,9 @@ from dask.sizeof import sizeof
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.cost_measurement import known_cost_model, remember_cost_model
+from daskpart.collectives.counters import RoundRecord
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.timeline import Span
-from daskpart.collectives.traffic import RoundRecord
 from daskpart.errors import InputError, WorkerLostError
 
 from . import handles

@@ -33,8 +33,8 @@ from daskpart.collectives import (
     simulate_allreduce,
     simulate_sparse_allreduce,
 )
-from daskpart.collectives.cost_model import Problem
-from daskpart.collectives.simulator import DENSE_ALGORITHMS, best_choices
+from daskpart.collectives.cost_model import CostModel, Problem
+from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import NAMES, build
@@ -237,7 +237,8 @@ def _counted(
     vectors: list[np.ndarray], size: int, names: Sequence[str], dtype: str, cost: CostSettings
 ) -> list[Job]:
     entries = sum(map(len, vectors)) / len(vectors)
-    choices = best_choices(Problem(len(vectors), size, entries, dtype), cost.alpha, cost.beta)
+    problem = Problem(len(vectors), size, entries, dtype)
+    choices = CostModel(message=cost.alpha, byte=cost.beta).best_of_each(problem)
 
     def line(name: str) -> Line:
         options = {"group": choices[name].group, "degrees": choices[name].degrees}

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Plan, expand_plan
-from daskpart.collectives.traffic import busy_seconds
+from daskpart.collectives.counters import PlanStatistics
 from daskpart.connectivity import Connectivity
 from daskpart.partitions import Partition
 
@@ -76,17 +76,14 @@ def forecast(
         Seconds a message, and a byte.
     """
     n_others = len(n_own) - 1
-    all_rows = {
-        "messages_sent": np.full((1, len(n_own)), n_others),
-        "messages_received": np.full((1, len(n_own)), n_others),
-        "rows_sent": (n_others * n_own)[None],
-        "rows_received": (n_own.sum() - n_own)[None],
-    }
+    messages = np.full((1, len(n_own)), n_others)
+    all_rows = PlanStatistics(
+        messages, messages, (n_others * n_own)[None], (n_own.sum() - n_own)[None]
+    )
     found = dict.fromkeys(COMMUNICATIONS, 0.0)
     for plan, widths in plans:
         for width in widths:
             row_bytes = width * itemsize
             found["expand"] += plan.predicted_seconds(alpha, beta, row_bytes)
-            busy = busy_seconds(all_rows, "rows", alpha, beta * row_bytes)
-            found["broadcast"] += float(busy.max())
+            found["broadcast"] += all_rows.seconds(alpha, beta, row_bytes)
     return found

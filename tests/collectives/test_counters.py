@@ -89,3 +89,11 @@ def test_measures_arrive_in_pieces_and_twice():
     measures.add({(5, 1, 0): star, (5, 2, 0): star, (6, 0, 1): star, (6, 0, 2): star})
     assert measures.counters.messages_sent.tolist() == [2, 2, 2]
     assert measures.counters.labels == ["reduce", "allreduce"]
+
+
+def test_a_round_without_messages():
+    counters = filled()
+    counters.record(RoundRecord("expand", 1, np.array([]), np.array([]), np.array([]), 0))
+    assert counters.rows_sent.tolist() == [7, 4, 5] and counters.rows_sent.dtype == np.int64
+    assert counters.traffic().tolist() == [[0, 0, 7], [4, 0, 0], [5, 0, 0]]
+    assert "3 ranks, 3 rounds" in repr(counters)
