@@ -39,11 +39,18 @@ M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approx
 accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.
 """
 
-# ruff: noqa: F401 - names stand here to be imported
-
 from __future__ import annotations
 
 from .endpoint import PendingPull, ServerEndpoint
 from .rules import UpdateRule, proximal_step
 from .server import ParameterServer
 from .traffic import ServerReport
+
+__all__ = [
+    "ParameterServer",
+    "PendingPull",
+    "ServerEndpoint",
+    "ServerReport",
+    "UpdateRule",
+    "proximal_step",
+]
