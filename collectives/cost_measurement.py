@@ -48,10 +48,16 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     """The cost model of a communicator; measured on first use, then kept.
 
     Another communicator of the same kind, with as many ranks in the same places, has the same one:
-    the next fit on a cluster does not measure it, unless it is to be done `again`.
+    the next fit on a cluster does not measure it anew.
 
     Takes a second on threads, a few seconds on a cluster, and two arrays of 40 MB a rank, less on
     more than 8 ranks. Its messages are counted, with the label "cost model".
+
+    Parameters
+    ----------
+    communicator : Communicator
+    again : bool
+        Measure anew: the machine was busy, or is now.
     """
     model = None if again else known_cost_model(communicator)
     if model is None:

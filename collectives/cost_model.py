@@ -190,16 +190,33 @@ class CostModel:
     def best(
         self, problem: Problem, among: tuple[str, ...] = ALGORITHMS, switch: float | None = None
     ) -> Choice:
-        """The choice to take `among` algorithms, see `preferred`; kept for problems asked again.
+        """The choice to take, see `preferred`; kept for problems asked again.
 
-        `switch` is the share of entries from which a range will be dense, default `switch_density`.
+        Parameters
+        ----------
+        problem : Problem
+        among : tuple of str
+            Algorithms to choose from.
+        switch : float, optional
+            Share of entries from which a range will be dense; default `switch_density`.
         """
         return _best(self, problem, among, switch)
 
     def predict(
         self, n_ranks: int, size: int, entries: float, dtype: DTypeLike = np.float32
     ) -> dict[str, float]:
-        """Seconds of each algorithm, with its best options, for P, N, and k entries a rank."""
+        """Seconds of each algorithm, with its best options.
+
+        Parameters
+        ----------
+        n_ranks : int
+            P.
+        size : int
+            N.
+        entries : float
+            k, entries a rank.
+        dtype : numpy dtype
+        """
         best = self.best_of_each(Problem(n_ranks, size, entries, dtype))
         return {algorithm: choice.seconds for algorithm, choice in best.items()}
 

@@ -105,7 +105,17 @@ class PlanStatistics:
         return getattr(self, quantity).sum(axis=0)
 
     def seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
-        """Time under the α–β model: `alpha` seconds a message, `beta` seconds a byte."""
+        """Time under the α–β model, see the head of this module.
+
+        Parameters
+        ----------
+        alpha : float
+            Seconds a message.
+        beta : float
+            Seconds a byte.
+        row_bytes : float
+            Bytes a row.
+        """
         busy = busy_seconds(vars(self), "rows", alpha, beta * row_bytes)
         return float(busy.max(axis=1).sum())
 
@@ -225,7 +235,11 @@ class Counters:
     def traffic(self, label: str | None = None, quantity: str = "rows") -> NDArray[np.int64]:
         """What each rank (row) sent to each rank (column), shape (n_ranks, n_ranks).
 
-        Of the rounds with one label only, or of all; `quantity` is "rows", "bytes" or "messages".
+        Parameters
+        ----------
+        label : str, optional
+            Of the rounds with this label only.
+        quantity : {"rows", "bytes", "messages"}
         """
         if quantity not in COUNTS:
             raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")

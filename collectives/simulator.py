@@ -159,14 +159,25 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Expected:
-    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`."""
+    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`.
+
+    Attributes
+    ----------
+    algorithm : str
+    n_rounds : int
+    messages, nbytes : float
+        Sent by a rank.
+    seconds : float
+    options : dict
+        ``group`` or ``degrees``, where the algorithm has them.
+    """
 
     algorithm: str
     n_rounds: int
-    messages: float  # sent by a rank, as the bytes
+    messages: float
     nbytes: float
     seconds: float
-    options: dict[str, Any]  # group or degrees, where the algorithm has them
+    options: dict[str, Any]
 
 
 def simulate(

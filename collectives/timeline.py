@@ -65,6 +65,10 @@ class Span(NamedTuple):
 class Timeline:
     """Spans of time of all ranks of a run; fills while the run goes on.
 
+    Parameters
+    ----------
+    n_ranks : int
+
     Attributes
     ----------
     n_ranks : int
@@ -72,6 +76,14 @@ class Timeline:
         In no order. `kind` is a place in `KINDS`: "computing" is time inside the functions that the
         text gave, "sending" the packing of messages and handing them over, "blocked" waiting for
         others. `name` is that of the function or of the round; `nbytes` what was sent.
+
+    Examples
+    --------
+    >>> timeline = Timeline(2)
+    >>> timeline.add(Span(0, COMPUTING, "multiply", 0.0, 2.0))
+    >>> timeline.add(Span(1, BLOCKED, "expand", 1.0, 2.0))
+    >>> timeline.seconds("computing")
+    array([2., 0.])
     """
 
     def __init__(self, n_ranks: int) -> None:
@@ -122,8 +134,10 @@ class Timeline:
     def shares(self, n_columns: int) -> NDArray[np.float64]:
         """How much of each of `n_columns` slices of the duration a rank spent in each kind.
 
-        Shares from 0 to 1, shape (n_ranks, len(KINDS), n_columns); those of a slice add up to at
-        most 1.
+        Returns
+        -------
+        float64 array of shape (n_ranks, len(KINDS), n_columns)
+            Shares from 0 to 1; those of a slice add up to at most 1.
         """
         edges = np.linspace(0.0, self.duration, n_columns + 1)
         covered = np.zeros((self.n_ranks, len(KINDS), n_columns))
@@ -190,7 +204,10 @@ class Timeline:
 def record_timelines() -> Iterator[list[Timeline]]:
     """Record a timeline of every communicator that is made inside, such as that of a fit.
 
-    Gives a list of them, in the order in which the communicators are made.
+    Yields
+    ------
+    list of Timeline
+        One a communicator, in the order in which they are made.
 
     Examples
     --------

@@ -72,7 +72,12 @@ class ServerEndpoint(ABC):
     def post_pull(self, ids: ArrayLike, task: int | None = None) -> PendingPull:
         """Begin to pull without waiting; `collect` gives the rows.
 
-        With a `task`, fetch ahead for a later one of this rank: the answer has what that must see.
+        Parameters
+        ----------
+        ids : int array of shape (n,)
+        task : int, optional
+            Fetch ahead for a later task of this rank: the answer has what that task must see.
+            Default: the present one.
         """
         wanted = self.task if task is None else task
         if wanted < self.task:

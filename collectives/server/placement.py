@@ -67,7 +67,13 @@ class Directory:
 
 
 def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
-    """The directory of a placement that a user gives, as `ParameterServer` takes it.
+    """The directory of a placement that a user gives.
+
+    Parameters
+    ----------
+    placement : "hashed", array of shape (n_items,), or an object with `assignment` and `n_parts`
+        A `Partition` of the ids, for example.
+    n_items, n_shards : int
 
     Raises
     ------

@@ -56,7 +56,10 @@ class UpdateRule:
 
     @classmethod
     def from_function(cls, function: Callable[[Rows, Rows], Rows]) -> UpdateRule:
-        """Of a function ``function(current_rows, pushed_rows)`` that gives the new rows."""
+        """Of a function ``function(current_rows, pushed_rows)`` that gives the new rows.
+
+        A push may name an id only once.
+        """
         name = getattr(function, "__name__", type(function).__name__)
         return cls(name, partial(_apply_function, function=function, name=name), distinct=True)
 
@@ -64,9 +67,18 @@ class UpdateRule:
 def proximal_step(step_size: float, l1: float) -> UpdateRule:
     """A proximal gradient step for a loss + `l1`·‖x‖₁: what is pushed are gradients of the loss.
 
-    In synchronous mode the gradients of a task are added up and make one step; in the other modes
-    each push is a step of its own. The threshold is ``step_size * l1``, of a positive step size
-    and an `l1` of 0 or more.
+    Parameters
+    ----------
+    step_size : float
+        Positive.
+    l1 : float
+        0 or more. The threshold is ``step_size * l1``.
+
+    Returns
+    -------
+    UpdateRule
+        In synchronous mode the gradients of a task are added up and make one step; in the other
+        modes each push is a step of its own.
     """
     finite_number(step_size, "step_size", above=True)
     finite_number(l1, "l1")

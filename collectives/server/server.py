@@ -203,22 +203,27 @@ class ParameterServer:
             saved.
         """
         with self._alone():
-            columns = [self._per_rank(values) for values in per_rank]
+            columns = [self._per_rank(values, place) for place, values in enumerate(per_rank)]
             outcomes = self._transport.run(program, columns, shared)
         self.report.add_run(outcomes)
         return [outcome.result for outcome in outcomes]
 
     def hold(self, values: Sequence[Any] | PerRank) -> PerRank:
-        """Hand out one value a rank that stays there: what `run` takes instead of a sequence.
+        """Hand out one value a rank that stays there for several runs.
 
         Parameters
         ----------
         values : sequence of n_ranks objects, or PerRank
             A program may change its rank's: the next run finds it as it was left, also after a
             program that raised. A PerRank is of `communicator`, and spent: nothing moves.
+
+        Returns
+        -------
+        PerRank
+            For `run`, instead of a sequence.
         """
         with self._alone():
-            own = self.communicator.update(_unchanged, self._per_rank(values))
+            own = self.communicator.update(_unchanged, self._per_rank(values, 0))
             return self.communicator.settle(own)
 
     def values(self) -> NDArray[Any]:
@@ -247,9 +252,17 @@ class ParameterServer:
     def load(cls, path: str | PathLike[str], **options: Any) -> ParameterServer:
         """A new server with the rows, their dtype and the placement that `save` wrote.
 
-        Options are those of a new server. The update rule is not in the file; with another number
-        of ranks, or another placement, give that too. ReadError for a file that is absent, damaged
-        or something else.
+        Parameters
+        ----------
+        path : str or path
+        **options
+            As for a new server. The update rule is not in the file; with another number of ranks,
+            or another placement, give that too.
+
+        Raises
+        ------
+        ReadError
+            The file is absent, damaged or something else.
         """
         with opened_npz(path) as file:
             values, placement, n_ranks = file["values"], file["placement"], int(file["n_ranks"])
@@ -296,8 +309,16 @@ class ParameterServer:
         finally:
             self._one_at_a_time.release()
 
-    def _per_rank(self, values: Sequence[Any] | PerRank) -> PerRank:
-        return values if isinstance(values, PerRank) else self.communicator.values(values)
+    def _per_rank(self, values: Sequence[Any] | PerRank, place: int) -> PerRank:
+        if isinstance(values, PerRank):
+            return values
+        column = list(values)
+        if len(column) != self.n_ranks:
+            raise InputError(
+                f"per-rank values {place} are {len(column)}: give one for each of the "
+                f"{self.n_ranks} ranks"
+            )
+        return self.communicator.values(column)
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""

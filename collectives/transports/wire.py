@@ -2,8 +2,8 @@
 
     payload ──pack──▶ header (pickle 5, small arrays inside), large arrays as they lie ──unpack──▶
 
-Arrays, and tuples of them, are told by shape, dtype and bytes: a pickle of plain tuples takes half
-the time of one of arrays, above all when kernels swept the caches between two messages.
+Arrays, and tuples of them, are told by shape, dtype and bytes: a pickle of plain tuples takes less
+time than one of arrays, above all when kernels swept the caches between two messages.
 """
 
 from __future__ import annotations

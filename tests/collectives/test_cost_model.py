@@ -187,14 +187,17 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         "_merge": (2 * entries, 8), "_gather": (4 * entries, 5), "_gather_lone": (4 * entries, 7),
         "_scatter": (4 * entries, 3), "_add": (short, 2), "_copy": (SHORT_BYTES, 1),
     }  # fmt: skip
+    slower = {"_scatter": 4 / 3}  # on long vectors
     now = [0.0]
 
-    def work(vectors, *, seconds):
-        now[0] += seconds * len(vectors.dense) / short
+    def work(vectors, *, seconds, slower):
+        times = len(vectors.dense) / short
+        now[0] += seconds * times * (slower if times > 1 else 1)
         return vectors.dense[:1]
 
     for name, (n_units, each) in units.items():
-        monkeypatch.setattr(cost_measurement, name, partial(work, seconds=n_units * each * 1e-9))
+        replaced = partial(work, seconds=n_units * each * 1e-9, slower=slower.get(name, 1))
+        monkeypatch.setattr(cost_measurement, name, replaced)
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
     monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told what was found
@@ -202,7 +205,7 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         found = asdict(cost_model_of(communicator))
     expected = {
         "merged_entry": 8, "gathered_entry": 5, "lone_gathered_entry": 7, "scattered_entry": 3,
-        "long_scattered_entry": 3, "dense_element": 2, "long_dense_element": 2, "copied_byte": 1,
+        "long_scattered_entry": 4, "dense_element": 2, "long_dense_element": 2, "copied_byte": 1,
         "long_copied_byte": 1,
     }  # fmt: skip
     for name, seconds in found.items():

@@ -100,7 +100,7 @@ def test_bad_calls(call, message):
 
 def test_bad_values_of_a_run():
     with local() as server:
-        with pytest.raises(InputError, match="3 ranks need as many values, got 2"):
+        with pytest.raises(InputError, match="per-rank values 0 are 2: give one for each of the 3"):
             server.run(move_values, [1, 2])
         with pytest.raises(InputError, match="step_size is -1"):
             proximal_step(-1, 0)

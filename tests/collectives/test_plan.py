@@ -110,7 +110,8 @@ def test_statistics_and_price_against_naive(one, other):
                 slowest = max(slowest, seconds)
         price += slowest
     assert plan.predicted_seconds(alpha, beta, row_bytes) == pytest.approx(price)
-    assert plan.total_rows == len(one[2]) + len(other[2])
+    assert statistics.rows_sent.sum() == plan.total_rows == len(one[2]) + len(other[2])
+    assert statistics.messages_sent.sum() == plan.total_messages
     traffic = plan.traffic()
     np.testing.assert_array_equal(traffic.sum(axis=1), statistics.per_rank("rows_sent"))
     np.testing.assert_array_equal(traffic.sum(axis=0), statistics.per_rank("rows_received"))

@@ -215,7 +215,7 @@ def test_what_ranks_hold_stays_between_runs():
         held = server.hold([[], [7]])
         assert server.run(add, held) == [1, 2]
         assert server.run(add, held) == [2, 3]
-        with pytest.raises(InputError, match="2 ranks need as many values, got 1"):
+        with pytest.raises(InputError, match="give one for each of the 2 ranks"):
             server.hold([1])
 
 
