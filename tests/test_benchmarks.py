@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ import sparse
 from click.testing import CliRunner
 
 import daskpart
+from benchmarks.studies import __main__ as pages
+from benchmarks.studies.__main__ import recorded_commands
 from daskpart.collectives import CostModel, LocalCommunicator
 from daskpart.containers.matrix import as_matrix
 from daskpart.containers.tensor import LabelledTensor, as_tensor
@@ -33,6 +36,7 @@ def test_the_list_of_benchmarks_is_whole() -> None:
     told = (ROOT / "benchmarks" / "README.md").read_text()
     studies = (ROOT / "benchmarks" / "studies").glob("*.py")
     scripts = [path.stem for path in studies if "\nif __name__ ==" in path.read_text()]
+    scripts.remove("__main__")  # which runs the others
     asv = [
         path.stem
         for path in (ROOT / "benchmarks").glob("*.py")
@@ -41,6 +45,39 @@ def test_the_list_of_benchmarks_is_whole() -> None:
     # other studies run these
     steps = {"clusters", "cp_memory_run", "dask_ml_run", "engine_memory_run", "parsa_memory"}
     assert not [name for name in {*scripts, *asv} - steps if f"`{name}`" not in told]
+
+
+PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_records_can_be_typed(page: Path) -> None:
+    for words in recorded_commands(page):
+        assert words[:2] == ["python", "-m"]
+        study = importlib.import_module(words[2]).main
+        context = study.make_context(words[2], [*words[3:], "--out", "elsewhere"])
+        assert context.params["out"] == Path("elsewhere")
+
+
+def test_pages_are_measured_one_after_the_other(tmp_path: Path, monkeypatch: Any) -> None:
+    typed = []
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(pages.subprocess, "run", lambda words, check: _note(typed, words))
+    done = CliRunner().invoke(pages.main, ["latency", "gcn_accuracy", "eta", "--out", "here"])
+    assert [words[2].rpartition(".")[2] for words in typed] == [
+        "latency", "gcn_accuracy", "gcn_accuracy", "eta",
+    ]  # fmt: skip
+    assert all(words[-2:] == ["--out", "here"] and words.count("--out") == 1 for words in typed)
+    assert done.exit_code == 1 and "failed: eta" in done.output
+    listed = CliRunner().invoke(pages.main, ["--list", "twins"])
+    assert re.fullmatch(r"twins +[0-9a-f]{7}\S*, [0-9: -]+\n", listed.output)
+    unknown = CliRunner().invoke(pages.main, ["latencies"])
+    assert unknown.exit_code == 2 and "no page latencies" in unknown.output
+
+
+def _note(typed: list[list[str]], words: list[str]) -> subprocess.CompletedProcess:
+    typed.append(words)
+    return subprocess.CompletedProcess(words, returncode=int(words[2].endswith("eta")))
 
 
 def few_ratings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies                    # all of them: hours, on a quiet machine
     python -m benchmarks.studies latency twins      # these
-    python -m benchmarks.studies --list             # which there are, and the commit each was measured at
+    python -m benchmarks.studies --list             # which there are, measured at which commit
 
 One page after the other, since two at once would measure each other. A page that fails is named at
 the end and keeps its old numbers; the others are measured all the same.

@@ -7,6 +7,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +54,7 @@ class Origin:
                 f"Machine: {_processor()}, {cores} cores, {system}.",
                 f"Begun {now}, load average of the machine then {load}.",
                 f"Versions: {', '.join([python, *_versions()])}{_commit()}.",
-                f"{COMMAND}python {' '.join(sys.orig_argv[1:])}",
+                f"{COMMAND}{_typed()}",
             )
         )
 
@@ -67,6 +68,11 @@ class Origin:
     def command(self) -> str:
         """What was typed."""
         return self.lines[-1].removeprefix(COMMAND)
+
+
+def _typed() -> str:
+    """The command line, without the folder that it writes to: that is the reader's choice."""
+    return re.sub(r" --out[ =]\S+", "", " ".join(["python", *sys.orig_argv[1:]]))
 
 
 def _processor() -> str:
