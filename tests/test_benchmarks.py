@@ -341,7 +341,7 @@ STUDIES = {
 def test_every_study_is_tested() -> None:
     scripts = (ROOT / "benchmarks" / "studies").glob("*.py")
     with_main = {path.stem for path in scripts if "@click.command" in path.read_text()}
-    assert with_main == set(STUDIES)
+    assert with_main - {"__main__"} == set(STUDIES)  # which runs the others
 
 
 @pytest.mark.parametrize(
