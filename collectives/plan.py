@@ -32,6 +32,7 @@ from daskpart.errors import InputError
 from .counters import PlanStatistics, RoundRecord
 
 _OPPOSITE = {"expand": "reduce", "reduce": "expand", "allreduce": "allreduce"}
+_COLUMNS = ("source", "destination", "pointer", "items")
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,7 @@ class Round:
         if not isinstance(other, Round):
             return NotImplemented
         return self.n_ranks == other.n_ranks and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("source", "destination", "pointer", "items")
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -279,24 +279,25 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan to an .npz file (no pickle inside)."""
-        arrays: dict[str, Any] = {
-            "kind": np.array(self.kind),
-            "sizes": np.array([self.n_items, self.n_ranks, len(self.rounds)], dtype=np.int64),
-        }
-        for i, entry in enumerate(self.rounds):
-            for name in ("source", "destination", "pointer", "items"):
-                arrays[f"{name}_{i}"] = getattr(entry, name)
         with replacing(path) as file:
-            np.savez(file, **arrays)
+            np.savez(file, **self._arrays())
+
+    def _arrays(self) -> dict[str, Any]:
+        """What `save` writes."""
+        sizes = np.array([self.n_items, self.n_ranks, len(self.rounds)], dtype=np.int64)
+        arrays: dict[str, Any] = {"kind": np.array(self.kind), "sizes": sizes}
+        for i, entry in enumerate(self.rounds):
+            arrays |= {f"{name}_{i}": getattr(entry, name) for name in _COLUMNS}
+        return arrays
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote; ReadError for a damaged file."""
         with opened_npz(path) as stored:
             n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
-            names = ("source", "destination", "pointer", "items")
             rounds = [
-                Round(n_ranks, *(stored[f"{name}_{i}"] for name in names)) for i in range(n_rounds)
+                Round(n_ranks, *(stored[f"{name}_{i}"] for name in _COLUMNS))
+                for i in range(n_rounds)
             ]
             return cls(str(stored["kind"]), n_items, tuple(rounds))
 
