@@ -198,9 +198,8 @@ def embedded_reduce(
     reduction : Reduction
         How copies combine on the way.
     """
-    end = combine or partial(combine_rows, reduction=reduction)
     values, _ = _embedded(
-        communicator, prepared, "reduce", values, None, pack, end, static, reduction=reduction
+        communicator, prepared, "reduce", values, None, pack, combine, static, reduction=reduction
     )
     return values
 
@@ -222,9 +221,8 @@ def embedded_reduce_allreduce(
 
     Parameters and result are those of `embedded_reduce` and `embedded_expand_allreduce`.
     """
-    end = combine or partial(combine_rows, reduction=reduction)
     return _embedded(
-        communicator, prepared, "reduce", values, payload, pack, end, static, payload_reduction,
+        communicator, prepared, "reduce", values, payload, pack, combine, static, payload_reduction,
         reduction,
     )  # fmt: skip
 
@@ -236,7 +234,7 @@ def _embedded(
     values: PerRank,
     payload: PerRank | None,
     pack: Callable,
-    end: Callable,
+    end: Callable | None,
     static: dict[str, Any],
     payload_reduction: Reduction = SUM,
     reduction: Reduction = SUM,
@@ -254,6 +252,7 @@ def _embedded(
             pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
             final=folds and prepared_round is rounds[-1], payload_reduction=payload_reduction,
         )  # fmt: skip
+    end = end or partial(combine_rows, reduction=reduction)
     values = communicator.update(
         unpack_buffer, values, buffer, routes, place=end, place_static=static
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -272,10 +272,7 @@ class Plan:
 
     def traffic(self) -> NDArray[np.int64]:
         """Rows from each rank to each rank over all rounds, a dense (n_ranks, n_ranks) array."""
-        total = self.rounds[0].traffic()
-        for entry in self.rounds[1:]:
-            total += entry.traffic()
-        return total
+        return reduce(np.add, (entry.traffic() for entry in self.rounds))
 
     def save(self, path: str | Path) -> None:
         """Write the plan to an .npz file (no pickle inside)."""
@@ -345,8 +342,12 @@ def _check_round(entry: Round) -> None:
         raise InputError("Messages of a round must stand in order of (source, destination).")
     if len(entry.items) and entry.items.min() < 0:
         raise InputError(f"A round names item {entry.items.min()}; items start at 0.")
-    falls = np.diff(entry.items) < 0
-    starts = entry.pointer[1:-1]
-    falls[starts[(starts > 0) & (starts < len(entry.items))] - 1] = False
-    if falls.any():
+    if (steps_within(entry.items, entry.pointer) < 0).any():
         raise InputError("The items of a message must stand in rising order.")
+
+
+def steps_within(values: NDArray[Any], pointer: NDArray[np.int64]) -> NDArray[Any]:
+    """Differences of neighbours that are in the same of the pieces that a pointer cuts."""
+    starts = pointer[1:-1]
+    between = starts[(starts > 0) & (starts < len(values))] - 1
+    return np.delete(np.diff(values), between)

@@ -17,8 +17,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, KilledWorker, secede
+from distributed import Client, Future, KilledWorker, get_client, secede
 from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
@@ -50,10 +49,6 @@ class Cluster:
         self.placement = tuple(placement)
         self.workers = list(dict.fromkeys(self.placement))
         _leave_the_worker_pool()
-
-    def submit(self, graph: HighLevelGraph, keys: list) -> list[Future]:
-        """Begin to compute keys of a graph; the futures hold the results on the workers."""
-        return self.client.get(graph, keys, sync=False)
 
     def wait(self, futures: Sequence[Future]) -> None:
         """Until all are finished.
@@ -88,13 +83,12 @@ class Cluster:
         futures: list[Any] = [None] * len(values)
         for address in self.workers:
             ranks = [r for r, place in enumerate(self.placement) if place == address]
-            held = self._watched(partial(self._scatter_to, address, [values[r] for r in ranks]))
+            own = [values[r] for r in ranks]
+            scatter = partial(self.client.scatter, own, workers=[address], hash=False)
+            held = self._watched(partial(scatter, asynchronous=True))
             for rank, future in zip(ranks, held, strict=True):
                 futures[rank] = future
         return futures
-
-    def _scatter_to(self, address: str, values: list[Any]) -> Awaitable[list[Future]]:
-        return self.client.scatter(values, workers=[address], hash=False, asynchronous=True)
 
     def persist(self, collection: Any) -> list[Future]:
         """Compute a Dask collection on the cluster and keep it there; its keys in order."""
@@ -229,8 +223,6 @@ def _leave_the_worker_pool() -> None:
 
 def current_client() -> Client | None:
     """The client of this thread or process, if there is one."""
-    from distributed import get_client
-
     try:
         return get_client()
     except ValueError:

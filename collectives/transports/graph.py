@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 import dask
+import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.rank_tasks import (
@@ -169,11 +170,11 @@ class GraphCommunicator(Communicator):
             assert entry.round is not None  # it was prepared here
             whole, halves = entry.round, entry.messages.content
         name = self._name("pack")
-        mark, own, index, last = (self.run_id, self._step), {}, 0, -1
-        for source, destination in zip(
-            whole.source.tolist(), whole.destination.tolist(), strict=True
-        ):
-            index, last = (index + 1 if source == last else 0), source
+        mark, own = (self.run_id, self._step), {}
+        # messages stand by source: the place of each among those of its source
+        places = np.arange(len(whole.source)) - np.searchsorted(whole.source, whole.source)
+        columns = (whole.source, whole.destination, places)
+        for source, destination, index in np.column_stack(columns).tolist():
             key = (name, source, destination)
             half, value = self._half(pending, source), TaskRef(held.keys[source])
             own[key] = PinnedTask(key, tasks.run_pack, mark, pack, index, *half, value)
@@ -248,7 +249,9 @@ class GraphCommunicator(Communicator):
             graph = self._graph(nodes)
             results = dask.base.get_scheduler(scheduler=self.scheduler)(graph, keys)
         else:
-            results = self._cluster.submit(self._graph(nodes, with_known=False), keys)
+            results = self._cluster.client.get(
+                self._graph(nodes, with_known=False), keys, sync=False
+            )
             try:
                 self._cluster.wait(results)
             except BaseException:
