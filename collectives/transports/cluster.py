@@ -61,7 +61,7 @@ class Cluster:
             What a task raised.
         """
         if futures:
-            self._watched(lambda: _all_finished(futures))
+            self.watched(lambda: _all_finished(futures))
         for future in futures:
             if future.status == "error":
                 self.require_workers_after(future.exception())
@@ -76,7 +76,7 @@ class Cluster:
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Values of finished futures."""
         self.wait(futures)
-        return self._watched(lambda: self.client.gather(list(futures), asynchronous=True))
+        return self.watched(lambda: self.client.gather(list(futures), asynchronous=True))
 
     def scatter(self, values: Sequence[Any]) -> list[Future]:
         """Put each rank's value on its worker, one transfer a worker."""
@@ -85,7 +85,7 @@ class Cluster:
             ranks = [r for r, place in enumerate(self.placement) if place == address]
             own = [values[r] for r in ranks]
             scatter = partial(self.client.scatter, own, workers=[address], hash=False)
-            held = self._watched(partial(scatter, asynchronous=True))
+            held = self.watched(partial(scatter, asynchronous=True))
             for rank, future in zip(ranks, held, strict=True):
                 futures[rank] = future
         return futures
@@ -97,20 +97,26 @@ class Cluster:
         self.wait(futures)
         return futures
 
-    def call(self, function: Callable, *arguments: Any) -> list[Any]:
-        """``function(*arguments)`` in the process of every worker that holds ranks."""
-        workers = self.workers
-        answers = self._answered(
-            lambda: self.client.run(
-                function, *arguments, workers=workers, on_error="ignore", asynchronous=True
-            )
-        )
-        return list(answers.values())
+    def on_all(self, function: Callable, *arguments: Any) -> list[Any]:
+        """``function(*arguments)`` on every worker that holds ranks, watched; the first error."""
+        run = partial(self.client.run, function, *arguments, workers=self.workers)
+        return list(self.watched(partial(run, asynchronous=True)).values())
 
-    def forget_lost(self) -> None:
-        """Go on with the workers that are still there."""
+    def call(self, function: Callable, *arguments: Any) -> list[Any]:
+        """The same in a bounded time; errors of workers are passed over."""
+        run = partial(self.client.run, function, *arguments, workers=self.workers)
+        return list(self.answered(partial(run, on_error="ignore", asynchronous=True)).values())
+
+    def on_those_left(self, function: Callable, *arguments: Any) -> list[Any]:
+        """`call` on the workers that are still there; the others are forgotten."""
         there = self._there()
         self.workers = [address for address in self.workers if address in there]
+        return self.call(function, *arguments) if self.workers else []
+
+    def on_scheduler(self, function: Callable, *arguments: Any) -> Any:
+        """``function(*arguments)`` on the scheduler."""
+        run = partial(self.client.run_on_scheduler, function, *arguments)
+        return self.answered(partial(run, asynchronous=True))
 
     @staticmethod
     def release(futures: Sequence[Future]) -> None:
@@ -139,9 +145,9 @@ class Cluster:
 
     def _there(self) -> dict[str, int]:
         """The workers that are there now, and their threads."""
-        return self._answered(lambda: self.client.nthreads(asynchronous=True))
+        return self.answered(lambda: self.client.nthreads(asynchronous=True))
 
-    def _watched(
+    def watched(
         self, begin: Callable[[], Awaitable[Any]], look: Callable[[], None] | None = None
     ) -> Any:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
@@ -164,7 +170,7 @@ class Cluster:
                 sleep(_POLL_SECONDS)
             self.require_workers()
 
-    def _answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+    def answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
         """Result of a coroutine that must answer in a bounded time."""
         deadline = monotonic() + _ANSWER_SECONDS
 

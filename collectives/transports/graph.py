@@ -228,7 +228,9 @@ class GraphCommunicator(Communicator):
     # -- running ---
 
     def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        stack = [value.content for value in values]
+        self._settle_nodes([value.content for value in values])
+
+    def _settle_nodes(self, stack: list[Node]) -> None:
         wanted = {id(node) for node in stack}
         nodes, seen = [], set()
         while stack:  # what is asked for, and what is still in use on the way there
@@ -262,7 +264,8 @@ class GraphCommunicator(Communicator):
             node.settle(list(results[position : position + len(node.keys)]))
             position += len(node.keys)
             self._settled.add(node)
-        self._fetch_measures(measures.take)
+        take, run = measures.take, self.run_id
+        self._take_in(self._cluster.call(take, run) if self._cluster else [take(run)])
         self._measures.add_wait(begin, now(), self.timeline)
 
     def _graph(self, nodes: Iterable[Node], with_known: bool = True) -> Any:
@@ -282,23 +285,19 @@ class GraphCommunicator(Communicator):
         return tasks.pinned_graph(own, self._pins, known)
 
     def _gather(self, values: PerRank) -> list[Any]:
-        self._settle([values])
+        self._settle_nodes([values.content])
         held = values.content.held
         if self._cluster is None:
             return [duplicate(value) for value in held]
         return self._cluster.gather(held)
 
     def _result(self, content: Node) -> Any:
-        if content.held is None:
-            handle = content.handle() if content.handle is not None else None
-            assert handle is not None  # it is the Replicated that asks
-            self._settle([handle])
+        self._settle_nodes([content])
         assert content.held is not None
         first = content.held[:1]  # of what all ranks agreed on, that of rank 0
         return first[0] if self._cluster is None else self._cluster.gather(first)[0]
 
-    def _fetch_measures(self, fetch: Callable[[str], dict]) -> None:
-        found = self._cluster.call(fetch, self.run_id) if self._cluster else [fetch(self.run_id)]
+    def _take_in(self, found: list[dict]) -> None:
         for measured in found:
             self._measures.add(measured, self.timeline)
 
@@ -307,12 +306,11 @@ class GraphCommunicator(Communicator):
         for node in list(self._settled):
             node.held = []
         if self._cluster is None:
-            self._fetch_measures(measures.close)
+            self._take_in([measures.close(self.run_id)])
         elif self._cluster.client.status == "running":
             self._cluster.release(held)
             with suppress(WorkerLostError):  # as far as the cluster answers
-                self._cluster.forget_lost()
-                self._fetch_measures(measures.close)
+                self._take_in(self._cluster.on_those_left(measures.close, self.run_id))
 
     # -- names and handles ---
 
