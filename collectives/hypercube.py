@@ -41,7 +41,7 @@ from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
-from .sparse_steps import pairs_of, steps_of
+from .sparse_steps import Step, pairs_of, steps_of
 
 Ranks = NDArray[np.int32]
 
@@ -214,11 +214,13 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
 
 def hypercube_edges(n_ranks: int) -> list[tuple[Ranks, Ranks]]:
     """Sources and destinations of the messages of an expand, round by round, sources rising."""
-    rounds = [pairs_of(step, n_ranks) for step in steps_of("ssar-recursive-doubling", n_ranks)]
-    nobody = np.zeros(0, np.int32)
-    return [(source.astype(np.int32), other.astype(np.int32)) for source, other in rounds] or [
-        (nobody, nobody)  # a single rank: one round without messages
-    ]
+    rounds = [pairs_of(step, n_ranks) for step in _steps(n_ranks)]
+    return [(source.astype(np.int32), other.astype(np.int32)) for source, other in rounds]
+
+
+def _steps(n_ranks: int) -> list[Step]:
+    """Of a single rank: a fold of nobody, so that there is a round."""
+    return steps_of("ssar-recursive-doubling", n_ranks) or [Step("fold", n_ranks)]
 
 
 def concurrent_volume(plan: Plan) -> int:
@@ -265,21 +267,20 @@ def _hops(
     n_ranks: int, sender: NDArray[np.int64], receiver: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
     """For each round of `hypercube_edges`: which transfers move, and in which of its messages."""
-    n_dimensions = n_ranks.bit_length() - 1
-    size = 1 << n_dimensions
-    start, end = sender & (size - 1), receiver & (size - 1)
-    if n_ranks > size:
-        moves = sender >= size
-        yield moves, start[moves]
-    for bit in range(n_dimensions):
-        moves = ((start ^ end) >> bit) & 1 == 1
-        below = (1 << bit) - 1  # these bits are the receiver's already
-        yield moves, (end[moves] & below) | (start[moves] & ~below)
-    if n_ranks > size:
-        moves = receiver >= size
-        yield moves, end[moves]
-    elif n_ranks == 1:
-        yield sender < 0, start[:0]
+    steps = _steps(n_ranks)
+    size = steps[0].n_parts
+    start, end = sender % size, receiver % size
+    for step in steps:
+        if step.kind == "fold":
+            moves = sender >= size
+            yield moves, start[moves]
+        elif step.kind == "unfold":
+            moves = receiver >= size
+            yield moves, end[moves]
+        else:
+            moves = (start ^ end) & step.span != 0
+            below = step.span - 1  # these bits are the receiver's already
+            yield moves, (end[moves] & below) | (start[moves] & ~below)
 
 
 def _contents(

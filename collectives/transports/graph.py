@@ -106,14 +106,11 @@ class GraphCommunicator(Communicator):
         super().__init__(n_ranks)
         if scheduler is not None and scheduler not in _SCHEDULERS:
             raise InputError(f"scheduler={scheduler!r}; allowed are 'threads' and 'synchronous'.")
-        if client is None and scheduler is None:
-            client = current_client()
-        self.scheduler = (
-            None if client is not None and scheduler is None else scheduler or "threads"
-        )
+        client = None if scheduler else client or current_client()
+        self.scheduler = None if client is not None else scheduler or "threads"
         self.run_id = uuid.uuid4().hex[:12]
         self._cluster = None
-        if self.scheduler is None:
+        if client is not None:
             self._cluster = Cluster(client, checked_placement(client, n_ranks, placement))
         elif placement is not None:
             raise InputError(
