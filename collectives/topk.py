@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -227,7 +228,7 @@ def topk_select(
 def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.float32) -> PerRank:
     """A `Feedback` a rank for gradients of a size, before the first step."""
     ranks = communicator.values(list(range(communicator.n_ranks)))
-    return communicator.map(_zero_feedback, ranks, size=size, dtype=np.dtype(dtype))
+    return communicator.map(partial(Feedback.zeros, size, np.dtype(dtype)), ranks)
 
 
 def _added(gradient: Any, feedback: Feedback) -> NDArray[Any]:
@@ -262,7 +263,3 @@ def _largest(values: NDArray[Any], k: int) -> NDArray[np.int64]:
     equal = np.flatnonzero(magnitudes == threshold)[: k - np.count_nonzero(above)]
     above[equal] = True
     return places[above]
-
-
-def _zero_feedback(rank: int, *, size: int, dtype: np.dtype[Any]) -> Feedback:
-    return Feedback.zeros(size, dtype, rank)
