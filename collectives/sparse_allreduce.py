@@ -199,6 +199,15 @@ class PendingAllreduce:
         self.collected = True
         return _finish(self.communicator, self)
 
+    def collect_next(self) -> None:
+        """Receive the messages of a step, and send those of the next."""
+        if self.posted is not None:
+            self.state = self.communicator.collect(
+                self.posted, self.state, combine_step, step=self.steps.pop(0),
+                reduction=self.reduction, switch=self.switch,
+            )  # fmt: skip
+            self.post_next()
+
     def post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
         self.posted = None
@@ -217,11 +226,7 @@ class PendingAllreduce:
 @collective
 def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
     while pending.posted is not None:
-        pending.state = communicator.collect(
-            pending.posted, pending.state, combine_step, step=pending.steps.pop(0),
-            reduction=pending.reduction, switch=pending.switch,
-        )  # fmt: skip
-        pending.post_next()
+        pending.collect_next()
     return pending.state
 
 
