@@ -298,12 +298,18 @@ class RankCommunicator(Communicator):
         return call
 
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank:
         half = self._half(pending)
         payloads = [self._receive(pending.content, s, pending.label) for s in half.sources]
-        inbox = half.incoming(payloads)
-        arguments = [_own(state), inbox, *(value.content for value in values)]
+        arguments = [half.incoming(payloads), *[value.content for value in values]]
+        if state is not None:
+            arguments.insert(0, _own(state))
         return PerRank(self, self._timed(combine, arguments, static))
 
     def _half(self, pending: Pending) -> RankMessages | RankExchange:
