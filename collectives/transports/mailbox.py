@@ -107,14 +107,20 @@ class Mailbox:
         """A message has come."""
         with self._condition:
             if isinstance(source, int) and call.run >= self.run:
-                came = self._came.setdefault(call.run, {})
-                came[source] = came.get(source, 0) + 1
+                self.note_came(call, source)
             if self._ended is not None or call.run in self._stopped:
                 return
             self._arrived[call.key, source] = call.label, payload
-            if isinstance(source, int):
-                self._latest[source] = call
             self._condition.notify_all()
+
+    def note_came(self, call: Call, source: int) -> None:
+        """A message of a rank has come; all that is left to do where it was waited for just now.
+
+        Of one thread at a time: the rank's own where it takes in its messages itself.
+        """
+        came = self._came.setdefault(call.run, {})
+        came[source] = came.get(source, 0) + 1
+        self._latest[source] = call
 
     def take(self, call: Call, source: Hashable) -> Any:
         """Wait for a message and take it out.
