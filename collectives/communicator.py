@@ -20,6 +20,7 @@ overwrite the state they are given: its old handle is spent, and using it again 
 from __future__ import annotations
 
 import copy
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -244,13 +245,12 @@ class Communicator(ABC):
         if len(names) != len(plans):
             raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")
         messages = self.map(localise, self._slices(plans), numbering)
-        prepared, slot = [], 0
+        prepared, slots = [], itertools.count()
         for plan, name in zip(plans, names, strict=True):
             rounds = [
-                PreparedRound(name, index, slot + index, messages, entry)
+                PreparedRound(name, index, next(slots), messages, entry)
                 for index, entry in enumerate(plan.rounds)
             ]
-            slot += len(rounds)
             prepared.append(PreparedPlan(name, tuple(rounds), plan))
         return prepared
 

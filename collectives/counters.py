@@ -287,6 +287,13 @@ class Counters:
         return f"{table}<details><summary>From rank to rank</summary>{sent}</details>"
 
 
+def star_rounds(n_ranks: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
+    """Sources and destinations of a star: every rank but 0 to rank 0, and back."""
+    others = np.arange(1, n_ranks)
+    root = np.zeros_like(others)
+    return (others, root), (root, others)
+
+
 def value_bytes(value: Any) -> int:
     """Bytes of a small value that goes into an allreduce."""
     return int(np.asarray(value).nbytes)

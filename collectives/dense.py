@@ -92,7 +92,7 @@ def allgather(
     """
     rows = row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
-    held = communicator.map(_spread, values, layouts, stacked=counts is None)
+    held = communicator.map(_with_room, values, layouts, stacked=counts is None)
     return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
 
 
@@ -165,7 +165,7 @@ def alltoall(
     """
     table = exchange_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
-    held = communicator.map(_with_room, values, layouts)
+    held = communicator.map(_with_room, values, layouts, own_first=True)
     held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
     return communicator.map(_received, held, layouts)
 
@@ -252,12 +252,15 @@ def _run_expand(
 # -- steps on one rank ---
 
 
-def _spread(block: Any, layout: Layout, *, stacked: bool) -> NDArray[Any]:
-    given = np.asarray(block)
-    given = given[None] if stacked else given
+def _with_room(
+    value: Any, layout: Layout, *, stacked: bool = False, own_first: bool = False
+) -> NDArray[Any]:
+    """The given rows, first or in their place, among those that will arrive."""
+    given = np.asarray(value)[None] if stacked else np.asarray(value)
     _check_rows(given, layout.n_given, layout.rank)
     rows = np.empty((layout.n_room, *given.shape[1:]), dtype=given.dtype)
-    rows[layout.begin : layout.end] = given
+    begin = 0 if own_first else layout.begin
+    rows[begin : begin + layout.n_given] = given
     return rows
 
 
@@ -270,14 +273,6 @@ def _whole(given: Any, layout: Layout) -> NDArray[Any]:
 def _own_block(rows: NDArray[Any], layout: Layout, *, stacked: bool) -> Any:
     own = rows[layout.begin : layout.end].copy()
     return _plain(own[0]) if stacked else own
-
-
-def _with_room(given: Any, layout: Layout) -> NDArray[Any]:
-    own = np.asarray(given)
-    _check_rows(own, layout.n_given, layout.rank)
-    rows = np.empty((layout.n_room, *own.shape[1:]), dtype=own.dtype)
-    rows[: layout.n_given] = own
-    return rows
 
 
 def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:

@@ -19,8 +19,8 @@ that passes the rank. So ``pack``, ``place`` and ``combine`` are those of `expan
 see the same inbox as on a point-to-point plan, except where an aware reduce has combined copies on
 the way; and the state may be in use until the end.
 
-A dense payload goes with the rows: it lies in the last slots (its bytes, not its numbers, so any
-dtype fits any other), which are the end of every message. Behind it comes a check sum of shape and
+A dense payload goes with the rows: it is the end of every message, where the last slots leave room
+(its bytes, not its numbers, so any dtype fits any other). Behind it comes a check sum of shape and
 dtype, so that ranks that disagree are told. Values combine with the lower rank's first, so after
 the last round all ranks hold the same bits.
 
@@ -30,10 +30,10 @@ Where a copy meets another on the way is fixed by the plan, and worked out once 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,6 @@ class PreparedEmbedding:
     """
 
     kind: str
-    label: str
     payload_rows: int
     every_message: bool
     prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
@@ -102,7 +101,6 @@ def prepare_embedded(
     prepared = communicator.prepare(plan, slots, label)
     return PreparedEmbedding(
         kind=plan.kind,
-        label=prepared.label,
         payload_rows=plan.payload_rows,
         every_message=plan.every_message,
         prepared=prepared,
@@ -138,8 +136,7 @@ def embedded_expand(
         The new states, to the bit those of `expand` on the plan that is carried. Cost:
         ``prepared.plan.total_messages`` messages, `total_rows` rows.
     """
-    _require(prepared, "expand", with_payload=False)
-    return _embedded(communicator, prepared, values, None, pack, place, static)[0]
+    return _embedded(communicator, prepared, "expand", values, None, pack, place, static)[0]
 
 
 @collective
@@ -169,9 +166,8 @@ def embedded_expand_allreduce(
         The payload is the same to the bit on every rank; values combine in the order of the
         hypercube, so `allreduce` may differ in the last bits.
     """
-    _require(prepared, "expand", with_payload=True)
     return _embedded(
-        communicator, prepared, values, payload, pack, place, static, payload_reduction
+        communicator, prepared, "expand", values, payload, pack, place, static, payload_reduction
     )
 
 
@@ -202,11 +198,10 @@ def embedded_reduce(
     reduction : Reduction
         How copies combine on the way.
     """
-    _require(prepared, "reduce", with_payload=False)
-    end = combine or partial(combine_rows, reduction=reduction)
-    return _embedded(communicator, prepared, values, None, pack, end, static, reduction=reduction)[
-        0
-    ]
+    values, _ = _embedded(
+        communicator, prepared, "reduce", values, None, pack, combine, static, reduction=reduction
+    )
+    return values
 
 
 @collective
@@ -226,24 +221,25 @@ def embedded_reduce_allreduce(
 
     Parameters and result are those of `embedded_reduce` and `embedded_expand_allreduce`.
     """
-    _require(prepared, "reduce", with_payload=True)
-    end = combine or partial(combine_rows, reduction=reduction)
     return _embedded(
-        communicator, prepared, values, payload, pack, end, static, payload_reduction, reduction
-    )
+        communicator, prepared, "reduce", values, payload, pack, combine, static, payload_reduction,
+        reduction,
+    )  # fmt: skip
 
 
 def _embedded(
     communicator: Communicator,
     prepared: PreparedEmbedding,
+    kind: str,
     values: PerRank,
     payload: PerRank | None,
     pack: Callable,
-    end: Callable,
+    end: Callable | None,
     static: dict[str, Any],
     payload_reduction: Reduction = SUM,
     reduction: Reduction = SUM,
 ) -> tuple[PerRank, Any]:
+    _require(prepared, kind, with_payload=payload is not None)
     routes, rounds = prepared.routes, prepared.prepared.rounds
     folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
     payloads = () if payload is None else (payload,)
@@ -252,18 +248,15 @@ def _embedded(
     )
     for index, prepared_round in enumerate(rounds):
         pending = communicator.post(prepared_round, buffer, pack_slots)
-        of_payload: dict[str, Any] = {}
-        if payload is not None:
-            final = folds and prepared_round is rounds[-1]
-            of_payload = {"final": final, "payload_reduction": payload_reduction}
         buffer = communicator.collect(
             pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
-            **of_payload,
+            final=folds and prepared_round is rounds[-1], payload_reduction=payload_reduction,
         )  # fmt: skip
+    end = end or partial(combine_rows, reduction=reduction)
     values = communicator.update(
         unpack_buffer, values, buffer, routes, place=end, place_static=static
     )
-    return values, None if payload is None else communicator.map(payload_of, buffer)
+    return values, None if payload is None else communicator.map(payload_of, buffer, payload)
 
 
 def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> None:
@@ -283,15 +276,6 @@ def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> N
 # -- the forwarding buffer, and what each step does to it ---
 
 
-class PayloadType(NamedTuple):
-    """What a payload is; its bytes lie in the last slots."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    nbytes: int
-    is_number: bool
-
-
 @dataclass(eq=False)
 class ForwardingBuffer:
     """Routed rows in their slots at one rank, and the payload behind them."""
@@ -300,11 +284,12 @@ class ForwardingBuffer:
     n_slots: int
     payload_rows: int
     rows: NDArray[Any] | None = None  # until a row is seen its shape is not known
+    # from whom, at which positions of the state; never overwritten
     arrived: list[tuple[int, NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
-    payload: PayloadType | None = None
+    payload: NDArray[Any] | None = None  # combined so far; never overwritten
 
     def copy(self) -> ForwardingBuffer:
-        """A copy whose slots are its own; what arrived is never overwritten."""
+        """A copy whose slots are its own."""
         own = replace(self, arrived=list(self.arrived))
         own.rows = None if self.rows is None else self.rows.copy()
         return own
@@ -318,49 +303,40 @@ class ForwardingBuffer:
         return self.rows
 
     def begin_payload(self, payload: Any) -> None:
-        """Put the own payload and its check sum into the last slots."""
-        given = np.asarray(payload)
-        self.payload = PayloadType(
-            given.dtype, given.shape, given.nbytes, not isinstance(payload, np.ndarray)
-        )
-        room = self._content()
-        if given.nbytes + 8 > len(room):
-            row_bytes = len(room) // self.payload_rows
+        """Take the rank's own payload, if the plan leaves room for it."""
+        assert self.rows is not None
+        self.payload = np.array(payload)
+        nbytes, room = self.payload.nbytes, self.rows[self.n_slots :].nbytes
+        if nbytes + 8 > room:
+            row_bytes = room // self.payload_rows
             raise InputError(
-                f"The payload of rank {self.rank} has {given.nbytes} bytes, but the plan leaves "
-                f"it {self.payload_rows} rows of {row_bytes}; plan with "
-                f"payload_rows=rows_for_payload({given.nbytes}, {row_bytes})."
+                f"The payload of rank {self.rank} has {nbytes} bytes, but the plan leaves it "
+                f"{self.payload_rows} rows of {row_bytes}; plan with "
+                f"payload_rows=rows_for_payload({nbytes}, {row_bytes})."
             )
-        content = given.tobytes() + _check_sum(given.dtype, given.shape)
+
+    def put_payload(self, rows: NDArray[Any]) -> None:
+        """Write the payload and its check sum over the last rows of a message."""
+        assert self.payload is not None
+        room = rows.reshape(-1).view(np.uint8)
+        content = self.payload.tobytes() + _check_sum(self.payload.dtype, self.payload.shape)
         room[:] = np.frombuffer(content.ljust(len(room), b"\0"), np.uint8)
 
     def take_payload(
-        self, rows: NDArray[Any], source: int, *, final: bool, payload_reduction: Reduction
+        self, rows: NDArray[Any], source: int, final: bool, reduction: Reduction
     ) -> None:
         """Combine the payload of a neighbour with the own one; a final one is the result."""
         assert self.payload is not None
-        (dtype, shape, nbytes, _), own = self.payload, self.payload_values()
-        content = rows.reshape(-1).view(np.uint8)
-        if content[nbytes : nbytes + 8].tobytes() != _check_sum(dtype, shape):
+        own, content = self.payload, rows.reshape(-1).view(np.uint8)
+        if content[own.nbytes : own.nbytes + 8].tobytes() != _check_sum(own.dtype, own.shape):
             raise ranks_disagree(
-                f"the payload ({payload_reduction.name})",
-                (self.rank, f"shape {shape} and dtype {dtype} on rank {self.rank}"),
+                f"the payload ({reduction.name})",
+                (self.rank, f"shape {own.shape} and dtype {own.dtype} on rank {self.rank}"),
                 (source, "another"),
             )
-        other = content[:nbytes].view(dtype).reshape(shape)
+        other = content[: own.nbytes].view(own.dtype).reshape(own.shape)
         pair = (other, own) if source < self.rank else (own, other)
-        own[...] = other if final else payload_reduction.combine(*pair)
-
-    def payload_values(self) -> NDArray[Any]:
-        """The payload, where it lies."""
-        assert self.payload is not None
-        dtype, shape, nbytes, _ = self.payload
-        return self._content()[:nbytes].view(dtype).reshape(shape)
-
-    def _content(self) -> NDArray[np.uint8]:
-        """The bytes of the last slots."""
-        assert self.rows is not None
-        return self.rows[self.n_slots :].reshape(-1).view(np.uint8)
+        self.payload = other if final else reduction.combined(*pair)
 
 
 def pack_buffer(
@@ -385,7 +361,10 @@ def pack_slots(buffer: ForwardingBuffer, slots: NDArray[np.int64]) -> NDArray[An
     """One message: rows in slots, those of the payload last."""
     if buffer.rows is None:
         return np.empty(0)  # no row has passed yet
-    return buffer.rows.take(slots, axis=0)
+    rows = buffer.rows.take(slots, axis=0)
+    if buffer.payload is not None:
+        buffer.put_payload(rows[len(slots) - buffer.payload_rows :])
+    return rows
 
 
 def combine_slots(
@@ -395,15 +374,21 @@ def combine_slots(
     *,
     round_index: int,
     reduction: Reduction,
-    **of_payload: Any,
+    final: bool = False,
+    payload_reduction: Reduction = SUM,
 ) -> ForwardingBuffer:
     """Put arriving rows into their slots.
 
     Where copies combine on the way they are combined with those that wait here, and rows at their
     end are set aside.
     """
-    for place, rows in _messages(buffer, inbox, **of_payload):
-        source = inbox.sources[place]
+    for place, (source, message) in enumerate(zip(inbox.sources, inbox.payloads, strict=True)):
+        n_rows = len(inbox.positions[place]) - buffer.payload_rows
+        rows = message[:n_rows]
+        if buffer.payload is not None:
+            buffer.take_payload(message[n_rows:], source, final, payload_reduction)
+        if not n_rows:
+            continue
         held = buffer.allocated(rows, source)
         if not routes.arrivals:
             held[inbox.positions[place][: len(rows)]] = rows
@@ -441,23 +426,10 @@ def unpack_buffer(
     return place(state, inbox, **place_static)
 
 
-def payload_of(buffer: ForwardingBuffer) -> Any:
+def payload_of(buffer: ForwardingBuffer, given: Any) -> Any:
     """The combined payload: an array, or a plain number if the rank gave a number."""
     assert buffer.payload is not None
-    values = buffer.payload_values()
-    return values.item() if buffer.payload.is_number else values.copy()
-
-
-def _messages(
-    buffer: ForwardingBuffer, inbox: Inbox, **of_payload: Any
-) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Place and rows of each message that has rows; takes the payload off."""
-    for place, (source, rows) in enumerate(zip(inbox.sources, inbox.payloads, strict=True)):
-        n_rows = len(inbox.positions[place]) - buffer.payload_rows
-        if buffer.payload_rows:
-            buffer.take_payload(rows[n_rows:], source, **of_payload)
-        if n_rows:
-            yield place, rows[:n_rows]
+    return buffer.payload.copy() if isinstance(given, np.ndarray) else buffer.payload.item()
 
 
 @cache

@@ -28,16 +28,15 @@ popcount(OR & ~AND), whichever of them is the owner. An owner elsewhere counts l
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
+from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
@@ -73,14 +72,8 @@ class EmbeddedPlan(Plan):
     def reversed(self) -> EmbeddedPlan:
         """The dual embedding: Theorem 1 holds by construction."""
         opposite = super().reversed()
-        return EmbeddedPlan(
-            opposite.kind,
-            opposite.n_items,
-            opposite.rounds,
-            carried=self.carried.reversed(),
-            aware=self.aware,
-            payload_rows=self.payload_rows,
-            every_message=self.every_message,
+        return replace(
+            self, kind=opposite.kind, rounds=opposite.rounds, carried=self.carried.reversed()
         )
 
     @property
@@ -115,11 +108,9 @@ class EmbeddedPlan(Plan):
 
     def save(self, path: str | Path) -> None:
         """Write the plan to an .npz file; `Plan.load` reads the carried plan from it."""
-        self.carried.save(path)
-        stored = io.BytesIO()
-        np.save(stored, np.array([self.aware, self.payload_rows, self.every_message], np.int64))
-        with zipfile.ZipFile(Path(path).expanduser(), "a") as archive:
-            archive.writestr("embedding.npy", stored.getvalue())
+        how = np.array([self.aware, self.payload_rows, self.every_message], np.int64)
+        with replacing(path) as file:
+            np.savez(file, **self.carried._arrays(), embedding=how)
 
     @classmethod
     def load(cls, path: str | Path) -> EmbeddedPlan:
@@ -189,8 +180,7 @@ def embed(
     for (sources, destinations), (moves, message) in zip(
         hypercube_edges(plan.n_ranks), hops, strict=True
     ):
-        counts, rows = _messages(message, routed[moves], len(sources), n_routed)
-        pointer, items = _with_payload(counts, rows, payload_rows, n_routed)
+        pointer, items = _contents(message, routed[moves], len(sources), n_routed, payload_rows)
         keep = (np.diff(pointer) > 0) | every_message
         pointer = np.concatenate((pointer[:-1][keep], pointer[-1:]))
         rounds.append(Round(plan.n_ranks, sources[keep], destinations[keep], pointer, items))
@@ -292,29 +282,15 @@ def _hops(
         yield sender < 0, start[:0]
 
 
-def _messages(
-    message: NDArray[np.int64], routed: NDArray[np.int64], n_messages: int, n_routed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of each message, and all rows in order of message; a row at most once a message."""
-    key = message * n_routed + routed
+def _contents(
+    message: NDArray[np.int64], routed: NDArray[np.int64], n_messages: int, n_routed: int,
+    payload_rows: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:  # fmt: skip
+    """Pointer and items of messages: each row once a message, the payload rows behind them."""
+    n_items = n_routed + payload_rows
+    payload = n_items * np.arange(n_messages)[:, None] + np.arange(n_routed, n_items)
+    key = np.concatenate((message * n_items + routed, payload.ravel()))
     key.sort()
     key = key[np.diff(key, prepend=-1) != 0]
-    message, routed = np.divmod(key, max(n_routed, 1))
-    return np.bincount(message, minlength=n_messages).astype(np.int64), routed
-
-
-def _with_payload(
-    counts: NDArray[np.int64], rows: NDArray[np.int64], payload_rows: int, n_routed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Pointer and items of messages that each end with the payload rows."""
-    pointer = np.concatenate(([0], np.cumsum(counts + payload_rows)))
-    if not payload_rows:
-        return pointer, rows.astype(np.int32)
-    items = np.empty(pointer[-1], dtype=np.int32)
-    message = np.repeat(np.arange(len(counts)), counts)
-    items[np.arange(len(rows)) + payload_rows * message] = rows
-    behind = np.arange(payload_rows)
-    items[(pointer[1:, None] - payload_rows + behind).ravel()] = np.tile(
-        n_routed + behind, len(counts)
-    )
-    return pointer, items
+    of_message, items = np.divmod(key, max(n_items, 1))
+    return np.searchsorted(of_message, np.arange(n_messages + 1)), items.astype(np.int32)

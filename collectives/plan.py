@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from daskpart.errors import InputError
 from .counters import PlanStatistics, RoundRecord
 
 _OPPOSITE = {"expand": "reduce", "reduce": "expand", "allreduce": "allreduce"}
+_COLUMNS = ("source", "destination", "pointer", "items")
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,7 @@ class Round:
         if not isinstance(other, Round):
             return NotImplemented
         return self.n_ranks == other.n_ranks and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("source", "destination", "pointer", "items")
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -272,31 +272,29 @@ class Plan:
 
     def traffic(self) -> NDArray[np.int64]:
         """Rows from each rank to each rank over all rounds, a dense (n_ranks, n_ranks) array."""
-        total = self.rounds[0].traffic()
-        for entry in self.rounds[1:]:
-            total += entry.traffic()
-        return total
+        return reduce(np.add, (entry.traffic() for entry in self.rounds))
 
     def save(self, path: str | Path) -> None:
         """Write the plan to an .npz file (no pickle inside)."""
-        arrays: dict[str, Any] = {
-            "kind": np.array(self.kind),
-            "sizes": np.array([self.n_items, self.n_ranks, len(self.rounds)], dtype=np.int64),
-        }
-        for i, entry in enumerate(self.rounds):
-            for name in ("source", "destination", "pointer", "items"):
-                arrays[f"{name}_{i}"] = getattr(entry, name)
         with replacing(path) as file:
-            np.savez(file, **arrays)
+            np.savez(file, **self._arrays())
+
+    def _arrays(self) -> dict[str, Any]:
+        """What `save` writes."""
+        sizes = np.array([self.n_items, self.n_ranks, len(self.rounds)], dtype=np.int64)
+        arrays: dict[str, Any] = {"kind": np.array(self.kind), "sizes": sizes}
+        for i, entry in enumerate(self.rounds):
+            arrays |= {f"{name}_{i}": getattr(entry, name) for name in _COLUMNS}
+        return arrays
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that `save` wrote; ReadError for a damaged file."""
         with opened_npz(path) as stored:
             n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
-            names = ("source", "destination", "pointer", "items")
             rounds = [
-                Round(n_ranks, *(stored[f"{name}_{i}"] for name in names)) for i in range(n_rounds)
+                Round(n_ranks, *(stored[f"{name}_{i}"] for name in _COLUMNS))
+                for i in range(n_rounds)
             ]
             return cls(str(stored["kind"]), n_items, tuple(rounds))
 
@@ -344,8 +342,12 @@ def _check_round(entry: Round) -> None:
         raise InputError("Messages of a round must stand in order of (source, destination).")
     if len(entry.items) and entry.items.min() < 0:
         raise InputError(f"A round names item {entry.items.min()}; items start at 0.")
-    falls = np.diff(entry.items) < 0
-    starts = entry.pointer[1:-1]
-    falls[starts[(starts > 0) & (starts < len(entry.items))] - 1] = False
-    if falls.any():
+    if (steps_within(entry.items, entry.pointer) < 0).any():
         raise InputError("The items of a message must stand in rising order.")
+
+
+def steps_within(values: NDArray[Any], pointer: NDArray[np.int64]) -> NDArray[Any]:
+    """Differences of neighbours that are in the same of the pieces that a pointer cuts."""
+    starts = pointer[1:-1]
+    between = starts[(starts > 0) & (starts < len(values))] - 1
+    return np.delete(np.diff(values), between)

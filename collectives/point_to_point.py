@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
-from .plan import Plan, Round
+from .plan import Plan, Round, steps_within
 
 
 class ItemParts(Protocol):
@@ -111,8 +111,5 @@ def _check_owners(
 def _check_parts(pointer: NDArray[np.int64], parts: NDArray[Any], n_ranks: int) -> None:
     if len(parts) and (parts.min() < 0 or parts.max() >= n_ranks):
         raise InputError(f"Parts {parts.min()}..{parts.max()} do not lie in 0..{n_ranks - 1}.")
-    rises = np.diff(parts) > 0
-    starts = pointer[1:-1]
-    rises[starts[(starts > 0) & (starts < len(parts))] - 1] = True
-    if not rises.all():
+    if (steps_within(parts, pointer) <= 0).any():
         raise InputError("The parts of an item must be distinct and in rising order.")

@@ -39,7 +39,16 @@ from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem
-from .counters import COUNTS, QUANTITIES, SIDES, RoundRecord, busy_seconds, summary, summary_table
+from .counters import (
+    COUNTS,
+    QUANTITIES,
+    SIDES,
+    RoundRecord,
+    busy_seconds,
+    star_rounds,
+    summary,
+    summary_table,
+)
 from .hypercube import EmbeddedPlan, concurrent_volume
 from .messages import ValueInbox
 from .plan import Plan
@@ -268,9 +277,8 @@ def simulate_allreduce(
         raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
     rounds: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     if algorithm == "star":
-        others, root = np.arange(1, n_ranks), np.zeros(n_ranks - 1, np.int64)
         lengths = np.full(n_ranks - 1, n_bytes)
-        rounds = [(others, root, lengths), (root, others, lengths)]
+        rounds = [(*ends, lengths) for ends in star_rounds(n_ranks)]
     else:
         rounds = _dense_rounds(steps_of(DENSE_ALGORITHMS[algorithm], n_ranks), n_ranks, n_bytes)
     records = (

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -168,6 +169,7 @@ def best_algorithm(
     return model.best(problem, among, switch_density)
 
 
+@dataclass(eq=False)
 class PendingAllreduce:
     """A sparse allreduce on its way; made by `post_sparse_allreduce`.
 
@@ -177,69 +179,50 @@ class PendingAllreduce:
         The one that runs.
     """
 
-    def __init__(
-        self,
-        communicator: Communicator,
-        steps: Sequence[Step],
-        state: PerRank,
-        reduction: Reduction,
-        algorithm: str,
-        switch: CostModel | float,
-    ) -> None:
-        self.algorithm = algorithm
-        self._communicator = communicator
-        self._steps = list(steps)
-        self._state = state
-        self._reduction = reduction
-        self._switch = switch
-        self._posted: Pending | None = None
-        self._index = 0
-        self._collected = False
-        self._post_next()
+    communicator: Communicator
+    steps: list[Step]  # those that are not done
+    state: PerRank
+    reduction: Reduction
+    algorithm: str
+    switch: CostModel | float
+    posted: Pending | None = field(default=None, init=False)
+    n_posted: int = field(default=0, init=False)
+    collected: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.post_next()
 
     def collect(self) -> PerRank:
         """The result, a `Stream` on each rank; once."""
-        if self._collected:
+        if self.collected:
             raise InputError("This sparse allreduce was collected before.")
-        self._collected = True
-        return _finish(self._communicator, self)
+        self.collected = True
+        return _finish(self.communicator, self)
 
-    def collect_next(self) -> None:
-        """Receive the messages of a step, and send those of the next."""
-        if self._posted is not None:
-            step = self._steps.pop(0)
-            self._state = self._communicator.collect(
-                self._posted,
-                self._state,
-                combine_step,
-                step=step,
-                reduction=self._reduction,
-                switch=self._switch,
-            )
-            self._posted = None
-            self._post_next()
-
-    def _post_next(self) -> None:
+    def post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
-        while self._steps and self._steps[0].kind in LOCAL_KINDS:
-            self._state = self._communicator.map(run_local, self._state, step=self._steps.pop(0))
-        if self._steps:
-            step = self._steps[0]
-            self._posted = self._communicator.post_values(
-                exchange_of(step, self._communicator.n_ranks),
-                self._state,
-                partial(pack_step, step=step),
-                label=self.algorithm,
-                index=self._index,
+        self.posted = None
+        while self.steps and self.steps[0].kind in LOCAL_KINDS:
+            self.state = self.communicator.map(run_local, self.state, step=self.steps.pop(0))
+        if self.steps:
+            step = self.steps[0]
+            exchange = exchange_of(step, self.communicator.n_ranks)
+            pack = partial(pack_step, step=step)
+            self.posted = self.communicator.post_values(
+                exchange, self.state, pack, self.algorithm, self.n_posted
             )
-            self._index += 1
+            self.n_posted += 1
 
 
 @collective
 def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
-    while pending._posted is not None:
-        pending.collect_next()
-    return pending._state
+    while pending.posted is not None:
+        pending.state = communicator.collect(
+            pending.posted, pending.state, combine_step, step=pending.steps.pop(0),
+            reduction=pending.reduction, switch=pending.switch,
+        )  # fmt: skip
+        pending.post_next()
+    return pending.state
 
 
 def _require_array_alone(x: Any, values: Any) -> None:

@@ -21,17 +21,45 @@ from dask.highlevelgraph import HighLevelGraph
 from daskpart._floor.rank_tasks import Task, TaskRef
 from daskpart.errors import InputError
 
+from .communicator import PerRank
 from .cost_model import CostModel, Problem
 from .reduction import Reduction
 from .sparse_steps import require_free_choice
 from .stream import Stream
-from .transports.graph_writer import GraphWriter
+from .transports.graph import GraphCommunicator, Node
+from .transports.measures import UNMEASURED
 
 # of tasks on a Dask scheduler, where a message costs a thousand times what its first bytes do
 TASK_GRAPH = CostModel(
     start=5e-3, round=1e-3, message=1e-3, byte=2e-9, merged_entry=1e-8, gathered_entry=1.2e-8,
     scattered_entry=5e-9, dense_element=1e-9, copied_byte=2e-10,
 )  # fmt: skip
+
+
+class GraphWriter(GraphCommunicator):
+    """A graph transport that never runs anything: it writes down the tasks of an algorithm text.
+
+    They become a layer of the collection's own graph, and run wherever that runs. Nothing is
+    pinned, nothing is counted. `token` makes the names of the tasks: the same gives the same names.
+    """
+
+    def __init__(self, n_ranks: int, token: str) -> None:
+        super().__init__(n_ranks, scheduler="synchronous")
+        self.run_id = UNMEASURED + token
+
+    def placeholders(self, keys: list[tuple]) -> PerRank:
+        """Values that the tasks of another graph will make, one key a rank."""
+        return self._handle(PerRank, Node(keys, {}, ()))
+
+    def written(self, values: PerRank) -> tuple[dict, list[tuple]]:
+        """All tasks that lead from the placeholders to the values, and the keys of the values."""
+        graph = self._graph([values.content])
+        return dict(graph), list(values.content.keys)
+
+    def _run(self, nodes: list[Node]) -> None:
+        raise InputError(
+            "This text asks for a result while it is only written down as a task graph."
+        )
 
 
 def allreduce_array(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import whole_number
 from daskpart.collectives.communicator import Communicator, PerRank
+from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
 
@@ -144,11 +144,8 @@ class ParameterServer:
                 "A schedule orders the calls of the local transport: transport='local'."
             )
         is_auto = transport == "auto" and schedule is None
-        # distributed is slow to import, and a program that never did has no client
-        if is_auto and client is None and "distributed" in sys.modules:
-            from daskpart.collectives.transports.cluster import current_client
-
-            client = current_client()
+        if is_auto:
+            client = client or client_if_any()
         self._transport: LocalServer | ClusterServer
         if transport in ("dask", "mpi") or (is_auto and client is not None):
             from .cluster import ClusterServer

@@ -36,11 +36,7 @@ def communicator_for(
         raise InputError(f"transport={transport!r}; allowed are {', '.join(TRANSPORTS)}.")
     if transport == "local":
         return LocalCommunicator(n_ranks)
-    # distributed is slow to import, and a program that never did has no client
-    if client is None and "distributed" in sys.modules:
-        from .cluster import current_client
-
-        client = current_client()
+    client = client or client_if_any()
     if transport == "auto":
         return _fitting(n_ranks, client)
     if transport == "dask":
@@ -54,6 +50,15 @@ def communicator_for(
     from .graph import GraphCommunicator
 
     return GraphCommunicator(n_ranks, client)
+
+
+def client_if_any() -> Any:
+    """The current client, or None; without waiting for an import of distributed."""
+    if "distributed" not in sys.modules:  # slow to import; a program that never did has no client
+        return None
+    from .cluster import current_client
+
+    return current_client()
 
 
 def _fitting(n_ranks: int, client: Any) -> Communicator:

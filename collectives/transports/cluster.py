@@ -17,8 +17,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, KilledWorker, secede
+from distributed import Client, Future, KilledWorker, get_client, secede
 from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
@@ -51,10 +50,6 @@ class Cluster:
         self.workers = list(dict.fromkeys(self.placement))
         _leave_the_worker_pool()
 
-    def submit(self, graph: HighLevelGraph, keys: list) -> list[Future]:
-        """Begin to compute keys of a graph; the futures hold the results on the workers."""
-        return self.client.get(graph, keys, sync=False)
-
     def wait(self, futures: Sequence[Future]) -> None:
         """Until all are finished.
 
@@ -66,7 +61,7 @@ class Cluster:
             What a task raised.
         """
         if futures:
-            self._watched(lambda: _all_finished(futures))
+            self.watched(lambda: _all_finished(futures))
         for future in futures:
             if future.status == "error":
                 self.require_workers_after(future.exception())
@@ -81,20 +76,19 @@ class Cluster:
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Values of finished futures."""
         self.wait(futures)
-        return self._watched(lambda: self.client.gather(list(futures), asynchronous=True))
+        return self.watched(lambda: self.client.gather(list(futures), asynchronous=True))
 
     def scatter(self, values: Sequence[Any]) -> list[Future]:
         """Put each rank's value on its worker, one transfer a worker."""
         futures: list[Any] = [None] * len(values)
         for address in self.workers:
             ranks = [r for r, place in enumerate(self.placement) if place == address]
-            held = self._watched(partial(self._scatter_to, address, [values[r] for r in ranks]))
+            own = [values[r] for r in ranks]
+            scatter = partial(self.client.scatter, own, workers=[address], hash=False)
+            held = self.watched(partial(scatter, asynchronous=True))
             for rank, future in zip(ranks, held, strict=True):
                 futures[rank] = future
         return futures
-
-    def _scatter_to(self, address: str, values: list[Any]) -> Awaitable[list[Future]]:
-        return self.client.scatter(values, workers=[address], hash=False, asynchronous=True)
 
     def persist(self, collection: Any) -> list[Future]:
         """Compute a Dask collection on the cluster and keep it there; its keys in order."""
@@ -103,20 +97,26 @@ class Cluster:
         self.wait(futures)
         return futures
 
-    def call(self, function: Callable, *arguments: Any) -> list[Any]:
-        """``function(*arguments)`` in the process of every worker that holds ranks."""
-        workers = self.workers
-        answers = self._answered(
-            lambda: self.client.run(
-                function, *arguments, workers=workers, on_error="ignore", asynchronous=True
-            )
-        )
-        return list(answers.values())
+    def on_all(self, function: Callable, *arguments: Any) -> list[Any]:
+        """``function(*arguments)`` on every worker that holds ranks, watched; the first error."""
+        run = partial(self.client.run, function, *arguments, workers=self.workers)
+        return list(self.watched(partial(run, asynchronous=True)).values())
 
-    def forget_lost(self) -> None:
-        """Go on with the workers that are still there."""
+    def call(self, function: Callable, *arguments: Any) -> list[Any]:
+        """The same in a bounded time; errors of workers are passed over."""
+        run = partial(self.client.run, function, *arguments, workers=self.workers)
+        return list(self.answered(partial(run, on_error="ignore", asynchronous=True)).values())
+
+    def on_those_left(self, function: Callable, *arguments: Any) -> list[Any]:
+        """`call` on the workers that are still there; the others are forgotten."""
         there = self._there()
         self.workers = [address for address in self.workers if address in there]
+        return self.call(function, *arguments) if self.workers else []
+
+    def on_scheduler(self, function: Callable, *arguments: Any) -> Any:
+        """``function(*arguments)`` on the scheduler."""
+        run = partial(self.client.run_on_scheduler, function, *arguments)
+        return self.answered(partial(run, asynchronous=True))
 
     @staticmethod
     def release(futures: Sequence[Future]) -> None:
@@ -145,9 +145,9 @@ class Cluster:
 
     def _there(self) -> dict[str, int]:
         """The workers that are there now, and their threads."""
-        return self._answered(lambda: self.client.nthreads(asynchronous=True))
+        return self.answered(lambda: self.client.nthreads(asynchronous=True))
 
-    def _watched(
+    def watched(
         self, begin: Callable[[], Awaitable[Any]], look: Callable[[], None] | None = None
     ) -> Any:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
@@ -170,7 +170,7 @@ class Cluster:
                 sleep(_POLL_SECONDS)
             self.require_workers()
 
-    def _answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+    def answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
         """Result of a coroutine that must answer in a bounded time."""
         deadline = monotonic() + _ANSWER_SECONDS
 
@@ -229,8 +229,6 @@ def _leave_the_worker_pool() -> None:
 
 def current_client() -> Client | None:
     """The client of this thread or process, if there is one."""
-    from distributed import get_client
-
     try:
         return get_client()
     except ValueError:

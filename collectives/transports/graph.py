@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 import dask
+import numpy as np
 from dask.base import is_dask_collection
 
 from daskpart._floor.rank_tasks import (
@@ -39,13 +40,40 @@ from daskpart.collectives.timeline import name_of, now
 from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks
-from . import ledger
+from . import measures
 from .cluster import Cluster, checked_placement, current_client
 from .from_dask import collection_keys, computed_values
-from .graph_nodes import Node, Posted, inputs_of
-from .measures import Measures
 
 _SCHEDULERS = ("threads", "synchronous")
+
+
+class Node:
+    """Tasks of one step, and the nodes that they build on; after settling, their results.
+
+    node ──parents──▶ node ──parents──▶ node (settled: holds futures, its way there is forgotten)
+    """
+
+    __slots__ = ("__weakref__", "handle", "held", "keys", "parents", "tasks")
+
+    def __init__(self, keys: list, own_tasks: dict, parents: Iterable[Node]) -> None:
+        self.keys = keys
+        self.tasks = own_tasks
+        self.parents = tuple(parents)
+        self.held: list[Any] | None = None  # futures, or plain values without a client
+        self.handle: Callable[[], Any] | None = None
+
+    def settle(self, held: list[Any]) -> None:
+        """Keep the results and forget the way to them."""
+        self.held = held
+        self.tasks, self.parents = {}, ()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the text may still ask for this."""
+        handle = self.handle() if self.handle is not None else None
+        if isinstance(handle, Pending):
+            return not handle.collected
+        return handle is not None and not handle.spent
 
 
 class GraphCommunicator(Communicator):
@@ -92,7 +120,7 @@ class GraphCommunicator(Communicator):
                 "placement= needs a Dask client; without one ranks share this process."
             )
         self._pins = RankPlacement(self._cluster.placement) if self._cluster else None
-        self._measures = Measures(self._counters)
+        self._measures = measures.Measures(self._counters)
         self._step = 0
         self._settled: weakref.WeakSet[Node] = weakref.WeakSet()
 
@@ -133,7 +161,7 @@ class GraphCommunicator(Communicator):
         }
         return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
 
-    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Posted:
+    def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Node:
         entry, held = pending.round, values.content
         whole: Round | Exchange
         if isinstance(entry, Exchange):
@@ -142,21 +170,20 @@ class GraphCommunicator(Communicator):
             assert entry.round is not None  # it was prepared here
             whole, halves = entry.round, entry.messages.content
         name = self._name("pack")
-        mark, keys, own, index, last = (self.run_id, self._step), {}, {}, 0, -1
-        for source, destination in zip(
-            whole.source.tolist(), whole.destination.tolist(), strict=True
-        ):
-            index, last = (index + 1 if source == last else 0), source
-            key = keys[source, destination] = (name, source, destination)
+        mark, own = (self.run_id, self._step), {}
+        # messages stand by source: the place of each among those of its source
+        places = np.arange(len(whole.source)) - np.searchsorted(whole.source, whole.source)
+        columns = (whole.source, whole.destination, places)
+        for source, destination, index in np.column_stack(columns).tolist():
+            key = (name, source, destination)
             half, value = self._half(pending, source), TaskRef(held.keys[source])
             own[key] = PinnedTask(key, tasks.run_pack, mark, pack, index, *half, value)
         self._measures.expect(
             self._step, pending.label, pending.index, whole.source, whole.destination
         )
         node = Node(list(own), own, [held] if halves is None else [halves, held])
-        posted = Posted(node, keys)
-        node.handle = weakref.ref(posted)
-        return posted
+        node.handle = weakref.ref(pending)
+        return node
 
     def _collect(
         self,
@@ -168,12 +195,12 @@ class GraphCommunicator(Communicator):
     ) -> PerRank:
         step = tasks.run_combine if state is None else tasks.run_combine_into
         inputs = values if state is None else (state, *values)
-        posted: Posted = pending.content
+        posted: Node = pending.content
         keys = self._keys(name_of(combine))
         mark = (self.run_id, self._step)
         arriving: list[list[TaskRef]] = [[] for _ in keys]
-        for (_, destination), key in posted.keys.items():  # in rising order of sources
-            arriving[destination].append(TaskRef(key))
+        for key in posted.keys:  # in rising order of sources
+            arriving[key[2]].append(TaskRef(key))
         own = {
             key: PinnedTask(
                 key, step, mark, combine, static, *self._half(pending, rank),
@@ -181,8 +208,7 @@ class GraphCommunicator(Communicator):
             )
             for rank, key in enumerate(keys)
         }  # fmt: skip
-        posted.spent = True
-        parents = [posted.node, *(value.content for value in inputs)]
+        parents = [posted, *(value.content for value in inputs)]
         if not isinstance(pending.round, Exchange):
             parents.append(pending.round.messages.content)
         return self._handle(PerRank, Node(keys, own, parents))
@@ -209,7 +235,9 @@ class GraphCommunicator(Communicator):
     # -- running ---
 
     def _settle(self, values: Sequence[PerRank | Replicated]) -> None:
-        stack = [value.content for value in values]
+        self._settle_nodes([value.content for value in values])
+
+    def _settle_nodes(self, stack: list[Node]) -> None:
         wanted = {id(node) for node in stack}
         nodes, seen = [], set()
         while stack:  # what is asked for, and what is still in use on the way there
@@ -230,7 +258,9 @@ class GraphCommunicator(Communicator):
             graph = self._graph(nodes)
             results = dask.base.get_scheduler(scheduler=self.scheduler)(graph, keys)
         else:
-            results = self._cluster.submit(self._graph(nodes, with_known=False), keys)
+            results = self._cluster.client.get(
+                self._graph(nodes, with_known=False), keys, sync=False
+            )
             try:
                 self._cluster.wait(results)
             except BaseException:
@@ -241,7 +271,8 @@ class GraphCommunicator(Communicator):
             node.settle(list(results[position : position + len(node.keys)]))
             position += len(node.keys)
             self._settled.add(node)
-        self._fetch_measures(ledger.take)
+        take, run = measures.take, self.run_id
+        self._take_in(self._cluster.call(take, run) if self._cluster else [take(run)])
         self._measures.add_wait(begin, now(), self.timeline)
 
     def _graph(self, nodes: Iterable[Node], with_known: bool = True) -> Any:
@@ -261,23 +292,19 @@ class GraphCommunicator(Communicator):
         return tasks.pinned_graph(own, self._pins, known)
 
     def _gather(self, values: PerRank) -> list[Any]:
-        self._settle([values])
+        self._settle_nodes([values.content])
         held = values.content.held
         if self._cluster is None:
             return [duplicate(value) for value in held]
         return self._cluster.gather(held)
 
     def _result(self, content: Node) -> Any:
-        if content.held is None:
-            handle = content.handle() if content.handle is not None else None
-            assert handle is not None  # it is the Replicated that asks
-            self._settle([handle])
+        self._settle_nodes([content])
         assert content.held is not None
         first = content.held[:1]  # of what all ranks agreed on, that of rank 0
         return first[0] if self._cluster is None else self._cluster.gather(first)[0]
 
-    def _fetch_measures(self, fetch: Callable[[str], dict]) -> None:
-        found = self._cluster.call(fetch, self.run_id) if self._cluster else [fetch(self.run_id)]
+    def _take_in(self, found: list[dict]) -> None:
         for measured in found:
             self._measures.add(measured, self.timeline)
 
@@ -286,12 +313,11 @@ class GraphCommunicator(Communicator):
         for node in list(self._settled):
             node.held = []
         if self._cluster is None:
-            self._fetch_measures(ledger.close)
+            self._take_in([measures.close(self.run_id)])
         elif self._cluster.client.status == "running":
             self._cluster.release(held)
             with suppress(WorkerLostError):  # as far as the cluster answers
-                self._cluster.forget_lost()
-                self._fetch_measures(ledger.close)
+                self._take_in(self._cluster.on_those_left(measures.close, self.run_id))
 
     # -- names and handles ---
 
@@ -301,8 +327,6 @@ class GraphCommunicator(Communicator):
 
     def _keys(self, what: str) -> list[tuple]:
         name = self._name(what)
-        if self.timeline is not None:
-            self._measures.names[self._step] = what
         return [(name, rank) for rank in range(self.n_ranks)]
 
     def _handle(self, kind: Any, node: Node) -> Any:
@@ -321,6 +345,12 @@ class GraphCommunicator(Communicator):
         if self._cluster:
             return self._known(keys, self._cluster.persist(collection))
         return self._known(keys, computed_values(collection, self.n_ranks))
+
+
+def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list[TaskRef]:
+    """A rank's inputs; of what all ranks agreed on, its own."""
+    keys = [value.content.keys for value in values]
+    return [TaskRef(of_ranks[rank if len(of_ranks) > 1 else 0]) for of_ranks in keys]
 
 
 def _hold(value: Any) -> Any:

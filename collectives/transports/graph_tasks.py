@@ -22,9 +22,9 @@ from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import RankExchange, RankMessages
-from daskpart.collectives.timeline import now
+from daskpart.collectives.timeline import name_of, now
 
-from .ledger import Message, record
+from .measures import Note, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
 
@@ -44,7 +44,7 @@ def pinned_graph(
 
 def run_map(mark: Mark, rank: int, function: Callable, static: dict, *values: Any) -> Any:
     """``function(*values, **static)`` on one rank."""
-    with _measured(mark, rank):
+    with _measured(mark, rank, function):
         return function(*values, **static)
 
 
@@ -53,7 +53,7 @@ def run_update(
 ) -> Any:
     """Like `run_map`, on a copy of the state: Dask may need the old one again."""
     own = duplicate(state)
-    with _measured(mark, rank):
+    with _measured(mark, rank, function):
         return function(own, *values, **static)
 
 
@@ -64,8 +64,8 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
     with _naming(own.rank):
         sent = own.message(index, value, pack)
     run, step = mark
-    measured = Message(sent.rows, sent.nbytes, begin, now())
-    record(run, (step, own.rank, sent.destination), measured)
+    note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
+    record(run, (step, own.rank, sent.destination), note)
     return sent.payload
 
 
@@ -91,7 +91,7 @@ def run_combine_into(
     """Like `run_combine`, into a copy of the rank's state."""
     own = _opened(half, slot)
     new_state = duplicate(state)
-    with _measured(mark, own.rank):
+    with _measured(mark, own.rank, combine):
         return combine(new_state, own.incoming(list(payloads)), *values, **static)
 
 
@@ -106,18 +106,18 @@ def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     back = value_bytes(result)
     for rank, value in enumerate(values):
         if rank:
-            record(run, (step, rank, 0), Message(0, value_bytes(value)))
-            record(run, (step + 1, 0, rank), Message(0, back))
+            record(run, (step, rank, 0), Note(nbytes=value_bytes(value)))
+            record(run, (step + 1, 0, rank), Note(nbytes=back))
     return result
 
 
 @contextmanager
-def _measured(mark: Mark, rank: int) -> Any:
+def _measured(mark: Mark, rank: int, function: Callable) -> Any:
     begin = now()
     with _naming(rank):
         yield
     run, step = mark
-    record(run, (step, rank), (begin, now()))
+    record(run, (step, rank), Note(begin, now(), name_of(function)))
 
 
 @contextmanager

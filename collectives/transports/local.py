@@ -26,7 +26,7 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.cores import n_cores
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
-from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.counters import star_rounds, value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages, outgoing
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
@@ -140,14 +140,12 @@ class LocalCommunicator(Communicator):
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         result = function(values.content, **static)
-        others = np.arange(1, self.n_ranks)
-        root = np.zeros_like(others)
-        sizes = [value_bytes(value) for value in values.content[1:]]
-        back = [value_bytes(result)] * len(others)
-        for index, (source, destination, nbytes) in enumerate(
-            ((others, root, sizes), (root, others, back))
+        there = [value_bytes(value) for value in values.content[1:]]
+        back = [value_bytes(result)] * len(there)
+        for index, (ends, nbytes) in enumerate(
+            zip(star_rounds(self.n_ranks), (there, back), strict=True)
         ):
-            self.counters.record_round(label, index, source, destination, 0 * others, nbytes)
+            self.counters.record_round(label, index, *ends, [0] * len(nbytes), nbytes)
         self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 

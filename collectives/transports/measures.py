@@ -1,21 +1,74 @@
-"""From the ledgers of many processes to the counters and the timeline of one run.
+"""What tasks measured: kept in the process that ran them, until the driver fetches and counts it.
 
-A step is counted as a round when all its messages have been measured; the driver knows which to
-expect. What arrives a second time (Dask ran a task again) is left aside.
+    key (step, source, destination)   →  `Note` of a message: when it was packed, rows, bytes
+    key (step, rank)                  →  `Note` of a computation: when it began and ended, its name
+
+Keys name the step, not the execution: a task that runs twice overwrites its own entry, and what was
+fetched before is left aside, so everything counts once. A step is counted as a round when all its
+messages have been measured; the driver knows which to expect.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives.counters import Counters
+from daskpart.collectives.counters import Counters, star_rounds
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, Timeline
 
-from .ledger import Message
+Key = tuple[int, ...]
+UNMEASURED = "unmeasured-"  # begins the name of a run that nobody fetches measurements of
+
+
+class Note(NamedTuple):
+    """One measurement; times as by `timeline.now`, equal where nothing was computed."""
+
+    begin: float = 0.0
+    end: float = 0.0
+    name: str = ""
+    rows: int = 0
+    nbytes: int = 0
+
+
+# -- in the process that runs tasks ---
+
+_notes: dict[str, dict[Key, Note]] = {}
+_closed: set[str] = set()
+_lock = threading.Lock()
+
+
+def record(run: str, key: Key, note: Note) -> None:
+    """Keep one measurement of a run; nothing for a run that is closed."""
+    if run.startswith(UNMEASURED):
+        return
+    with _lock:
+        if run not in _closed:
+            _notes.setdefault(run, {})[key] = note
+
+
+def take(run: str) -> dict[Key, Note]:
+    """Hand over what this process measured since the last time."""
+    with _lock:
+        return _notes.pop(run, {})
+
+
+def close(run: str) -> dict[Key, Note]:
+    """Like `take`, and keep nothing more of this run: its last tasks may still be running."""
+    with _lock:
+        _closed.add(run)
+        return _notes.pop(run, {})
+
+
+def open_runs() -> list[str]:
+    """Runs of which this process still holds measurements."""
+    with _lock:
+        return list(_notes)
+
+
+# -- at the driver ---
 
 
 @dataclass(eq=False)
@@ -24,27 +77,16 @@ class _Expected:
     index: int
     source: NDArray[Any]
     destination: NDArray[Any]
-    measured: dict[tuple[int, int], Message] = field(default_factory=dict)
+    measured: dict[Key, Note] = field(default_factory=dict)
 
 
 class Measures:
-    """Takes measurements in any order, fills `counters` exactly once.
-
-    Parameters
-    ----------
-    counters : Counters
-
-    Attributes
-    ----------
-    names : dict of int to str
-        What a step is called in the timeline.
-    """
+    """Takes measurements in any order, fills `counters` exactly once."""
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
-        self.names: dict[int, str] = {}
         self._rounds: dict[int, _Expected] = {}
-        self._timed: set[tuple[int, ...]] = set()
+        self._timed: set[Key] = set()
         self._busy: list[list[tuple[float, float]]]  # of each rank, since the last wait
         self._busy = [[] for _ in range(counters.n_ranks)]
 
@@ -56,22 +98,24 @@ class Measures:
 
     def expect_star(self, step: int, label: str) -> None:
         """Announce a fold: every rank but 0 to rank 0 in this step, and back in the next."""
-        others = np.arange(1, self.counters.n_ranks)
-        root = np.zeros_like(others)
-        self.expect(step, label, 0, others, root)
-        self.expect(step + 1, label, 1, root, others)
+        for index, ends in enumerate(star_rounds(self.counters.n_ranks)):
+            self.expect(step + index, label, index, *ends)
 
-    def add(self, entries: dict[tuple[int, ...], Any], timeline: Timeline | None = None) -> None:
+    def add(self, notes: dict[Key, Note], timeline: Timeline | None = None) -> None:
         """Take what one process measured."""
-        for key, measured in entries.items():
-            if len(key) == 2:
-                begin, end = measured
-                self._add_times(key, COMPUTING, self.names.get(key[0], ""), begin, end, 0, timeline)
-            elif key[0] in self._rounds:
-                expected = self._rounds[key[0]]
-                expected.measured[key[1], key[2]] = measured
-                _, nbytes, begin, end = measured
-                self._add_times(key, SENDING, expected.label, begin, end, nbytes, timeline)
+        for key, note in notes.items():
+            kind, name = COMPUTING, note.name
+            if len(key) == 3:
+                expected = self._rounds.get(key[0])
+                if expected is None:
+                    continue
+                expected.measured[key[1:]] = note
+                kind, name = SENDING, expected.label
+            if key not in self._timed and note.end > note.begin:
+                self._timed.add(key)
+                self._add_times(
+                    Span(key[1], kind, name, note.begin, note.end, note.nbytes), timeline
+                )
         for step in sorted(self._rounds):
             expected = self._rounds[step]
             if len(expected.measured) == len(expected.source):
@@ -88,30 +132,18 @@ class Measures:
                     timeline.add(Span(rank, BLOCKED, "waiting", *gap))
             busy.clear()
 
-    def _add_times(
-        self, key: tuple[int, ...], kind: int, name: str, begin: float, end: float, nbytes: int,
-        timeline: Timeline | None,
-    ) -> None:  # fmt: skip
-        if key in self._timed or end <= begin:
-            return
-        self._timed.add(key)
-        rank = key[1]
-        self.counters.seconds_computing[rank] += end - begin
-        self._busy[rank].append((begin, end))
+    def _add_times(self, span: Span, timeline: Timeline | None) -> None:
+        self.counters.seconds_computing[span.rank] += span.end - span.begin
+        self._busy[span.rank].append((span.begin, span.end))
         if timeline is not None:
-            timeline.add(Span(rank, kind, name, begin, end, nbytes))
+            timeline.add(span)
 
     def _count(self, expected: _Expected) -> None:
-        pairs = zip(expected.source.tolist(), expected.destination.tolist(), strict=True)
-        messages = [expected.measured[pair] for pair in pairs]
-        self.counters.record_round(
-            expected.label,
-            expected.index,
-            expected.source,
-            expected.destination,
-            [message.rows for message in messages],
-            [message.nbytes for message in messages],
-        )
+        ends = expected.source, expected.destination
+        pairs = zip(*(ranks.tolist() for ranks in ends), strict=True)
+        sent = [expected.measured[pair] for pair in pairs]
+        rows, nbytes = [note.rows for note in sent], [note.nbytes for note in sent]
+        self.counters.record_round(expected.label, expected.index, *ends, rows, nbytes)
 
 
 def _gaps(busy: list[tuple[float, float]], begin: float, end: float) -> list[tuple[float, float]]:

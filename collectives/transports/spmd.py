@@ -10,12 +10,14 @@ nothing.
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import uuid
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any
 
 from dask.base import is_dask_collection
@@ -25,13 +27,17 @@ from daskpart.collectives.communicator import Communicator
 from daskpart.errors import InputError, WorkerLostError
 
 from . import worker as on_worker
-from .cluster import current_client
+from .cluster import Cluster, current_client
 from .driver import RankedCommunicator, blamed
+from .from_dask import collection_keys
 from .handles import Number
-from .mailbox import RunStopped
+from .lease import end_lease, take_lease
+from .mailbox import RunStopped, Standing, find_deadlock
 from .rank import Answer, Endpoint, Request
-from .rank_cluster import RankCluster, places_by_threads
+from .rank_cluster import WorkersBusyError, places_by_threads
 from .time_limits import time_limits
+
+_CLOSE_SECONDS = 10.0
 
 
 class SpmdCommunicator(RankedCommunicator):
@@ -88,7 +94,7 @@ class SpmdCommunicator(RankedCommunicator):
         self.placement = tuple(
             places_by_threads(client, n_ranks, placement, start_seconds, oversubscribe)
         )
-        self._cluster = RankCluster(client, self.placement)
+        self._cluster = Cluster(client, self.placement)
         self._tasks: list[Future] = []
         self._begin(timeout, start_seconds)
 
@@ -106,10 +112,9 @@ class SpmdCommunicator(RankedCommunicator):
             spec = on_worker.SessionSpec(
                 self.run_id, self.placement, endpoint, timeout, start_seconds
             )
-            self._cluster.take_lease(self.run_id, start_seconds)
+            self._take_lease(start_seconds)
             self._cluster.on_all(on_worker.open_session, spec)
-            self._tasks = self._cluster.start_ranks(self.run_id)
-            self._cluster.wait_for_ranks(self.run_id, start_seconds)
+            self._start_ranks(start_seconds)
             self.run(_connect)
         except BaseException as error:
             self._cluster.release(self._tasks)  # those that wait for a thread shall not begin
@@ -118,23 +123,70 @@ class SpmdCommunicator(RankedCommunicator):
                 self._cluster.require_workers_after(error)
             raise
 
+    def _take_lease(self, seconds: float) -> None:
+        """Hold a thread for each rank, as soon as they are free."""
+        limit, client = monotonic() + seconds, self._cluster.client
+        lease = (self.run_id, client.id, on_worker.task_key(self.run_id, 0), self.placement)
+        while (held := self._cluster.on_scheduler(take_lease, *lease)) is not None:
+            self._cluster.require_workers()
+            if monotonic() > limit:
+                raise WorkersBusyError(
+                    f"After {seconds:g} s still {held}. Wait until that is over (or close its "
+                    "communicator), or use transport='graph', which waits for no thread."
+                )
+            sleep(0.1)
+
+    def _start_ranks(self, seconds: float) -> None:
+        """Submit the long task of each rank, and wait until all of them run."""
+        self._tasks = [
+            self._cluster.client.submit(
+                on_worker.run_rank,
+                self.run_id,
+                rank,
+                key=on_worker.task_key(self.run_id, rank),
+                workers=[place],
+                allow_other_workers=False,  # `run_rank` also looks where it is
+                pure=False,
+                retries=0,
+            )
+            for rank, place in enumerate(self.placement)
+        ]
+        of_workers = self._cluster.on_all(on_worker.missing_ranks, self.run_id, seconds)
+        missing = sorted(rank for of_worker in of_workers for rank in of_worker)
+        if missing:
+            self._cluster.require_workers()
+            where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
+            raise WorkersBusyError(
+                f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
+                "workers' threads; wait for them, or use transport='graph'."
+            )
+
     def _close(self) -> None:
-        self._cluster.end_session(self.run_id, self._tasks)
+        """End the ranks and the lease, as far as the cluster answers."""
+        if self._cluster.client.status != "running":
+            return  # the workers have noticed
+        with suppress(WorkerLostError):
+            self._cluster.on_those_left(on_worker.close_session, self.run_id, _CLOSE_SECONDS)
+        self._cluster.release(self._tasks)
+        with suppress(WorkerLostError):
+            self._cluster.on_scheduler(end_lease, self.run_id)
 
     # -- runs ---
 
     def _placed(self, values: Any) -> list[Future]:
-        if is_dask_collection(values):
-            return self._cluster.bring(values, self.placement)
-        return self._cluster.scatter(values)
+        if not is_dask_collection(values):
+            return self._cluster.scatter(values)
+        collection_keys(values, self.n_ranks)
+        brought = [
+            self._cluster.client.submit(_same, future, workers=[place], pure=False)
+            for future, place in zip(self._cluster.persist(values), self.placement, strict=True)
+        ]
+        self._cluster.wait(brought)
+        return brought
 
     def _execute(self, request: Request, own: dict[Number, list[bytes]]) -> list[Answer]:
-        of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)
-        for rank, place in enumerate(self.placement) if own else ():
-            of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
-        parts = [pickle.dumps(of_worker[place]) if own else b"" for place in self._cluster.workers]
         try:
-            answered, reason = self._cluster.run_text(self.run_id, request, parts)
+            answered, reason = self._watched_answers(request, own)
         except BaseException as error:
             self._stop(request.run, error)
             raise
@@ -147,6 +199,65 @@ class SpmdCommunicator(RankedCommunicator):
             answers.extend(map(pickle.loads, of_ranks))
         answers.sort(key=lambda answer: answer.rank)
         return answers if reason is None else blamed(answers, reason)
+
+    def _watched_answers(
+        self, request: Request, own: dict[Number, list[bytes]]
+    ) -> tuple[list[list[bytes] | None], str | None]:
+        """What each worker answers, None if it does not know the session.
+
+        Looks meanwhile whether workers were lost, and whether ranks wait for each other for ever:
+        then the run is stopped, and the second answer is why.
+        """
+        workers = self._cluster.workers
+        asked = {"op": on_worker.RUN, "request": pickle.dumps(request)}
+        # values of their own for the ranks of each worker, if there are any
+        parts = self._parts(own) if own else [(workers, b"")]
+        reasons: list[str | None] = [None, None]
+
+        async def all_of_them() -> list[Any]:
+            calls = [self._told({**asked, "own": part}, group) for group, part in parts]
+            said: dict[str, Any] = {}
+            for of_group in await asyncio.gather(*calls):
+                said |= of_group
+            return [said[place] for place in workers]
+
+        def look() -> None:
+            self._cluster.require_workers()
+            found = self._cluster.answered(lambda: self._deadlock(request.run))
+            if found is not None and found == reasons[-1]:
+                self._cluster.on_those_left(on_worker.stop_run, self.run_id, request.run, found)
+            reasons.append(found)
+
+        answers = self._cluster.watched(all_of_them, look)
+        stopped = [r for r, before in zip(reasons[1:], reasons, strict=False) if r and r == before]
+        return answers, stopped[0] if stopped else None
+
+    def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], bytes]]:
+        of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)
+        for rank, place in enumerate(self.placement):
+            of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
+        return [([place], pickle.dumps(of_worker[place])) for place in self._cluster.workers]
+
+    async def _told(self, message: dict[str, Any], workers: list[str]) -> dict[str, Any]:
+        """What a handler of some workers answers."""
+        said = await self._cluster.client.scheduler.broadcast(
+            msg={**message, "session": self.run_id}, workers=workers, on_error="return_pickle"
+        )
+        for answer in said.values():
+            if isinstance(answer, bytes):  # of a worker that could not be asked
+                raise pickle.loads(answer)
+        return {place: answer["result"] for place, answer in said.items()}
+
+    async def _deadlock(self, run: int) -> str | None:
+        standings: dict[int, Standing] = {}
+        ended: set[int] = set()
+        with suppress(OSError):  # a worker is lost: the next look says so
+            asked = {"op": on_worker.PROGRESS, "run": run}
+            for told in (await self._told(asked, self._cluster.workers)).values():
+                of_worker, done = pickle.loads(told)
+                standings |= of_worker
+                ended |= done
+        return find_deadlock(standings, ended)
 
     def _stop(self, run: int, error: BaseException) -> None:
         """The run has no answers: no rank may wait for it any more."""
@@ -165,3 +276,8 @@ class SpmdCommunicator(RankedCommunicator):
 
 def _connect(comm: Communicator) -> None:
     comm.connect()  # type: ignore[attr-defined]
+
+
+def _same(value: Any) -> Any:
+    """Bring a value to the worker that this runs on."""
+    return value

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from daskpart.collectives import Counters, RoundRecord
-from daskpart.collectives.transports.ledger import Message
-from daskpart.collectives.transports.measures import Measures
+from daskpart.collectives.transports.measures import Measures, Note
 from daskpart.errors import InputError
 
 
@@ -75,8 +74,8 @@ def test_measures_arrive_in_pieces_and_twice():
     measures = Measures(Counters(3))
     measures.expect(4, "reduce", 0, np.array([1, 2]), np.array([0, 0]))
     measures.expect_star(5, "allreduce")
-    one, other, star = Message(4, 40), Message(5, 50, 10.5, 10.75), Message(0, 8)
-    computing = (10.0, 10.5)
+    one, star = Note(rows=4, nbytes=40), Note(nbytes=8)
+    other, computing = Note(10.5, 10.75, rows=5, nbytes=50), Note(10.0, 10.5, "multiply")
     measures.add({(4, 1, 0): one, (3, 1): computing})
     assert measures.counters.rounds == []
     measures.add({(4, 2, 0): other, (3, 1): computing, (4, 1, 0): one})

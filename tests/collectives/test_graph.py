@@ -26,7 +26,7 @@ from daskpart.collectives import (
     reduce,
     reduce_plan,
 )
-from daskpart.collectives.transports import ledger
+from daskpart.collectives.transports import measures
 from daskpart.collectives.transports.cluster import place_ranks
 from daskpart.errors import InputError, WorkerLostError
 
@@ -125,7 +125,7 @@ def test_work_in_flight_is_kept_when_something_else_is_asked(threads):
     pending = threads.post(prepared_expand.rounds[0], rows, pack_rows)
     allreduce(threads, threads.map(np.sum, rows)).result()
     rows = threads.collect(pending, rows, place_rows)
-    assert not pending.content.node.in_use  # collected messages are not held on to
+    assert not pending.content.in_use  # collected messages are not held on to
     threads.gather(rows)
     assert ran == ["noted"] * 3
 
@@ -161,9 +161,9 @@ def test_a_closed_run_keeps_nothing(threads):
     state = threads.settle(threads.map(noted, threads.values([1, 2, 3])))
     threads.map(noted, state)
     threads.close()
-    assert threads.run_id not in ledger.open_runs()
-    ledger.record(threads.run_id, (9, 0), 1.0)  # a straggler
-    assert threads.run_id not in ledger.open_runs()
+    assert threads.run_id not in measures.open_runs()
+    measures.record(threads.run_id, (9, 0), measures.Note())  # a straggler
+    assert threads.run_id not in measures.open_runs()
     assert (threads.counters.seconds_computing > 0).all()
 
 
@@ -288,7 +288,7 @@ def test_nothing_is_left_on_the_cluster(quiet_client):
         communicator.gather(rows)
         run = communicator.run_id
     assert all(run not in key for key in _left_over(quiet_client, run))
-    assert all(run not in runs for runs in quiet_client.run(ledger.open_runs).values())
+    assert all(run not in runs for runs in quiet_client.run(measures.open_runs).values())
 
 
 def _left_over(quiet_client, run):

@@ -15,7 +15,7 @@ from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator
 from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
 from daskpart.collectives.sparse_steps import ALGORITHMS, factorizations
 from daskpart.collectives.stream import stream_of
-from daskpart.collectives.transports import ledger
+from daskpart.collectives.transports import measures
 from daskpart.errors import InputError
 
 SIZE = 2000
@@ -303,7 +303,7 @@ def test_lazily_on_a_dask_array(algorithm, as_sparse):
     assert (mean.todense() if as_sparse else mean) == pytest.approx(
         serial_sum(vectors).sum() / 5, rel=1e-6, abs=1e-6
     )
-    assert not any(run.startswith(ledger.UNMEASURED) for run in ledger.open_runs())
+    assert not any(run.startswith(measures.UNMEASURED) for run in measures.open_runs())
 
 
 @pytest.mark.cluster

@@ -19,8 +19,7 @@ from daskpart.collectives import (
     record_timelines,
 )
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, KINDS, SENDING, Span, name_of
-from daskpart.collectives.transports.ledger import Message
-from daskpart.collectives.transports.measures import Measures
+from daskpart.collectives.transports.measures import Measures, Note
 from daskpart.errors import InputError, ReadError
 
 
@@ -165,10 +164,10 @@ def test_saved_and_loaded(tmp_path):
 def test_tasks_of_many_processes():
     """Names, messages and what is left of a wait; a task that ran twice counts once."""
     measures, timeline = Measures(Counters(2)), Timeline(2)
-    measures.names[3] = "multiply"
     measures.expect(4, "expand", 0, np.array([0]), np.array([1]))
     for _ in range(2):
-        measures.add({(3, 0): (10.0, 11.0), (4, 0, 1): Message(2, 16, 12.0, 12.5)}, timeline)
+        computing, message = Note(10.0, 11.0, "multiply"), Note(12.0, 12.5, rows=2, nbytes=16)
+        measures.add({(3, 0): computing, (4, 0, 1): message}, timeline)
     measures.add_wait(9.0, 13.0, timeline)
     assert timeline.spans == [
         Span(0, COMPUTING, "multiply", 10.0, 11.0),
