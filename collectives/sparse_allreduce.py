@@ -133,8 +133,8 @@ def post_sparse_allreduce(
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
-    what this returns. With `agreed`, the caller vouches for vectors of one shape and dtype: a named
-    algorithm sends no message but its own.
+    what this returns. With `agreed`, the caller vouches for `Stream`s of one shape and dtype: a
+    named algorithm sends no message but its own.
     """
     require_reduction(reduction)
     if algorithm == "auto":
@@ -144,14 +144,14 @@ def post_sparse_allreduce(
         best = best_algorithm(communicator, values, model, among, switch_density)
         algorithm, group, degrees, agreed = best.algorithm, best.group, best.degrees, True
     steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
-    make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
-    state = communicator.map(make, values, reduction=reduction)
     if not agreed:
-        state, _ = agreed_streams(communicator, state, "sparse allreduce")
+        make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
+        values = communicator.map(make, values, reduction=reduction)
+        values, _ = agreed_streams(communicator, values, "sparse allreduce")
     if switch_density is None:
         model = model or cost_model_of(communicator)
     switch = _checked_switch(model if switch_density is None else switch_density)
-    return PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
+    return PendingAllreduce(communicator, steps, values, reduction, algorithm, switch)
 
 
 @collective
@@ -218,7 +218,7 @@ class PendingAllreduce:
 def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
     while pending.posted is not None:
         pending.state = communicator.collect(
-            pending.posted, pending.state, combine_step, step=pending.steps.pop(0),
+            pending.posted, None, combine_step, pending.state, step=pending.steps.pop(0),
             reduction=pending.reduction, switch=pending.switch,
         )  # fmt: skip
         pending.post_next()

@@ -74,7 +74,7 @@ def run_combine(
 ) -> Any:
     """Combine all messages to a rank."""
     own = _opened(half, slot)
-    with _measured(mark, own.rank):
+    with _measured(mark, own.rank, combine):
         return combine(own.incoming(list(payloads)), *values, **static)
 
 
