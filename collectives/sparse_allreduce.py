@@ -190,7 +190,7 @@ class PendingAllreduce:
     collected: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.post_next()
+        self._post_next()
 
     def collect(self) -> PerRank:
         """The result, a `Stream` on each rank; once."""
@@ -199,7 +199,16 @@ class PendingAllreduce:
         self.collected = True
         return _finish(self.communicator, self)
 
-    def post_next(self) -> None:
+    def collect_next(self) -> None:
+        """Receive the messages of a step, and send those of the next, if there is one."""
+        if self.posted is not None:
+            self.state = self.communicator.collect(
+                self.posted, None, combine_step, self.state, step=self.steps.pop(0),
+                reduction=self.reduction, switch=self.switch,
+            )  # fmt: skip
+            self._post_next()
+
+    def _post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
         self.posted = None
         while self.steps and self.steps[0].kind in LOCAL_KINDS:
@@ -217,11 +226,7 @@ class PendingAllreduce:
 @collective
 def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
     while pending.posted is not None:
-        pending.state = communicator.collect(
-            pending.posted, None, combine_step, pending.state, step=pending.steps.pop(0),
-            reduction=pending.reduction, switch=pending.switch,
-        )  # fmt: skip
-        pending.post_next()
+        pending.collect_next()
     return pending.state
 
 
