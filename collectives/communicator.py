@@ -310,7 +310,7 @@ class Communicator(ABC):
     def collect(
         self,
         pending: Pending,
-        state: PerRank,
+        state: PerRank | None,
         combine: Callable[..., Any],
         *values: PerRank | Replicated,
         **static: Any,
@@ -321,12 +321,13 @@ class Communicator(ABC):
         ----------
         pending : Pending
             From `post` or `post_values`; collected once.
-        state : PerRank
-            Spent by this, like in `update`.
+        state : PerRank or None
+            Spent by this, like in `update`; None where there is nothing to overwrite, like in
+            `map`.
         combine : callable
-            ``combine(state, inbox, *values, **static)`` gives the new state; of a `post` it gets an
-            `Inbox`, of a `post_values` a `ValueInbox`. It is called on every rank, with an empty
-            inbox where nothing arrives.
+            ``combine(state, inbox, *values, **static)`` gives the new state, without `state` where
+            that is None; of a `post` it gets an `Inbox`, of a `post_values` a `ValueInbox`. It is
+            called on every rank, with an empty inbox where nothing arrives.
 
         Raises
         ------
@@ -337,9 +338,11 @@ class Communicator(ABC):
             raise InputError("These messages were posted on another communicator.")
         if pending.collected:
             raise InputError("These messages were collected before; post them again.")
-        self._check_step((state, *values), static)
+        self._check_step(values if state is None else (state, *values), static)
         new_state = self._collect(pending, state, combine, values, static)
-        state.spent = pending.collected = True
+        pending.collected = True
+        if state is not None:
+            state.spent = True
         return new_state
 
     def fold(
@@ -445,7 +448,12 @@ class Communicator(ABC):
 
     @abstractmethod
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank: ...
 
     @abstractmethod

@@ -93,36 +93,50 @@ def _n_corners(n_ranks: int) -> int:
 def _doubling(
     communicator: Communicator, values: PerRank, reduction: Reduction, label: str
 ) -> PerRank:
+    exchanges = _neighbours(communicator.n_ranks)
     n_corners = _n_corners(communicator.n_ranks)
-    state = communicator.map(_copied, values)
-    for index, exchange in enumerate(_neighbours(communicator.n_ranks)):
-        pending = communicator.post_values(exchange, state, _pack_whole, label, index)
-        state = communicator.collect(
-            pending, state, _combine_whole, reduction=reduction, n_corners=n_corners
+    total = values
+    for index, exchange in enumerate(exchanges):
+        pending = communicator.post_values(exchange, total, _pack_whole, label, index)
+        combine = _combine_whole if index + 1 < len(exchanges) else _combine_last
+        total = communicator.collect(
+            pending, None, combine, total, values, reduction=reduction, n_corners=n_corners
         )
-    return communicator.map(_as_given, state, values)
+    return total if exchanges else communicator.map(_as_given, values, values)
 
 
-def _copied(value: Any) -> NDArray[Any]:
-    return copied(np.asarray(value))
-
-
-def _pack_whole(array: NDArray[Any], source: int, destination: int) -> Payload:
-    array.flags.writeable = False  # so that messages take it uncopied
-    return (array[None],)
+def _pack_whole(value: Any, source: int, destination: int) -> Payload:
+    return (np.asarray(value)[None],)
 
 
 def _combine_whole(
-    array: NDArray[Any], inbox: ValueInbox, *, reduction: Reduction, n_corners: int
+    inbox: ValueInbox, value: Any, given: Any, *, reduction: Reduction, n_corners: int
+) -> NDArray[Any]:
+    """The value after a round, read-only, so that the next message takes it uncopied."""
+    total = _combined(inbox, np.asarray(value), reduction, n_corners)
+    if inbox.sources:
+        total.flags.writeable = False
+    return total
+
+
+def _combine_last(
+    inbox: ValueInbox, value: Any, given: Any, *, reduction: Reduction, n_corners: int
+) -> Any:
+    return _as_given(_combined(inbox, np.asarray(value), reduction, n_corners), given)
+
+
+def _combined(
+    inbox: ValueInbox, own: NDArray[Any], reduction: Reduction, n_corners: int
 ) -> NDArray[Any]:
     if not inbox.sources:
-        return array
+        return own
     source, other = inbox.sources[0], inbox.payloads[0][0][0]
-    what = f"an allreduce ({reduction.name})"
-    require_same_arrays(what, (inbox.rank, array), (source, other))
+    if own.dtype != other.dtype or own.shape != other.shape:
+        what = f"an allreduce ({reduction.name})"
+        require_same_arrays(what, (inbox.rank, own), (source, other))
     if inbox.rank >= n_corners:  # folded onto a partner, which tells the result
         return other
-    low, high = (other, array) if source < inbox.rank else (array, other)
+    low, high = (other, own) if source < inbox.rank else (own, other)
     return reduction.combined(low, high)
 
 
@@ -147,10 +161,10 @@ def _halving(
 # -- what both share ---
 
 
-def _as_given(total: NDArray[Any] | Stream, given: Any) -> Any:
+def _as_given(total: Any, given: Any) -> Any:
     """The result in the form in which the value was given."""
-    array = total.to_numpy() if isinstance(total, Stream) else total
+    array = total.to_numpy() if isinstance(total, Stream) else np.asarray(total)
     if not isinstance(given, np.ndarray):
         return array.item()
     # what arrived, or was sent, belongs to another rank too
-    return array if array.flags.writeable else copied(array)
+    return copied(array) if array is given or not array.flags.writeable else array

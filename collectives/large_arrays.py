@@ -45,6 +45,8 @@ def empty_array(length: int, dtype: DTypeLike) -> NDArray[Any]:
 
 def copied(array: NDArray[Any]) -> NDArray[Any]:
     """Like ``array.copy()``, in C order."""
+    if array.nbytes < _LEAST:
+        return array.copy()
     out = empty_array(array.size, array.dtype).reshape(array.shape)
     out[...] = array
     return out

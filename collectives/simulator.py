@@ -502,7 +502,7 @@ def _combined(
     arrays |= {s: payload[0] for s, payload in zip(inbox.sources, inbox.payloads, strict=True)}
     key = tuple(id(arrays[rank]) for rank in sorted(arrays))
     if key not in shared:
-        found = combine_step(own, inbox, step=step, reduction=ANY, switch=density)
+        found = combine_step(inbox, own, step=step, reduction=ANY, switch=density)
         assert isinstance(found, Stream)  # a ring begins when all are dense
         shared[key] = found
     return shared[key]

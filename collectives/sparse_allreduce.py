@@ -133,8 +133,8 @@ def post_sparse_allreduce(
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
-    what this returns. With `agreed`, the caller vouches for vectors of one shape and dtype: a named
-    algorithm sends no message but its own.
+    what this returns. With `agreed`, the caller vouches for `Stream`s of one shape and dtype: a
+    named algorithm sends no message but its own.
     """
     require_reduction(reduction)
     if algorithm == "auto":
@@ -144,14 +144,14 @@ def post_sparse_allreduce(
         best = best_algorithm(communicator, values, model, among, switch_density)
         algorithm, group, degrees, agreed = best.algorithm, best.group, best.degrees, True
     steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
-    make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
-    state = communicator.map(make, values, reduction=reduction)
     if not agreed:
-        state, _ = agreed_streams(communicator, state, "sparse allreduce")
+        make = dense_stream_of if steps and steps[0].kind == "dense" else stream_of
+        values = communicator.map(make, values, reduction=reduction)
+        values, _ = agreed_streams(communicator, values, "sparse allreduce")
     if switch_density is None:
         model = model or cost_model_of(communicator)
     switch = _checked_switch(model if switch_density is None else switch_density)
-    return PendingAllreduce(communicator, steps, state, reduction, algorithm, switch)
+    return PendingAllreduce(communicator, steps, values, reduction, algorithm, switch)
 
 
 @collective
@@ -190,7 +190,7 @@ class PendingAllreduce:
     collected: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.post_next()
+        self._post_next()
 
     def collect(self) -> PerRank:
         """The result, a `Stream` on each rank; once."""
@@ -200,15 +200,15 @@ class PendingAllreduce:
         return _finish(self.communicator, self)
 
     def collect_next(self) -> None:
-        """Receive the messages of a step, and send those of the next."""
+        """Receive the messages of a step, and send those of the next, if there is one."""
         if self.posted is not None:
             self.state = self.communicator.collect(
-                self.posted, self.state, combine_step, step=self.steps.pop(0),
+                self.posted, None, combine_step, self.state, step=self.steps.pop(0),
                 reduction=self.reduction, switch=self.switch,
             )  # fmt: skip
-            self.post_next()
+            self._post_next()
 
-    def post_next(self) -> None:
+    def _post_next(self) -> None:
         """Run what needs no messages, and send the messages of the step after."""
         self.posted = None
         while self.steps and self.steps[0].kind in LOCAL_KINDS:

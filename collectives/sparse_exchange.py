@@ -46,8 +46,8 @@ def pack_step(state: Stream | Ring, source: int, destination: int, step: Step) -
 
 
 def combine_step(
-    state: Stream | Ring,
     inbox: ValueInbox,
+    state: Stream | Ring,
     *,
     step: Step,
     reduction: Reduction,

@@ -36,7 +36,7 @@ from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
 
-from .clusters import has_mpiexec, in_mpi_job
+from .clusters import has_mpiexec, in_mpi_job, on_dask_workers
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
 COLUMNS = ("data", "what", "seconds of the fit", "seconds an epoch", "training loss", "test score")
@@ -237,8 +237,6 @@ def draw(found: list[LossPath], path: Path) -> None:
 
 def reading(megabytes: float, processes: Sequence[int]) -> list[list]:
     """MB/s of a file in the cache of the system: looked through, and read to rows on ranks."""
-    from distributed import Client, LocalCluster
-
     from .linear_memory import write_file
 
     rows = []
@@ -247,25 +245,24 @@ def reading(megabytes: float, processes: Sequence[int]) -> list[list]:
         write_file(path, 1e6 * megabytes)
         n_bytes = path.stat().st_size / 1e6
         for n_ranks in processes:
-            with (
-                LocalCluster(
-                    n_workers=n_ranks, threads_per_worker=1, dashboard_address=":0"
-                ) as cluster,
-                Client(cluster) as client,
-            ):
-                client.wait_for_workers(n_ranks)
-                best = [np.inf, np.inf]
-                for _ in range(3):  # the first one compiles
-                    begin = perf_counter()
-                    file = survey(path, client=client)
-                    middle = perf_counter()
-                    samples = FileSamples(file, encoded, 1, np.array([-1.0, 1.0]))
-                    with communicator_for("dask", n_ranks, client) as comm:
-                        ready = perf_counter()
-                        comm.fold(comm.map(len, samples.rows_on(comm, 0)), sum).result()
-                        best = [min(best[0], middle - begin), min(best[1], perf_counter() - ready)]
-                rows.append([n_ranks, n_bytes, n_bytes / best[0], n_bytes / best[1]])
+            seconds = on_dask_workers(seconds_to_read, n_ranks, path, n_ranks)
+            rows.append([n_ranks, n_bytes, *(n_bytes / best for best in seconds)])
     return rows
+
+
+def seconds_to_read(client: Any, path: Path, n_ranks: int) -> list[float]:
+    """To look a file through, and to read it to rows on ranks; the least of three turns."""
+    best = [np.inf, np.inf]
+    for _ in range(3):  # the first one compiles
+        begin = perf_counter()
+        file = survey(path, client=client)
+        middle = perf_counter()
+        samples = FileSamples(file, encoded, 1, np.array([-1.0, 1.0]))
+        with communicator_for("dask", n_ranks, client) as comm:
+            ready = perf_counter()
+            comm.fold(comm.map(len, samples.rows_on(comm, 0)), sum).result()
+            best = [min(best[0], middle - begin), min(best[1], perf_counter() - ready)]
+    return best
 
 
 def power_law(n_features: int, n_samples: int) -> tuple[Any, np.ndarray]:

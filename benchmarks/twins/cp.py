@@ -29,7 +29,6 @@ from daskpart.models.cp.als import (
     normalise,
     owned_gram,
     partial_products,
-    product_of_grams,
     solve_owned,
     weights_of,
 )
@@ -145,11 +144,12 @@ class _Iteration:
 
     def solve(self, mode: int, products: NDArray[Any]) -> NDArray[np.float64]:
         """Solve the owned rows; this rank's sums over them."""
-        system = product_of_grams(*(g for m, g in enumerate(self.grams) if m != mode))
+        others = [gram for place, gram in enumerate(self.grams) if place != mode]
+        given = self.tensor, *others
         rows = self.rows[mode]
-        solve_owned(rows, products, system, self.weights, self.tensor, mode=mode, update=Update())
+        solve_owned(rows, products, self.weights, *given, mode=mode, update=Update())
         last = mode == self.n_modes - 1
-        return column_sums(rows, products, system, self.tensor, mode=mode, last=last)
+        return column_sums(rows, products, *given, mode=mode, last=last)
 
     def own_gram(self, mode: int) -> NDArray[np.float64]:
         return owned_gram(self.rows[mode], self.tensor, mode=mode)

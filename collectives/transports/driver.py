@@ -215,7 +215,12 @@ class RankedCommunicator(Communicator):
         return self.run(_call, "post", *sent).content
 
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank:
         return self.run(_call, "collect", pending, state, combine, *values, static=static)
 

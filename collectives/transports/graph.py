@@ -183,8 +183,15 @@ class GraphCommunicator(Communicator):
         return node
 
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank:
+        step = tasks.run_combine if state is None else tasks.run_combine_into
+        inputs = values if state is None else (state, *values)
         posted: Node = pending.content
         keys = self._keys(name_of(combine))
         mark = (self.run_id, self._step)
@@ -193,12 +200,12 @@ class GraphCommunicator(Communicator):
             arriving[key[2]].append(TaskRef(key))
         own = {
             key: PinnedTask(
-                key, tasks.run_combine, mark, combine, static, *self._half(pending, rank),
-                List(*arriving[rank]), *inputs_of((state, *values), rank),
+                key, step, mark, combine, static, *self._half(pending, rank),
+                List(*arriving[rank]), *inputs_of(inputs, rank),
             )
             for rank, key in enumerate(keys)
         }  # fmt: skip
-        parents = [posted, state.content, *(value.content for value in values)]
+        parents = [posted, *(value.content for value in inputs)]
         if not isinstance(pending.round, Exchange):
             parents.append(pending.round.messages.content)
         return self._handle(PerRank, Node(keys, own, parents))

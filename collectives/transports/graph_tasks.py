@@ -70,6 +70,15 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
 
 
 def run_combine(
+    mark: Mark, combine: Callable, static: dict, half: Any, slot: int, payloads: list, *values: Any
+) -> Any:
+    """Combine all messages to a rank."""
+    own = _opened(half, slot)
+    with _measured(mark, own.rank, combine):
+        return combine(own.incoming(list(payloads)), *values, **static)
+
+
+def run_combine_into(
     mark: Mark,
     combine: Callable,
     static: dict,
@@ -79,7 +88,7 @@ def run_combine(
     state: Any,
     *values: Any,
 ) -> Any:
-    """Combine all messages to a rank into a copy of its state."""
+    """Like `run_combine`, into a copy of the rank's state."""
     own = _opened(half, slot)
     new_state = duplicate(state)
     with _measured(mark, own.rank, combine):

@@ -108,17 +108,27 @@ class LocalCommunicator(Communicator):
         return arriving, columns[:2], self._clock
 
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank:
         arriving, (source, destination), posted = pending.content
-        states, columns = _overwritable(state), self._columns(values)
-        state.spent = pending.collected = True
+        columns = self._columns(values)
+        pending.collected = True
+        if state is not None:
+            states = _overwritable(state)
+            state.spent = True
         self._wait_for(source, destination, posted, pending.label)
 
         def step(rank: int) -> Any:
             half = self._half(pending, rank)
             inbox = half.incoming([arriving[rank][source] for source in half.sources])
-            return combine(states(rank), inbox, *[c[rank] for c in columns], **static)
+            own = [c[rank] for c in columns]
+            first = (inbox,) if state is None else (states(rank), inbox)
+            return combine(*first, *own, **static)
 
         return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 

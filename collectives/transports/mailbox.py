@@ -107,14 +107,25 @@ class Mailbox:
         """A message has come."""
         with self._condition:
             if isinstance(source, int) and call.run >= self.run:
-                came = self._came.setdefault(call.run, {})
-                came[source] = came.get(source, 0) + 1
+                self._count(call.run, source)
             if self._ended is not None or call.run in self._stopped:
                 return
             self._arrived[call.key, source] = call.label, payload
             if isinstance(source, int):
                 self._latest[source] = call
             self._condition.notify_all()
+
+    def note_came(self, call: Call, source: int) -> None:
+        """A message has come to the rank itself, which waits for just this one.
+
+        For a rank that takes in its messages by itself: no other thread looks for those.
+        """
+        self._count(call.run, source)
+        self._latest[source] = call
+
+    def _count(self, run: int, source: int) -> None:
+        came = self._came.setdefault(run, {})
+        came[source] = came.get(source, 0) + 1
 
     def take(self, call: Call, source: Hashable) -> Any:
         """Wait for a message and take it out.

@@ -67,11 +67,12 @@ class WorkerGroup:
 
     def send(self, buffers: list[Any], process: int, tag: int) -> None:
         """Begin to send; the buffers are kept until they are sent."""
+        sent = self._sent
         with self._lock:
             for buffer in buffers:
-                self._sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
-            while self._sent and self._sent[0][0].Test():
-                self._sent.popleft()
+                sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
+            while sent and sent[0][0].Test():
+                sent.popleft()
 
     def all_sent(self) -> bool:
         """Whether nothing waits to be sent any more; makes progress."""
@@ -136,12 +137,13 @@ class MpiEndpoint:
         self._session, self._rank = session, rank
         self._mailbox = session.mailboxes[rank]
         self._members = tuple(sorted(set(processes)))
-        self._process_of = [self._members.index(process) for process in processes]
+        process_of = [self._members.index(process) for process in processes]
         # the place of a rank among the ranks of its worker
         self._place = [processes[:r].count(process) for r, process in enumerate(processes)]
         self._width = 1 + max(self._place)
-        # process and tag of each source: a wait asks for them again and again
-        self._from = [(p, self._tag(r, rank)) for r, p in enumerate(self._process_of)]
+        # process and tag, from each rank and to each: a wait asks for them again and again
+        self._from = [(p, self._tag(r, rank)) for r, p in enumerate(process_of)]
+        self._to = [(p, self._tag(rank, r)) for r, p in enumerate(process_of)]
         self._group: WorkerGroup
         self._status: Any
 
@@ -156,8 +158,7 @@ class MpiEndpoint:
             self._session.mailboxes[destination].put(call, self._rank, payload)
             return
         header, buffers = wire.pack(payload, tuple(call))
-        tag = self._tag(self._rank, destination)
-        self._group.send([header, *buffers], self._process_of[destination], tag)
+        self._group.send([header, *buffers], *self._to[destination])
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
@@ -167,7 +168,13 @@ class MpiEndpoint:
         found = mailbox.find(call, source)
         try:
             while found is None:
-                if self._take_next(source):  # nobody else takes in this rank's messages
+                message = self._next_message(source)  # nobody else takes in this rank's messages
+                if message is not None:
+                    came, payload = message
+                    if came == call:
+                        mailbox.note_came(call, source)
+                        return payload
+                    mailbox.put(Call(*came), source, payload)
                     found = mailbox.find(call, source)
                     continue
                 if not begin:
@@ -181,17 +188,15 @@ class MpiEndpoint:
             mailbox.waiting = None
         return found[0]
 
-    def _take_next(self, source: int) -> bool:
-        """Put the next message of a rank into the mailbox; whether there was one."""
+    def _next_message(self, source: int) -> tuple[Any, Any] | None:
+        """Call and payload of the next message of a rank, if there is one."""
         group = self._group
         message = group.comm.Improbe(*self._from[source], self._status)
         if message is None:
-            return False
+            return None
         header = bytearray(self._status.Get_count(group.mpi.BYTE))
         self._finish(message.Irecv([header, group.mpi.BYTE]), source)
-        call, payload = wire.unpack(header, partial(self._next_buffer, source))
-        self._mailbox.put(Call(*call), source, payload)
-        return True
+        return wire.unpack(header, partial(self._next_buffer, source))
 
     def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""

@@ -286,24 +286,29 @@ class RankCommunicator(Communicator):
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Call:
         call = self._next_call(f"{pending.label} {pending.index}")
         begin = perf_counter()
-        ranks, rows, sizes = [], [], []
-        for message in outgoing(self._half(pending), values.content, pack):
-            ranks.append(message.destination)
-            rows.append(message.rows)
-            sizes.append(message.nbytes)
-            self._send(call, message.destination, message.payload)
-        share = RoundShare(pending.label, pending.index, tuple(ranks), tuple(rows), tuple(sizes))
-        self._count(share)
+        half, rows, sizes = self._half(pending), [], []
+        for destination, payload, n_rows, nbytes in outgoing(half, values.content, pack):
+            rows.append(n_rows)
+            sizes.append(nbytes)
+            self._send(call, destination, payload)
+        ranks = tuple(half.destinations)
+        self._count(RoundShare(pending.label, pending.index, ranks, tuple(rows), tuple(sizes)))
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
         return call
 
     def _collect(
-        self, pending: Pending, state: PerRank, combine: Callable, values: Sequence, static: dict
+        self,
+        pending: Pending,
+        state: PerRank | None,
+        combine: Callable,
+        values: Sequence,
+        static: dict,
     ) -> PerRank:
         half = self._half(pending)
         payloads = [self._receive(pending.content, s, pending.label) for s in half.sources]
-        inbox = half.incoming(payloads)
-        arguments = [_own(state), inbox, *(value.content for value in values)]
+        arguments = [half.incoming(payloads), *[value.content for value in values]]
+        if state is not None:
+            arguments.insert(0, _own(state))
         return PerRank(self, self._timed(combine, arguments, static))
 
     def _half(self, pending: Pending) -> RankMessages | RankExchange:

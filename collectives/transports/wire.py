@@ -55,14 +55,11 @@ def _is_plain(value: Any) -> bool:
 
 def _told(array: NDArray[Any], buffers: list[memoryview]) -> tuple[Any, ...]:
     """Shape, dtype, whether it may be written, and its bytes or the size of its buffer."""
-    content: Any
-    writeable = array.flags.writeable
+    content: Any = pickle.PickleBuffer(array.data)  # bytes, or a bytearray, once it is pickled
     if array.nbytes > _INLINE_BYTES:
-        buffers.append(pickle.PickleBuffer(array.data).raw())
+        buffers.append(content.raw())
         content = array.nbytes
-    else:
-        content = bytearray(array.data) if writeable else array.tobytes()
-    return array.shape, array.dtype.str, writeable, content
+    return array.shape, array.dtype.str, array.flags.writeable, content
 
 
 def _array(told: tuple[Any, ...], next_buffer: Callable[[int], Any]) -> NDArray[Any]:

@@ -227,20 +227,19 @@ def _solve(
 ) -> PerRank:
     """Solve the owned rows of a mode; gives each rank's sums over them."""
     others = [gram for place, gram in enumerate(factors.grams) if place != mode]
-    system = comm.map(product_of_grams, *others)
     factors.rows[mode] = comm.update(
         solve_owned,
         factors.rows[mode],
         products,
-        system,
         factors.weights,
         tensors,
+        *others,
         mode=mode,
         update=update,
     )
     last = mode == len(factors.rows) - 1
     return comm.map(
-        column_sums, factors.rows[mode], products, system, tensors, mode=mode, last=last
+        column_sums, factors.rows[mode], products, tensors, *others, mode=mode, last=last
     )
 
 
@@ -264,15 +263,14 @@ def product_of_grams(*grams: NDArray[np.float64]) -> NDArray[np.float64]:
 def solve_owned(
     rows: NDArray[Any],
     products: NDArray[Any],
-    system: NDArray[np.float64],
     weights: NDArray[np.float64],
     tensor: RankTensor,
-    *,
+    *others: NDArray[np.float64],
     mode: int,
     update: Update,
 ) -> NDArray[Any]:
-    """Put the solution over the owned rows of a factor, in place."""
-    owned = slice(0, tensor.n_owned[mode])
+    """Put the solution over the owned rows of a factor, in place; `others` are the other Grams."""
+    owned, system = slice(0, tensor.n_owned[mode]), product_of_grams(*others)
     nonnegative, ridge = update.of(mode)
     solve_rows(products[owned], system, rows[owned], weights, nonnegative=nonnegative, ridge=ridge)
     return rows
@@ -281,9 +279,8 @@ def solve_owned(
 def column_sums(
     rows: NDArray[Any],
     products: NDArray[Any],
-    system: NDArray[np.float64],
     tensor: RankTensor,
-    *,
+    *others: NDArray[np.float64],
     mode: int,
     last: bool,
 ) -> NDArray[np.float64]:
@@ -300,7 +297,7 @@ def column_sums(
     gram = gram_of(own)
     sums[:-2] = gram.diagonal()
     sums[INNER] = column_products(products[:n_owned], own).sum()
-    sums[SQUARED] = np.sum(gram * system)
+    sums[SQUARED] = np.sum(gram * product_of_grams(*others))
     return sums
 
 
