@@ -1,4 +1,4 @@
-"""A Dask cluster as the graph transport sees it: submit, wait, gather, and never hang.
+"""A Dask cluster as the transports see it: wait, gather, ask its workers, and never hang.
 
 A task that is pinned to a worker that died waits for ever by Dask's own rules. So every wait here
 looks at the scheduler's workers twice a second, and when one that holds ranks is gone it raises
