@@ -12,7 +12,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.containers.coordinates import stable_order
+from daskpart.containers.coordinates import as_labels, stable_order
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
 from daskpart.errors import DaskpartWarning, InputError
 
@@ -286,3 +286,12 @@ def test_repeats_may_be_summed_and_events_counted():
     assert as_matrix(weighed, repeats="sum").values.tolist() == [3.5, 1, 1]
     with pytest.raises(InputError, match="a DataFrame with the columns 'user', 'item'"):
         as_matrix(clicks)
+
+
+def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
+    assert as_labels(["tea", "jam"]).dtype == "<U3"
+    alike = as_labels(np.array(["a", "a\0"], dtype=object))
+    assert alike.tolist() == ["a", "a\0"]
+    n = 3000
+    long = as_labels(np.array([*map(str, range(n)), "x" * 100_000], dtype=object))
+    assert long.nbytes < 100 * n and long[-1] == "x" * 100_000
