@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskpart.containers.coordinates import as_labels, stable_order
-from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -251,6 +251,21 @@ def test_columns_of_a_frame_may_be_named():
             as_matrix(turned, odd)
     with pytest.raises(InputError, match="repeats is 'mean': use one of 'last', 'sum'"):
         as_matrix(turned, ("who", "what", "how"), repeats="mean")
+
+
+def test_a_column_of_a_frame_is_what_its_name_says():
+    """Not what its place says, where these differ."""
+    users, items, values = ([1, 2], [7, 8], [3.0, 4.0])
+    columns = {"movie": items, "user": users, "minutes": values}
+    found = as_matrix(pd.DataFrame(columns)).to_frame()
+    assert found.to_numpy().tolist() == [[1, 7, 3], [2, 8, 4]]
+    for order in (["minutes", "user", "movie"], ["movie", "minutes", "user"]):
+        with pytest.raises(InputError, match="say which they are"):
+            as_matrix(pd.DataFrame(columns)[order])
+    with pytest.raises(InputError, match="say which they are"):
+        as_matrix(pd.DataFrame({"movie": items, "who": users, "minutes": values}))
+    assert pair_columns(pd.DataFrame({"movie": items, "who": users})) is None
+    assert pair_columns(pd.DataFrame({"who": users, "movie": items})) == (0, 1)
 
 
 def test_lists_of_records():
