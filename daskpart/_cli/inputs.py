@@ -207,7 +207,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """A CSV file with a header, or a Parquet file.
 
     A column of CSV is of numbers where all that is written in it are some. 007 is none, it would
-    become 7, and where others are text NA is a country. All may stay text, too, as it is written.
+    become 7, and where others are text NA is a country. All may stay text, too, as it is written,
+    and in Parquet whole numbers where some are missing.
 
     Raises
     ------
@@ -219,7 +220,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     path = Path(source).expanduser()
     try:
         if path.suffix in (".parquet", ".pq"):
-            return pd.read_parquet(path)
+            kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
+            return pd.read_parquet(path, **kept)
         table = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False)
         return table if as_written else table.apply(_as_numbers)
     except FileNotFoundError:

@@ -99,13 +99,24 @@ def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
         raise InputError(f"{path}: there are no pairs in it, only a header")
     sides = dict(zip(pair_places(table, state, (model.user, model.item, model.rating)),
                      (state.user_labels, state.item_labels), strict=True))  # fmt: skip
-    if not all(map(_are_numbers, sides.values())):
+    ids = table.iloc[:, [*sides]]
+    if not all(map(_are_numbers, sides.values())) or ids.isna().any(axis=None):
         table = read_table(path, as_written=True)
     asked = np.empty((len(table), 2), dtype=object)
     for side, (at, known) in enumerate(sides.items()):
         found = table.iloc[:, at]
-        asked[:, side] = pd.to_numeric(found, errors="coerce") if _are_numbers(known) else found
+        asked[:, side] = _numbers_in(found) if _are_numbers(known) else found
     return table, asked
+
+
+def _numbers_in(words: pd.Series) -> pd.Series:
+    """Each as a number, NaN where it is none; one by one, as a column of fractions rounds ids."""
+    numbers = pd.to_numeric(words, errors="coerce")
+    if numbers.dtype.kind in "iu":
+        return numbers
+    text = words.astype(str).str.strip()
+    in_digits = text.str.fullmatch(r"[0-9]+").to_numpy(bool, na_value=False)
+    return numbers.astype(object).mask(in_digits, text.where(in_digits, "0").map(int))
 
 
 def _are_numbers(labels: Any) -> bool:

@@ -22,6 +22,7 @@ from daskpart._floor.checks import as_array
 from daskpart.errors import InputError
 
 _LARGEST_INDEX = np.iinfo(np.int32).max
+_MOST_PADDING, _FEW_CHARACTERS = 8, 1 << 20
 
 Entries = tuple[Sequence[Any], Any, tuple[int, ...]]
 """Indices of each mode, values, and the shape."""
@@ -216,11 +217,19 @@ def refuse_fill_value(array: Any) -> None:
 
 
 def as_labels(labels: Any) -> npt.NDArray[Any]:
-    """Labels as an array that saves without pickle: text as numpy's own text."""
+    """Labels as an array: text as numpy's own text.
+
+    NumPy makes every text as wide as the longest, and drops zeros at its end; text that would
+    suffer from it stays as Python's.
+    """
     array = np.asarray(labels)
-    if array.dtype.kind in "OT" and all(isinstance(label, str) for label in array):
-        return array.astype(str)
-    return array
+    if array.dtype.kind not in "OT" or not all(isinstance(label, str) for label in array):
+        return array
+    lengths = [len(label) for label in array]
+    is_wide = max(lengths, default=0) * len(array) > _MOST_PADDING * sum(lengths) + _FEW_CHARACTERS
+    if is_wide or any(label.endswith("\0") for label in array):
+        return array.astype(object)
+    return array.astype(str)
 
 
 def is_a(data: Any, module: str, name: str) -> bool:

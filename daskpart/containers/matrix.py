@@ -15,6 +15,7 @@ same triples in the same order, so nothing downstream depends on where the data 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -444,7 +445,7 @@ def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int
     if all(len(places) == 1 for places in found[:2]):
         return found[0][0], found[1][0]
     few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in TIMES)
-    return (0, 1) if few else None
+    return (0, 1) if few and in_their_order(found) else None
 
 
 def time_column(frame: Any) -> Any:
@@ -452,6 +453,20 @@ def time_column(frame: Any) -> Any:
     plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
     places = [at for at, name in enumerate(plain) if name in TIMES]
     return frame.columns[places[0]] if len(places) == 1 else None
+
+
+def in_their_order(found: Sequence[Sequence[int]]) -> bool:
+    """Whether no name says that a column is another one than its place does."""
+    return all(set(places) <= {place} for place, places in enumerate(found))
+
+
+def column_behind(plain: Sequence[str], user: int, item: int) -> int | None:
+    """The place of the rating that nobody knows by its name: the only other column, behind both.
+
+    `plain` are the names in their plainest form; a column that says when is none.
+    """
+    others = [at for at, name in enumerate(plain) if at not in (user, item) and name not in TIMES]
+    return others[0] if len(others) == 1 and others[0] > max(user, item) else None
 
 
 def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
@@ -482,7 +497,8 @@ def rating_columns(
 ) -> tuple[int, int, int | None]:
     """Places of user, item and rating: given, by names that people use, or the first three columns.
 
-    A fourth column may say when; it is not read. With `events` there may be no rating (None).
+    Where names tell user and item, the only other column is the rating if it stands behind both. A
+    fourth column may say when; it is not read. With `events` there may be no rating (None).
 
     Raises
     ------
@@ -495,11 +511,15 @@ def rating_columns(
         return found[0][0], found[1][0], found[2][0]
     if events and len(found[0]) == len(found[1]) == 1 and not found[2]:
         return found[0][0], found[1][0], None
+    if len(found[0]) == len(found[1]) == 1 and not found[2]:
+        behind = column_behind(plain, found[0][0], found[1][0])
+        if behind is not None:
+            return found[0][0], found[1][0], behind
     times = len(names) > 2 and plain[-1] in TIMES
-    nobody_said = all(each is None for each in columns)
+    nobody_said = all(each is None for each in columns) and in_their_order(found)
     if nobody_said and events and len(names) - times == 2:
         return 0, 1, None
-    if nobody_said and len(names) - (times and len(names) == 4) == 3 and found[2] in ([], [2]):
+    if nobody_said and len(names) - (times and len(names) == 4) == 3:
         return 0, 1, 2
     shown = _shown(names)
     raise InputError(

@@ -138,8 +138,9 @@ def as_tensor(
         `daskpart.read` takes (FROSTT ``.tns``, also compressed, is the format of tensors); a
         `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, or one of Dask, which is
         computed: a column called ``value`` (or ``rating``, ``count`` and such) or else the only one
-        of fractions has the values, and every other column names the indices of a mode; a column of
-        categories has all of them as its labels. Or a list of records: dicts with such keys, or
+        of fractions has the values (whole numbers in it, before a last column of numbers, may be
+        years: refused), and every other column names the indices of a mode; a column of categories
+        has all of them as its labels. Or a list of records: dicts with such keys, or
         ``(index, …, value)``.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
@@ -330,6 +331,12 @@ def _frame_entries(
     """What `_entries` gives, of a frame: columns of indices, and one of values or values beside."""
     indices, numbers = columns_of(data, values)
     dims = [str(name) for name in indices.columns]
+    if len(dims) < 2:
+        raise InputError(
+            f"a DataFrame with the columns {_shown(_as_frame(data))} names the indices of "
+            f"{len(dims)} modes: give two columns of indices or more. Those in its index are not "
+            "read: give X.reset_index()"
+        )
     if len({*dims}) != len(dims):
         raise InputError(f"the columns {', '.join(dims)} do not all have a name of their own")
     needs = "each value needs an index of every mode"
@@ -343,14 +350,33 @@ def _value_column(frame: pandas.DataFrame) -> int:
     plain = [str(name).lower() for name in frame.columns]
     named = [place for place, name in enumerate(plain) if name in _VALUE_NAMES]
     fractions = [p for p, dtype in enumerate(frame.dtypes) if getattr(dtype, "kind", "O") == "f"]
-    for found in (named, fractions):
-        if len(found) == 1:
-            return found[0]
-    shown = ", ".join(map(repr, [*frame.columns][:8])) + (", …" if len(plain) > 8 else "")
+    if len(named) == 1:
+        return named[0]
+    if len(fractions) == 1 and not _may_be_indices(frame, fractions[0]):
+        return fractions[0]
     raise InputError(
-        f"a DataFrame with the columns {shown} does not tell which of them has the values: call it "
-        "'value'"
+        f"a DataFrame with the columns {_shown(frame)} does not tell which of them has the values: "
+        "call it 'value'"
     )
+
+
+def _may_be_indices(frame: pandas.DataFrame, place: int) -> bool:
+    """Whether a column of fractions holds whole numbers and the last one has numbers, too.
+
+    A column of years is one of fractions once lines without a year were dropped.
+    """
+    from pandas.api.types import is_numeric_dtype
+
+    last = frame.dtypes.iloc[-1]
+    if place == frame.shape[1] - 1 or not is_numeric_dtype(last):
+        return False
+    numbers = frame.iloc[:, place].dropna().to_numpy(np.float64)
+    return bool((numbers == np.floor(numbers)).all())
+
+
+def _shown(frame: pandas.DataFrame) -> str:
+    names = [*frame.columns]
+    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
 def _block_entries(data: Any) -> Entries:
@@ -368,6 +394,8 @@ def _block_entries(data: Any) -> Entries:
             "what is not zero; where missing cells are NaN, cells = numpy.nonzero(~numpy.isnan("
             "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others"
         )
+    if getattr(getattr(data, "index", None), "nlevels", 1) > 1:  # a Series
+        raise InputError("modes in the index are not read: give X.reset_index()")
     raise InputError(not_read(data, "sparse tensor", _ACCEPTED))
 
 

@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import as_array, ids_below, whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
@@ -133,10 +133,28 @@ class _Drawn:
 
     def _seeds(self, graph: Adjacency, generator: np.random.Generator) -> NDArray[np.int64]:
         """The vertices that a mini-batch begins at, rising."""
-        known = getattr(self, "seeds", None)
+        known = self._may_begin(graph.n_vertices)
         n = graph.n_vertices if known is None else len(known)
         chosen = np.sort(shuffled(np.arange(self.count(n)), n, _key(generator)))
-        return chosen if known is None else np.sort(np.asarray(known, np.int64)[chosen])
+        return chosen if known is None else known[chosen]
+
+    def _may_begin(self, n_vertices: int) -> NDArray[np.int64] | None:
+        """Vertices that a mini-batch may begin at, rising, each once; None: all."""
+        seeds = getattr(self, "seeds", None)
+        if seeds is None:
+            return None
+        given = as_array(seeds, "seed")
+        if given.dtype == np.bool_:
+            raise InputError(
+                f"seeds are a mask of shape {given.shape}: give the numbers of the vertices, as by "
+                "numpy.flatnonzero(mask)"
+            )
+        known = np.unique(ids_below(given, n_vertices, "seed")).astype(np.int64)
+        if not known.size:
+            raise InputError(
+                "seeds is empty: give a vertex that a mini-batch may begin at, or None"
+            )
+        return known
 
 
 @dataclass(frozen=True)
@@ -214,7 +232,8 @@ class LayerSampler(_Drawn):
 
     def probabilities(self, graph: Adjacency) -> NDArray[np.float64]:
         """The probability of each vertex to be drawn for a layer: its importance, 1 at most."""
-        n_drawn = self.count(graph.n_vertices if self.seeds is None else len(self.seeds))
+        known = self._may_begin(graph.n_vertices)
+        n_drawn = self.count(graph.n_vertices if known is None else len(known))
         certain = np.zeros(graph.n_vertices, bool)
         while True:
             rest = np.where(certain, 0.0, graph.importance)

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES, TIMES
+from daskpart.containers.matrix import (
+    COLUMN_NAMES,
+    EDGE_COLUMN_NAMES,
+    TIMES,
+    column_behind,
+    in_their_order,
+)
 from daskpart.errors import InputError, ReadError
 
 from .detection import cells_of, is_number, names_edges, plain_word
@@ -79,6 +85,7 @@ class Dialect:
     """How a table is written; `columns`: positions of both sides and, if any, of the value.
 
     `lines_before`: how many lines stand before the first of data, with the header and comments.
+    `others_are_text`: whether a column that is not read holds what is no number.
     """
 
     delimiter: str | None
@@ -86,6 +93,7 @@ class Dialect:
     lines_before: int
     columns: tuple[int, ...]
     ids_are_text: bool
+    others_are_text: bool = False
 
 
 def choose_columns(
@@ -98,27 +106,34 @@ def choose_columns(
     """Positions of both sides and of the value among the columns of a table.
 
     By `columns` if given, else by well-known names of the header, else the first two or three; a
-    column that says when is no value.
+    column that says when is no value. Where names tell both sides of a rating only, the one other
+    column is the value if it stands behind them.
 
     Raises
     ------
     ReadError
-        For fewer than two columns, or more than three of which no name tells.
+        For fewer than two columns, more than three of which no name tells, or names that tell
+        another order.
     """
     if columns is not None:
         if len(columns) not in (2, 3):
             raise InputError(f"columns names {relation.columns}; got {columns!r}")
         return tuple(position_of(column, names, n_columns, path) for column in columns)
-    found: list[int] = []
     if names is not None:
         plain = [plain_word(name) for name in names]
-        found = [i for known in relation.names for i, name in enumerate(plain) if name in known][:3]
-        named = [sum(plain[i] in known for i in found) for known in relation.names]
-        others = [name for i, name in enumerate(plain) if i not in found]
-        rest_is_known = relation.one_side or TIMES.issuperset(others)
-        if named in ([1, 1, 1], [1, 1, 0]) and (named[2] or rest_is_known):
-            return tuple(found)
-        if n_columns > 3 + (plain[-1] in TIMES):
+        places = [[i for i, name in enumerate(plain) if name in known] for known in relation.names]
+        named = [len(each) for each in places]
+        if named[:2] == [1, 1]:
+            (first,), (second,) = places[:2]
+            others = {*plain} - {plain[first], plain[second]}
+            behind = None if relation.one_side else column_behind(plain, first, second)
+            if named[2] == 1:
+                return first, second, places[2][0]
+            if named[2] == 0 and behind is not None:
+                return first, second, behind
+            if named[2] == 0 and (relation.one_side or others <= TIMES):
+                return first, second
+        if n_columns > 3 + (plain[-1] in TIMES) or not in_their_order(places):
             raise ReadError(
                 f"{path}: which of {listed(list(names))} are {relation.columns}? Say "
                 f"columns=({', '.join((*relation.dims, relation.value))})"
@@ -173,5 +188,11 @@ def dialect_of(
     data = cells[1] if header else cells[0]
     ids = [data[position] for position in positions[:2] if position < len(data)]
     ids_are_text = any(cell != "" and not is_number(cell) for cell in ids)
+    others = [cell for position, cell in enumerate(data) if position not in positions]
+    others_are_text = (
+        delimiter is not None
+        and not all(map(is_number, others))
+        and all(cell.isprintable() for cell in others)  # else the file is damaged
+    )
     lines_before = numbered[1 if header else 0][0] - 1
-    return Dialect(delimiter, len(cells[0]), lines_before, positions, ids_are_text)
+    return Dialect(delimiter, len(cells[0]), lines_before, positions, ids_are_text, others_are_text)

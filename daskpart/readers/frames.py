@@ -1,8 +1,9 @@
-"""Tables through pandas: parquet files, and text files whose ids are not numbers.
+"""Tables through pandas: parquet files, and text files in which not all is a number.
 
     A2SUAM1J3GNN3B,0000013714,5.0     -->  user x item, labelled by the text ids in sorted order
+    76561198000000001,10,5.0,today    -->  labelled by numbers that float64 cannot hold
 
-The scanner knows numbers only; pandas makes tables of text.
+The scanner knows numbers only, as float64; pandas makes tables of text.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, labelled, value_type
 from .detection import is_number
 from .dialect import RATINGS, Dialect, Relation, choose_columns
+from .scanning import LARGEST_ID
 from .streams import opened
 
 
@@ -48,14 +50,16 @@ def read_parquet(
     return _from_frame(frame, RATINGS, chosen, value_type(dtype), path, None, repeats)
 
 
-def read_text_relation(
+def read_table_relation(
     path: str,
     relation: Relation,
     dialect: Dialect,
     dtype: np.dtype,
     repeats: Literal["last", "sum"] = "last",
+    *,
+    text_ids: bool,
 ) -> xarray.DataArray:
-    """Read a table whose ids are text."""
+    """Read a table whose ids are text, or whole numbers up to 2^63 - 1."""
     n_before = dialect.lines_before
     with opened(path) as stream:
         content: Any = stream
@@ -69,6 +73,7 @@ def read_text_relation(
                 skiprows=n_before,
                 dtype={position: str for position in dialect.columns[:2]},
                 keep_default_na=False,
+                skipinitialspace=True,
             )
         except UnicodeDecodeError:
             _fail_at_encoding(path)
@@ -79,7 +84,27 @@ def read_text_relation(
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
             f"line, found {frame.shape[1]}"
         )
+    if not text_ids:
+        for what, position in zip(relation.ids, dialect.columns, strict=False):
+            written = frame[position]
+            frame[position], good = _as_ids(written)
+            if not good.all():
+                first = int(np.argmin(good))
+                raise ReadError(
+                    f"{path}, line {first + n_before + 1} (blank lines not counted): expected a "
+                    f"whole {what} from 0 to 2^63 - 1, found {written.iloc[first]!r}"
+                )
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
+
+
+def _as_ids(written: pandas.Series) -> tuple[pandas.Series, np.ndarray]:
+    """Numbers as int64, and which of them are what was written."""
+    numbers = pandas.to_numeric(written, errors="coerce")
+    found = numbers.to_numpy()
+    if found.dtype.kind in "iu":
+        return numbers, (found >= 0) & (found < 2**63)
+    good = (found >= 0) & (found < LARGEST_ID) & (found == np.floor(found))
+    return numbers.where(good, 0).astype(np.int64), good
 
 
 def _as_numbers(given: pandas.Series) -> np.ndarray:

@@ -4,7 +4,8 @@
     source,target,weight             -->  square, labelled by the ids of both
 
 The first lines tell the dialect: separator, header, which columns matter, and whether ids are
-numbers. Numbers are scanned chunk by chunk; ids that are text go through a table.
+numbers. Numbers are scanned chunk by chunk, as float64; text goes through a table, and so do ids
+that are larger than these can tell apart.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import numpy as np
 import xarray
 
 from .assembly import factorize, labelled, value_type
-from .dialect import Relation, dialect_of
-from .frames import read_text_relation
-from .scanning import read_rows
+from .dialect import Dialect, Relation, dialect_of
+from .frames import read_table_relation
+from .scanning import LargeIdError, read_rows
 
 
 def read_relation(
@@ -34,8 +35,22 @@ def read_relation(
     """Read a table; parameters as of `read_ratings` and `read_edges`."""
     dialect = dialect_of(path, columns, header, relation)
     of_values = value_type(dtype)
-    if dialect.ids_are_text if text_ids is None else text_ids:
-        return read_text_relation(path, relation, dialect, of_values, repeats)
+    are_text = dialect.ids_are_text if text_ids is None else text_ids
+    if not are_text and not dialect.others_are_text:
+        try:
+            return _read_numbers(path, relation, dialect, of_values, repeats)
+        except LargeIdError:
+            pass
+    return read_table_relation(path, relation, dialect, of_values, repeats, text_ids=are_text)
+
+
+def _read_numbers(
+    path: str,
+    relation: Relation,
+    dialect: Dialect,
+    of_values: np.dtype,
+    repeats: Literal["last", "sum"],
+) -> xarray.DataArray:
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     values = []
     separators = '",;:' if dialect.delimiter == "::" else '",;'

@@ -31,6 +31,12 @@ from .assembly import cast_values
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
+
+
+class LargeIdError(ReadError):
+    """An id is whole, and larger than float64 can tell from its neighbours."""
+
+
 _LINE_END = ord("\n")
 _BLANKS = b" \t\r\v\f"
 _NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
@@ -180,18 +186,18 @@ class Rows:
         """The byte before each number: its separator, or a line end."""
         return np.frombuffer(b"\n" + self.chunk.content, np.uint8)[self.chunk.layout.starts]
 
-    def fail(self, row: int, problem: str) -> NoReturn:
-        """Raise the `ReadError` that names the path, the line of `row`, and the problem."""
+    def fail(self, row: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
+        """Raise the error that names the path, the line of `row`, and the problem."""
         of_chunk = int(self.chunk.layout.lines[row])
         written = self.chunk.text.split(b"\n", of_chunk + 1)[of_chunk]
         shown = written.decode("utf-8", "replace").rstrip()
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         line = self.chunk.first_line + of_chunk
-        raise ReadError(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
+        raise error(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
 
-    def fail_at(self, number: int, problem: str) -> NoReturn:
+    def fail_at(self, number: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
         """As `fail`, for the row that holds ``numbers[number]``."""
-        self.fail(int(np.searchsorted(self.pointer, number, side="right")) - 1, problem)
+        self.fail(int(np.searchsorted(self.pointer, number, side="right")) - 1, problem, error)
 
     def check_lengths(self, n_columns: int) -> None:
         """Refuse rows that have not `n_columns` numbers."""
@@ -206,7 +212,10 @@ class Rows:
         values = self.numbers[which]
         good = (values >= 0) & (values < LARGEST_ID) & (values == np.floor(values))
         if not good.all():
-            self._fail_first(which, good, f"expected a whole {what} from 0 to 2^53 - 1, found")
+            first = values[int(np.argmin(good))]
+            error = LargeIdError if LARGEST_ID <= first < 2**64 else ReadError
+            problem = f"expected a whole {what} from 0 to 2^53 - 1, found"
+            self._fail_first(which, good, problem, error)
         return values.astype(np.int64)
 
     def positions(
@@ -233,9 +242,15 @@ class Rows:
             self._fail_first(which, good, f"expected a finite {what} that {dtype} can hold, found")
         return cast
 
-    def _fail_first(self, which: Which, good: NDArray[np.bool_], problem: str) -> NoReturn:
+    def _fail_first(
+        self,
+        which: Which,
+        good: NDArray[np.bool_],
+        problem: str,
+        error: type[ReadError] = ReadError,
+    ) -> NoReturn:
         number = int(np.arange(len(self.numbers))[which][np.argmin(good)])
-        self.fail_at(number, f"{problem} {self.written(number)}")
+        self.fail_at(number, f"{problem} {self.written(number)}", error)
 
 
 def read_rows(

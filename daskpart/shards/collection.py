@@ -17,6 +17,7 @@ from dask.base import DaskMethodsMixin, get_scheduler, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
 from daskpart._floor.tables import html_lines, readable
 from daskpart.connectivity import Connectivity
@@ -154,9 +155,7 @@ class Shards(DaskMethodsMixin):
 
     def items_of(self, rank: int) -> npt.NDArray[np.int64]:
         """Global ids of the columns that one part touches, in its local order: `Shard.items`."""
-        if not 0 <= rank < self.n_parts:
-            raise InputError(f"part {rank} is out of range: parts are 0 to {self.n_parts - 1}")
-        return self._numbering.of_rank(rank)
+        return self._numbering.of_rank(whole_number(rank, "part", 0, self.n_parts - 1))
 
     def border_order(self) -> BorderOrder:
         """Give the permutations of the bordered form of Fig. 1; nothing is computed."""

@@ -2,6 +2,7 @@
 
 label 'alice' ──lookup──► position 17          (no labels: the position is the label)
 text   → UTF-8 bytes + where each label ends   dates → int64 + dtype   numbers → as they are
+pandas' times in a zone → dates in UTC + zone   periods → int64 + frequency   intervals → both ends
 
 Pandas is imported where labels are looked up: ranks, which import this file too, never do.
 """
@@ -9,6 +10,7 @@ Pandas is imported where labels are looked up: ranks, which import this file too
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +50,7 @@ class LabelIndex:
             return
         import pandas as pd
 
-        self._index = pd.Index(labels)
+        self._index = pd.Index(labels, tupleize_cols=False)
         if not self._index.is_unique:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
@@ -97,7 +99,14 @@ class LabelIndex:
 
         if self._index.dtype.kind == "M" and wanted.dtype.kind in "OUT":
             wanted = pd.to_datetime(wanted, errors="coerce").to_numpy()
-        return self._index.get_indexer(pd.Index(wanted)).astype(np.int32)
+        try:
+            found = self._index.get_indexer(pd.Index(wanted, tupleize_cols=False))
+        except TypeError:  # a set, say
+            raise InputError(
+                f"{_some(wanted)} can be no label of a {self.name}: give a label, or a list of "
+                "labels"
+            ) from None
+        return found.astype(np.int32)
 
     def _refusal(self, unknown: np.ndarray) -> str:
         names = plural(self.name)
@@ -137,7 +146,7 @@ def pack_labels(
     Raises
     ------
     InputError
-        For labels that are neither text, numbers nor dates.
+        For labels that are neither text, numbers, dates, periods nor intervals.
     """
     if labels is None:
         return {}, None
@@ -155,14 +164,45 @@ def pack_labels(
         pieces = [json.dumps(label).encode() for label in objects]
         description = {"kind": "mixed"}
     else:
+        packed = _pack_times(objects, name, what)
+        if packed is not None:
+            return packed
         strange = next(x for x in objects if type(x) not in (str, int, float, bool))
         raise InputError(
-            f"labels can be saved when they are text, numbers or dates (datetime64); "
+            f"labels can be saved when they are text, numbers, dates, periods or intervals; "
             f"{what or name} hold {strange!r} of type {type(strange).__name__}."
         )
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     text = np.frombuffer(b"".join(pieces), dtype=np.uint8)
     return {f"{name}_text": text, f"{name}_ends": ends}, description
+
+
+def _pack_times(
+    objects: np.ndarray, name: str, what: str
+) -> tuple[dict[str, np.ndarray], dict] | None:
+    """Days, and what pandas makes an index of that numbers hold; None for the rest."""
+    import pandas as pd
+
+    if all(type(label) is date for label in objects):
+        return {name: objects.astype("datetime64[D]").view(np.int64)}, {"kind": "days"}
+    index = pd.Index(objects.tolist(), tupleize_cols=False)
+    if isinstance(index, pd.PeriodIndex):
+        return {name: index.asi8}, {"kind": "periods", "freq": index.freqstr}
+    if isinstance(index, pd.IntervalIndex):
+        ends = {side: getattr(index, side).to_numpy() for side in ("left", "right")}
+        packed = {side: pack_labels(ends[side], f"{name}_{side}", what) for side in ends}
+        described = {side: description for side, (_, description) in packed.items()}
+        arrays = packed["left"][0] | packed["right"][0]
+        return arrays, {"kind": "intervals", "closed": index.closed, **described}
+    if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
+        times = index.tz_convert("UTC").tz_localize(None).to_numpy()
+        description = {"kind": "zoned", "dtype": times.dtype.str, "zone": str(index.tz)}
+        try:
+            index.tz_convert(description["zone"])
+        except (ValueError, KeyError):  # a zone without a name
+            return None
+        return {name: times.view(np.int64)}, description
+    return None
 
 
 def unpack_labels(
@@ -175,12 +215,36 @@ def unpack_labels(
         return arrays[name]
     if description["kind"] == "dates":
         return arrays[name].view(description["dtype"])
+    if description["kind"] in ("days", "periods", "intervals", "zoned"):
+        return _unpack_times(arrays, name, description)
     text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"].tolist()
     pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     if description["kind"] == "mixed":
         return _object_array([json.loads(piece) for piece in pieces])
     labels = _object_array([piece.decode("utf-8", "surrogatepass") for piece in pieces])
     return labels if description["dtype"] == "O" else labels.astype(description["dtype"])
+
+
+def _unpack_times(arrays: dict[str, np.ndarray], name: str, description: dict) -> np.ndarray:
+    """What `_pack_times` took."""
+    import pandas as pd
+
+    frames: Any = pd  # whose stubs lack some of this
+    kind = description["kind"]
+    if kind == "days":
+        return arrays[name].view("datetime64[D]").astype(object)
+    if kind == "intervals":
+        ends = [
+            frames.Index(unpack_labels(arrays, f"{name}_{side}", description[side]))
+            for side in ("left", "right")
+        ]
+        index = frames.IntervalIndex.from_arrays(*ends, closed=description["closed"])
+    elif kind == "periods":
+        index = frames.PeriodIndex.from_ordinals(arrays[name], freq=description["freq"])
+    else:
+        times = frames.DatetimeIndex(arrays[name].view(description["dtype"]))
+        index = times.tz_localize("UTC").tz_convert(description["zone"])
+    return _object_array([*index])
 
 
 def _object_array(values: list) -> np.ndarray:

@@ -328,7 +328,8 @@ class State:
         Raises
         ------
         InputError
-            For another suffix, or labels that are neither text, numbers nor dates.
+            For another suffix, or labels that are neither text, numbers, dates, periods nor
+            intervals.
         OSError
             When the disk refuses; names the path and the space needed.
         """

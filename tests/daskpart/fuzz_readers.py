@@ -189,13 +189,15 @@ def resealed(content: bytes, rng: random.Random) -> bytes:
     return target.getvalue()
 
 
-def rows_of(content: bytes, separators: bytes = b"") -> list[list[bytes]]:
-    """The words of each line, remarks left out, every word a number."""
+def rows_of(
+    content: bytes, separators: bytes = b"", n_numbers: int | None = None
+) -> list[list[bytes]]:
+    """The words of each line, remarks left out, every word (or the first of each) a number."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     table = bytes.maketrans(separators, b" " * len(separators))
     lines = [re.sub(rb"[#%].*", b"", line) for line in content.split(b"\n")]
     rows = [line.translate(table).split() for line in lines]
-    for word in [word for row in rows for word in row]:
+    for word in [word for row in rows for word in row[:n_numbers]]:
         if not NUMBER.fullmatch(word):
             raise ValueError(word)
     return rows
@@ -206,6 +208,11 @@ def whole(word: bytes) -> int:
     if value != int(value) or not 0 <= value < 2**53:
         raise ValueError(word)
     return int(value)
+
+
+def an_id(word: bytes) -> int:
+    """Digits alone may say more than float64 holds."""
+    return int(word) if word.isdigit() and int(word) < 2**63 else whole(word)
 
 
 def parse_mtx(content: bytes) -> Any:
@@ -235,8 +242,8 @@ def parse_libsvm(content: bytes) -> Any:
 def parse_ratings(content: bytes) -> Any:
     separators = b'",;:' if b"::" in content.split(b"\n")[0] else b'",;'
     return {
-        (whole(row[0]), whole(row[1])): np.float32(row[2]) if len(row) > 2 else 1
-        for row in rows_of(content, separators)
+        (an_id(row[0]), an_id(row[1])): np.float32(row[2]) if len(row) > 2 else 1
+        for row in rows_of(content, separators, 3)
         if row
     }
 
@@ -254,7 +261,7 @@ def parse_tns(content: bytes) -> Any:
 
 def parse_edges(content: bytes) -> Any:
     return {
-        (whole(row[0]), whole(row[1])): np.float32(row[2]) if len(row) > 2 else 1
+        (an_id(row[0]), an_id(row[1])): np.float32(row[2]) if len(row) > 2 else 1
         for row in rows_of(content, b'",;')
         if row
     }

@@ -122,6 +122,30 @@ def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     assert "no item is left" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_stranger_does_not_round_the_ids_of_the_others(tmp_path, capsys, run_cli, suffix):
+    """A missing number makes fractions of a column, and these ids have neighbours there."""
+    random, first = np.random.default_rng(0), 2**56
+    ratings = pd.DataFrame({
+        "user": first + random.integers(0, 40, 400), "item": random.integers(0, 20, 400),
+        "rating": random.integers(1, 6, 400),
+    }).drop_duplicates(["user", "item"])  # fmt: skip
+    path, out, pairs = tmp_path / "ratings.csv", tmp_path / "run", tmp_path / f"pairs.{suffix}"
+    ratings.to_csv(path, index=False)
+    assert run_cli("fit", "mf", path, *SMALL, "--no-plots", "--out", out) == 0
+    model = daskpart.MatrixFactorization.load(out / "model")
+    asked = ratings[["user", "item"]].astype({"user": "Int64"})
+    expected = model.predict(asked)
+    asked.iloc[7, 0] = pd.NA
+    asked.to_parquet(pairs) if suffix == "parquet" else asked.to_csv(pairs, index=False)
+    assert run_cli("predict", out, pairs, "--output", tmp_path / "p.csv") == 0
+    assert "1 of " in capsys.readouterr().out
+    found = pd.read_csv(tmp_path / "p.csv", dtype={"user": "Int64"})
+    assert found["user"].isna().sum() == 1 and found["user"].max() == asked["user"].max()
+    same = np.arange(len(asked)) != 7
+    np.testing.assert_allclose(found["predicted"][same], expected[same], rtol=1e-5)
+
+
 def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, capsys, run_cli):
     pytest.importorskip("pyarrow")
     pairs, out = tmp_path / "pairs.parquet", tmp_path / "predicted.parquet"

@@ -31,7 +31,7 @@ GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item 
         ("u.data", "5\t7\t\t1", "expected 4 numbers in a line, found 3"),
         ("u.data", "-5\t7\t3\t1", "expected a whole user id from 0 to 2^53 - 1, found -5"),
         ("u.data", "5\t7.5\t3\t1", "expected a whole item id from 0 to 2^53 - 1, found 7.5"),
-        ("u.data", f"{2**53}\t7\t3\t1", f"from 0 to 2^53 - 1, found {2**53}"),
+        ("u.data", f"{2**64}\t7\t3\t1", f"from 0 to 2^53 - 1, found {2**64}"),
         ("u.data", "5\tseven\t3\t1", "expected a number, found 'seven'"),
         ("u.data", "5\t7\tgood\t1", "expected a number, found 'good'"),
         ("x.tns", "5\t-7\t3\t1", "expected a whole index of mode 2 from 0 to 2^53 - 1, found -7"),
@@ -211,6 +211,13 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_bytes(b"user,item,rating\nann,x,5\nbj\xf6rn,y,3\n")
     with pytest.raises(ReadError, match="line 3: the text is not UTF-8"):
+        daskpart.read(path)
+
+
+def test_text_that_is_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_bytes("user,item,rating\n1,2,3\n".encode("utf-16"))
+    with pytest.raises(ReadError, match=r"UTF-16, .*; save it as UTF-8"):
         daskpart.read(path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sparse
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.partitions import Partition
 from daskpart.readers.scanning import read_rows
@@ -78,6 +80,63 @@ def test_columns_and_header_can_be_told(tmp_path: Path) -> None:
         daskpart.read(path, "ratings", columns=(0, 4), header=False)
     with pytest.raises(InputError, match="columns names user, item"):
         daskpart.read(path, "ratings", columns=("d",))
+
+
+def read_text(tmp_path: Path, text: str, name: str = "ratings.csv") -> pd.DataFrame:
+    path = tmp_path / name
+    path.write_text(text)
+    return as_matrix(daskpart.read(path)).to_frame()
+
+
+def test_a_column_is_what_its_name_says(tmp_path: Path) -> None:
+    """Not what its place says, where these differ."""
+    found = read_text(tmp_path, "movie,user,minutes\n1,7,4\n2,8,5\n")
+    assert found.to_numpy().tolist() == [[7, 1, 4], [8, 2, 5]]
+    found = read_text(tmp_path, "user,time,item,n\n1,0,7,4\n")
+    assert found.to_numpy().tolist() == [[1, 7, 4]]
+    for header in ("n,user,item", ",user,item", "user,n,item", "stars,member,thing"):
+        with pytest.raises(ReadError, match="are user, item and, if any, rating"):
+            read_text(tmp_path, f"{header}\n1,7,4\n2,8,5\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("user,item,rating,timestamp\n1,2,3,2020-01-01\n2,3,4,today\n", [[1, 2, 3], [2, 3, 4]]),
+        ("user,item,rating,timestamp\n1,2,3,\n2,3,4,5\n", [[1, 2, 3], [2, 3, 4]]),
+        ("user,item,rating,title\n1,2,3.5,'Heat, The'\n".replace("'", '"'), [[1, 2, 3.5]]),
+        ("user,item,rating,\n1,2,3,\n", [[1, 2, 3]]),
+    ],
+)
+def test_columns_that_do_not_matter_may_be_text(
+    tmp_path: Path, text: str, expected: list[list[float]]
+) -> None:
+    found = read_text(tmp_path, text)
+    assert found.to_numpy().tolist() == expected and found["user"].dtype == np.int64
+    worse = text + "x8,1,2,today\n"
+    with pytest.raises(ReadError, match=r"line . .*: expected a whole user id .* found 'x8'"):
+        read_text(tmp_path, worse)
+
+
+def test_ids_that_float64_cannot_tell_apart(tmp_path: Path) -> None:
+    large = 2**56 + 1
+    lines = [f"{large + each},{each}" for each in range(4)]
+    for before in ("", "7,7,1\n"):
+        text = "user,item,rating\n" + before + "".join(f"{line},1\n" for line in lines)
+        found = read_text(tmp_path, text)
+        assert found["user"].tolist()[-4:] == [large + each for each in range(4)]
+        assert found["item"].tolist()[-4:] == [0, 1, 2, 3]
+    edges = tmp_path / "friends.edges"
+    edges.write_text("\n".join(lines).replace(",", " "))
+    assert daskpart.read(edges).coords["source"].values.tolist()[-1] == large + 3
+    for wrong, most in ((f"7.0,1,1\n{large}", 63), (f"1,1,1\n{2**63}", 63), ("1,1,1\n1e20", 53)):
+        with pytest.raises(ReadError, match=rf"line 3.*: expected a whole .* 2\^{most} - 1, found"):
+            read_text(tmp_path, f"user,item,rating\n{wrong},2,3\n")
+
+
+def test_blanks_behind_a_separator_are_no_part_of_a_name(tmp_path: Path) -> None:
+    found = read_text(tmp_path, 'user, item, rating\nann, tea, 3\nbob,tea, 4\ncy, "jam", 5\n')
+    assert found["item"].tolist() == ["tea", "tea", "jam"]
 
 
 @pytest.mark.parametrize("delimiter", ["::", ",", " "])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from daskpart.errors import InputError
-from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.labels import LabelIndex, pack_labels, unpack_labels
 
 
 def test_labels_are_looked_up():
@@ -33,3 +37,47 @@ def test_positions_stand_in_for_labels():
             positions.positions(wrong)
     with pytest.raises(InputError, match="has no item labels: give positions"):
         positions.positions(["a"])
+
+
+def test_a_set_is_no_label():
+    names = LabelIndex(np.array(["ann", "bob"], dtype=object), 2, "user")
+    with pytest.raises(InputError, match="can be no label of a user: give a label, or a list"):
+        names.positions([{"ann", "bob"}])
+
+
+ZONED = pd.date_range("2020-01-01", periods=3, freq="D", tz="Europe/Berlin")
+OF_PANDAS = {
+    "days": np.array([date(2020, 1, 1), date(1815, 12, 10)]),
+    "zoned": ZONED,
+    "fixed zone": pd.DatetimeIndex(["2020-01-01T00:00+01:00", "2020-01-01T00:00+01:00"]),
+    "zoned days of summer and winter": pd.date_range(
+        "2020-10-25", periods=30, freq="h", tz="Europe/Berlin", unit="us"
+    ),
+    "periods": pd.period_range("2020-01", periods=3, freq="M"),
+    "quarters": pd.period_range("2020-01", periods=3, freq="Q-MAR"),
+    "ages": pd.interval_range(0, 90, freq=30, closed="left"),
+    "fractions": pd.cut([0.1, 0.9], 3).categories,
+    "spans": pd.interval_range(ZONED[0], ZONED[2]),
+}
+
+
+@pytest.mark.parametrize("labels", OF_PANDAS.values(), ids=OF_PANDAS)
+def test_times_and_intervals_are_kept_without_pickle(labels):
+    labels = np.asarray(labels, dtype=object)
+    arrays, description = pack_labels(labels, "labels.0")
+    assert all(array.dtype.kind != "O" for array in arrays.values())
+    found = unpack_labels(arrays, "labels.0", json.loads(json.dumps(description)))
+    assert found.dtype == object and found.tolist() == labels.tolist()
+    assert [type(each) for each in found] == [type(each) for each in labels]
+    assert list(map(str, found)) == list(map(str, labels))
+    if description["kind"] == "zoned":
+        assert str(found[0].tz) == str(labels[0].tz)
+
+
+def test_labels_of_other_types_are_refused():
+    zones = pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020", tz="Europe/Berlin")
+    for strange in ((1, 2), b"a"), zones, (date(2020, 1, 1), "x"):
+        labels = np.empty(2, dtype=object)
+        labels[:] = strange
+        with pytest.raises(InputError, match="text, numbers, dates, periods or intervals; x hold"):
+            pack_labels(labels, "x")

@@ -12,8 +12,8 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.containers.coordinates import stable_order
-from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
+from daskpart.containers.coordinates import as_labels, stable_order
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -253,6 +253,21 @@ def test_columns_of_a_frame_may_be_named():
         as_matrix(turned, ("who", "what", "how"), repeats="mean")
 
 
+def test_a_column_of_a_frame_is_what_its_name_says():
+    """Not what its place says, where these differ."""
+    users, items, values = ([1, 2], [7, 8], [3.0, 4.0])
+    columns = {"movie": items, "user": users, "minutes": values}
+    found = as_matrix(pd.DataFrame(columns)).to_frame()
+    assert found.to_numpy().tolist() == [[1, 7, 3], [2, 8, 4]]
+    for order in (["minutes", "user", "movie"], ["movie", "minutes", "user"]):
+        with pytest.raises(InputError, match="say which they are"):
+            as_matrix(pd.DataFrame(columns)[order])
+    with pytest.raises(InputError, match="say which they are"):
+        as_matrix(pd.DataFrame({"movie": items, "who": users, "minutes": values}))
+    assert pair_columns(pd.DataFrame({"movie": items, "who": users})) is None
+    assert pair_columns(pd.DataFrame({"who": users, "movie": items})) == (0, 1)
+
+
 def test_lists_of_records():
     assert_is_the_table(as_matrix([("b", 2, 3.0), ("a", 1, 4.0), ("b", 1, 5.0)]))
     assert_is_the_table(
@@ -286,3 +301,12 @@ def test_repeats_may_be_summed_and_events_counted():
     assert as_matrix(weighed, repeats="sum").values.tolist() == [3.5, 1, 1]
     with pytest.raises(InputError, match="a DataFrame with the columns 'user', 'item'"):
         as_matrix(clicks)
+
+
+def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
+    assert as_labels(["tea", "jam"]).dtype == "<U3"
+    alike = as_labels(np.array(["a", "a\0"], dtype=object))
+    assert alike.tolist() == ["a", "a\0"]
+    n = 3000
+    long = as_labels(np.array([*map(str, range(n)), "x" * 100_000], dtype=object))
+    assert long.nbytes < 100 * n and long[-1] == "x" * 100_000

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
@@ -181,6 +182,29 @@ def test_odd_entries_are_refused(changes: dict, message: str) -> None:
 
 
 @pytest.mark.data
+def test_years_that_became_fractions_are_not_taken_for_values() -> None:
+    """As pandas makes of a column of years with some missing, once these lines are dropped."""
+    frame = pd.DataFrame({"who": ["ann", "bob"], "year": [2020.0, 2021.0], "n": [3, 4]})
+    with pytest.raises(InputError, match=r"'who', 'year', 'n' does not tell .* call it 'value'"):
+        as_tensor(frame)
+    named = as_tensor(frame.rename(columns={"n": "value"}))
+    assert named.dims == ("who", "year") and named.values.tolist() == [3, 4]
+    told = [
+        frame[["who", "n", "year"]],  # the last column
+        frame.assign(year=[0.5, 1.0]),  # fractions
+        frame.assign(n=["a", "b"]),  # no other numbers
+    ]
+    for each in told:
+        assert as_tensor(each).dims == ("who", "n")
+
+
+def test_modes_in_an_index_are_not_read() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [1, 3], "value": [0.5, 1.5]}).set_index(["a", "b"])
+    for data in (frame, frame["value"], frame.reset_index("b")):
+        with pytest.raises(InputError, match=r"index are not read: give X.reset_index\(\)"):
+            as_tensor(data)
+
+
 def test_an_index_0_in_a_one_based_file_is_said(shared_data: Path) -> None:
     with pytest.warns(DaskpartWarning, match="mode 4 holds the index 0"):
         tensor = as_tensor(shared_data / "tensors" / "splatt-small4_zeroidx.tns.gz")

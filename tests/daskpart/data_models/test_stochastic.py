@@ -112,6 +112,33 @@ def test_layers_follow_the_importance_of_their_vertices() -> None:
         assert {*draw(sampler, matrix, 0)[0].targets.tolist()} <= {*seeds.tolist()}
 
 
+@pytest.mark.parametrize(
+    ("seeds", "why"),
+    [
+        (np.arange(50) < 10, "mask of shape .50,.: give the numbers"),
+        ([-1, 3], "seed -1 is out of range: seeds are 0 to 49"),
+        ([3, 50], "seed 50 is out of range"),
+        ([0.5, 1.0], "whole numbers"),
+        (["a"], "whole numbers"),
+        ([[1, 2]], "one-dimensional"),
+        ([], "seeds is empty"),
+    ],
+)
+def test_seeds_are_vertices_of_the_graph(seeds: object, why: str) -> None:
+    matrix = random_graph(50, 3)
+    for sampler in (LayerSampler(1, 2, seeds), NeighbourSampler(1, (3,), seeds)):  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=why):
+            draw(sampler, matrix, 0)
+
+
+def test_a_seed_given_twice_is_one() -> None:
+    once, twice = (NeighbourSampler(0.6, (3,), seeds) for seeds in ([4, 9, 7], [9, 4, 7, 4, 9]))  # type: ignore[arg-type]
+    matrix = random_graph(50, 3)
+    for seed in range(5):
+        (one,), (other,) = draw(once, matrix, seed), draw(twice, matrix, seed)
+        assert edges_of(one) == edges_of(other) and len(one.targets) == len(other.targets)
+
+
 def test_the_bound_of_hoeffding() -> None:
     assert nets_needed(27, 0.1, 0.5) == 46_857
     assert nets_needed(1, 0.1, 0.5) == 1

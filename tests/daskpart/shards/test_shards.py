@@ -344,8 +344,10 @@ def test_a_partition_of_columns_needs_its_axis():
 
 def test_parts_out_of_range():
     shards = shard(scipy.sparse.csr_array(DENSE), PARTITION_2)
-    with pytest.raises(InputError, match="part 3 is out of range"):
-        shards.items_of(3)
+    for wrong in (-1, 3, 1.5, True, "a", None):
+        for ask in (shards.items_of, shards.rows_of):
+            with pytest.raises(InputError, match="part is "):
+                ask(wrong)
 
 
 def test_how_they_show_themselves():
