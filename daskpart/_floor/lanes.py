@@ -227,6 +227,41 @@ def ask_for(typing_context: Any, like: Any, address: Any) -> Any:
 
 
 @intrinsic
+def ask_for_two(typing_context: Any, like: Any, address: Any, apart: Any) -> Any:
+    """`ask_for` lanes at `address` and lanes that begin `apart` bytes after, at most their size."""
+    n_bytes = like.width * like.scalar.bitwidth // 8
+    lines = range(0, n_bytes, _BYTES_PER_CACHE_LINE)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, first, apart = arguments
+        last = builder.add(first, apart)
+        places = [(first, offset) for offset in lines]
+        if n_bytes >= _BYTES_PER_CACHE_LINE:  # shorter ones lie in two lines together
+            places += [(last, offset) for offset in lines]
+        for start, offset in [*places, (last, n_bytes - 1)]:
+            byte = builder.add(start, ir.Constant(ir.IntType(64), offset))
+            request(builder, builder.inttoptr(byte, ir.IntType(8).as_pointer()), level=2)
+        return context.get_dummy_value()
+
+    return types.void(like, types.int64, types.int64), generate
+
+
+@intrinsic
+def keep_rolled(typing_context: Any) -> Any:
+    """Have no loop of this kernel unrolled: for inner loops over few numbers, a dozen say.
+
+    LLVM makes two loops of one, over fours and over what is left, and the processor guesses wrong
+    at the end of both.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("optsize")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
 def sum_of(typing_context: Any, lanes: Any) -> Any:
     """Sum over the lanes, halves on halves."""
 

@@ -8,14 +8,18 @@
     spmm_transposed        out[j] += a · G[i]        by the same entries, where it is not
     sddmm                  out[n]  = G[i] · H[j]     gradient of the entry n, which is a at (i, j)
 
-A piece of a row of the result stays in registers over all entries of its row (`Lanes`):
+Pieces of a row of the result stay in registers over all entries of its row (`Lanes`). Columns that
+fill no piece are taken by two that overlap, of which the last ends with the row:
 
-    columns of a head   256 bytes │ 256 bytes │ … │ 128 │ 64 │ 32 │ < 32, masked
+    7 columns    │ 0   1   2   3 │              11 in two pieces of 8, and so on
+                         │ 3   4   5   6 │
 
-With each entry goes a request for the same bytes of the row of an entry some places on, so that
-requests are spread evenly over the work. Rows that begin with a cache line (`aligned_rows`) are
-read faster, as they touch fewer of them. The order of additions is that of the entries, so the bits
-are the same every time.
+A column in both comes out the same, which takes less time than masks: a processor without mask
+registers makes one anew at each entry, and waits for a masked row to be written before it reads the
+next. With each entry goes a request for the same bytes of the row of an entry some places on, so
+that requests are spread evenly over the work. Rows that begin with a cache line (`aligned_rows`)
+are read faster, as they touch fewer of them. The order of additions is that of the entries, so the
+bits are the same every time, and do not depend on the number of columns.
 
 With several heads an entry has a value for each, and a row is cut into as many equal pieces:
 
@@ -45,10 +49,11 @@ from numpy.typing import NDArray
 from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import (
     add,
-    add_row,
     add_scaled,
     ask_for,
+    ask_for_two,
     bytes_of,
+    keep_rolled,
     load,
     load_all,
     multiply,
@@ -57,12 +62,14 @@ from daskpart._floor.lanes import (
     sum_of,
     zeros,
 )
+from daskpart._floor.prefetch import prefetch_byte
 from daskpart.errors import InputError
 
 _AHEAD = 32  # entries from the request for a row to its use
 _PIECES = {
     np.dtype(dtype): tuple(
-        (dtype(0),) * (n_bytes // np.dtype(dtype).itemsize) for n_bytes in (256, 128, 64, 32)
+        (dtype(0),) * max(n_bytes // np.dtype(dtype).itemsize, 1)
+        for n_bytes in (256, 128, 64, 32, 16, 8, 4)
     )
     for dtype in (np.float32, np.float64)
 }
@@ -189,50 +196,72 @@ def _row_ahead(indices, n):
 
 
 @kernel(inline="always")
-def _gather(like, byte, stop, read, write, row_bytes, indices, values, entries):
-    """Pieces like `like` of a row of the result, from `byte` on; returns where the next begin."""
-    begin, end, head, step = entries
-    while byte + bytes_of(like) <= stop:
-        total = load_all(like, write + byte)
-        for n in range(begin, end):
-            ask_for(like, read + byte + _row_ahead(indices, n) * row_bytes)
-            row = load_all(like, read + byte + np.int64(indices[n]) * row_bytes)
-            total = add_scaled(total, values[n * step + head], row)
-        store_all(write + byte, total)
-        byte += bytes_of(like)
-    return byte
+def _gather(like, in_line, n_bytes, read, write, row_bytes, indices, values, entries):
+    """Add to `n_bytes` of a row of the result: two pieces like `like`, which may overlap."""
+    begin, end, ahead, head, step = entries
+    apart = n_bytes - bytes_of(like)
+    first, last = load_all(like, write), load_all(like, write + apart)
+    for n in range(begin, end):
+        next_row = read + np.int64(indices[n + ahead]) * row_bytes
+        if in_line:
+            prefetch_byte(next_row)
+        else:
+            ask_for_two(like, next_row, apart)
+        row = read + np.int64(indices[n]) * row_bytes
+        value = values[n * step + head]
+        first = add_scaled(first, value, load_all(like, row))
+        last = add_scaled(last, value, load_all(like, row + apart))
+    store_all(write, first)
+    store_all(write + apart, last)
+
+
+@kernel(inline="always")
+def _gather_short(like, in_line, n_bytes, read, write, row_bytes, indices, values, entries):
+    """`_gather`, compiled for both answers: a branch at each entry would cost more."""
+    if in_line:
+        _gather(like, True, n_bytes, read, write, row_bytes, indices, values, entries)
+    else:
+        _gather(like, False, n_bytes, read, write, row_bytes, indices, values, entries)
 
 
 @kernel
 def _add_products(pieces, indptr, indices, values, n_heads, rows, out):
-    p256, p128, p64, p32 = zeros(pieces[0]), zeros(pieces[1]), zeros(pieces[2]), zeros(pieces[3])
+    keep_rolled()
+    p128, p64, p32 = zeros(pieces[1]), zeros(pieces[2]), zeros(pieces[3])
+    p16, p8, p4 = zeros(pieces[4]), zeros(pieces[5]), zeros(pieces[6])
     row_bytes = np.int64(rows.strides[0])
-    stop = row_bytes // n_heads
-    n_left = rows.shape[1] // n_heads % len(pieces[3])
+    head_bytes = row_bytes // n_heads
     source, target = rows.ctypes.data, out.ctypes.data
     step = np.uint64(n_heads)
+    in_line = source % 64 == 0 and 64 % head_bytes == 0
     for i in range(np.uint64(indptr.size - 1)):
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])
+        ahead = min(np.uint64(_AHEAD), np.uint64(indices.size) - end)
         for head in range(step):
-            read = source + np.int64(head) * stop
-            write = target + np.int64(i) * row_bytes + np.int64(head) * stop
-            entries = begin, end, head, step
-            at = _gather(p256, 0, stop, read, write, row_bytes, indices, values, entries)
-            at = _gather(p128, at, stop, read, write, row_bytes, indices, values, entries)
-            at = _gather(p64, at, stop, read, write, row_bytes, indices, values, entries)
-            at = _gather(p32, at, stop, read, write, row_bytes, indices, values, entries)
-            if n_left > 0:
-                part = p32
-                for n in range(begin, end):
-                    ask_for(p32, read + at + _row_ahead(indices, n) * row_bytes)
-                    row = load(p32, read + at + np.int64(indices[n]) * row_bytes, n_left)
-                    part = add_scaled(part, values[n * step + head], row)
-                add_row(p32, write + at, part, n_left)
+            read = source + np.int64(head) * head_bytes
+            write = target + np.int64(i) * row_bytes + np.int64(head) * head_bytes
+            entries = begin, end, ahead, head, step
+            left = head_bytes
+            while left >= 256:
+                _gather(p128, False, 256, read, write, row_bytes, indices, values, entries)
+                read, write, left = read + 256, write + 256, left - 256
+            if left > 128:
+                _gather(p128, False, left, read, write, row_bytes, indices, values, entries)
+            elif left > 64:
+                _gather(p64, False, left, read, write, row_bytes, indices, values, entries)
+            elif left > 32:
+                _gather_short(p32, in_line, left, read, write, row_bytes, indices, values, entries)
+            elif left > 16:
+                _gather_short(p16, in_line, left, read, write, row_bytes, indices, values, entries)
+            elif left > 8:
+                _gather(p8, False, left, read, write, row_bytes, indices, values, entries)
+            elif left > 0:
+                _gather(p4, False, left, read, write, row_bytes, indices, values, entries)
 
 
 @kernel(inline="always")
 def _scatter(like, byte, stop, read, write, row_bytes, indices, values, entries):
-    """As `_gather`, from pieces of one row to the rows of the result."""
+    """Add pieces like `like` of a row, from `byte` on; returns where the next begin."""
     begin, end, head, step = entries
     while byte + bytes_of(like) <= stop:
         row = load_all(like, read + byte)
@@ -244,12 +273,26 @@ def _scatter(like, byte, stop, read, write, row_bytes, indices, values, entries)
     return byte
 
 
+@kernel(inline="always")
+def _scatter_two(like, n_bytes, read, write, row_bytes, indices, values, entries):
+    """Add the last `n_bytes` of a row: two pieces like `like`, which may overlap."""
+    begin, end, head, step = entries
+    apart = n_bytes - bytes_of(like)
+    first, last = load_all(like, read), load_all(like, read + apart)
+    for n in range(begin, end):
+        ask_for_two(like, write + _row_ahead(indices, n) * row_bytes, apart)
+        row, value = write + np.int64(indices[n]) * row_bytes, values[n * step + head]
+        upper, lower = load_all(like, row), load_all(like, row + apart)
+        store_all(row, add_scaled(upper, value, first))
+        store_all(row + apart, add_scaled(lower, value, last))
+
+
 @kernel
 def _scatter_products(pieces, indptr, indices, values, n_heads, rows, out):
     p256, p128, p64, p32 = zeros(pieces[0]), zeros(pieces[1]), zeros(pieces[2]), zeros(pieces[3])
+    p16, p8, p4 = zeros(pieces[4]), zeros(pieces[5]), zeros(pieces[6])
     row_bytes = np.int64(rows.strides[0])
     stop = row_bytes // n_heads
-    n_left = rows.shape[1] // n_heads % len(pieces[3])
     source, target = rows.ctypes.data, out.ctypes.data
     step = np.uint64(n_heads)
     for i in range(np.uint64(indptr.size - 1)):
@@ -262,12 +305,14 @@ def _scatter_products(pieces, indptr, indices, values, n_heads, rows, out):
             at = _scatter(p128, at, stop, read, write, row_bytes, indices, values, entries)
             at = _scatter(p64, at, stop, read, write, row_bytes, indices, values, entries)
             at = _scatter(p32, at, stop, read, write, row_bytes, indices, values, entries)
-            if n_left > 0:
-                part = load(p32, read + at, n_left)
-                for n in range(begin, end):
-                    ask_for(p32, write + at + _row_ahead(indices, n) * row_bytes)
-                    place = write + at + np.int64(indices[n]) * row_bytes
-                    add_row(p32, place, add_scaled(p32, values[n * step + head], part), n_left)
+            left = stop - at
+            read, write = read + at, write + at
+            if left > 16:
+                _scatter_two(p16, left, read, write, row_bytes, indices, values, entries)
+            elif left > 8:
+                _scatter_two(p8, left, read, write, row_bytes, indices, values, entries)
+            elif left > 0:
+                _scatter_two(p4, left, read, write, row_bytes, indices, values, entries)
 
 
 @kernel

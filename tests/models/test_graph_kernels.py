@@ -8,6 +8,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskpart._floor.lanes import aligned_rows
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution.kernels import (
     edge_softmax,
@@ -43,6 +44,21 @@ def dense_of(indptr, indices, values, m):
         scipy.sparse.csr_array((each.astype(float), indices, indptr), shape=shape).toarray()
         for each in values.T
     ]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 40, 63, 64, 65, 100, 127])
+@pytest.mark.parametrize("multiply", [spmm, spmm_transposed])
+def test_a_column_has_the_same_bits_alone_and_beside_others(dtype, columns, multiply) -> None:
+    indptr, indices, values, *rows = made(30, 30, 1, columns, 5, np.int32, dtype)
+    aligned = aligned_rows(30, columns, dtype)  # asked for by one request where it lies in a line
+    aligned[:] = rows[multiply is spmm]
+    together = np.ones((30, columns), dtype)
+    multiply(indptr, indices, values, aligned, together)
+    for c in range(columns):
+        alone = np.ones((30, 1), dtype)
+        multiply(indptr, indices, values, aligned[:, c : c + 1].copy(), alone)
+        assert (alone[:, 0] == together[:, c]).all()
 
 
 @pytest.mark.parametrize(("dtype", "close"), FLOATS)
