@@ -133,8 +133,8 @@ def post_sparse_allreduce(
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
-    what this returns. With `agreed`, the caller vouches for `Stream`s of one shape and dtype: a
-    named algorithm sends no message but its own.
+    what this returns. With `agreed`, the caller vouches that each rank gives a `Stream`, of one
+    shape and dtype: a named algorithm sends no message but its own.
     """
     require_reduction(reduction)
     if algorithm == "auto":
