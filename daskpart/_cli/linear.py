@@ -17,6 +17,7 @@ from .inputs import lines_of
 from .options import SHARE, number
 
 _TOP = 10  # coefficients of each output
+_DRAWN = 4  # outputs
 _RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
@@ -123,14 +124,18 @@ class LinearCommand(Model):
                 caption="The share of all features that occur in a batch, by the number of ranks "
                 "that each take one: as dense as that is the sum of a step at most.",
             )
-        rows = np.atleast_2d(fit.model.coef_)
-        shown = min(len(rows), 4)
+        shown = _by_output(fit.model)[:_DRAWN]
+        n_outputs = len(np.atleast_2d(fit.model.coef_))
+        of = "each output" if n_outputs <= _DRAWN else f"{_DRAWN} of {n_outputs} outputs"
         album.draw(
             "coefficients",
-            (4.4 * max(shown, 2), 3.6),
-            *(partial(_draw_largest, rows[place], self.names) for place in range(shown)),
+            (4.4 * max(len(shown), 2), 3.6),
+            *(
+                partial(_draw_largest, values, self.names, output if n_outputs > 1 else None)
+                for output, values in shown
+            ),
             alt="The largest coefficients",
-            caption="The largest coefficients of each output. Blue is positive, orange negative.",
+            caption=f"The largest coefficients of {of}. Blue is positive, orange negative.",
         )
 
     def page(self, fit: Fit) -> dict[str, Any]:
@@ -222,23 +227,33 @@ def _draw_densities(over: dict[int, float], ax: Any) -> None:
     ax.set(xlabel="ranks", ylabel="share of all features", ylim=(0, None))
 
 
-def _draw_largest(values: np.ndarray, names: np.ndarray | None, ax: Any) -> None:
+def _draw_largest(
+    values: np.ndarray, names: np.ndarray | None, output: str | None, ax: Any
+) -> None:
     import xarray as xr
 
     from daskpart import plots
+    from daskpart.plots.canvas import plain
 
     coordinates = None if names is None else {"feature": names}
     factor = xr.DataArray(values[:, None], dims=("feature", "output"), coords=coordinates)
     plots.loadings(factor, 0, n=_TOP, ax=ax).set_xlabel("coefficient")
+    if output is not None:
+        ax.set_title(f"output {plain(output)}")
+
+
+def _by_output(model: Any) -> list[tuple[str, np.ndarray]]:
+    """What each output is called, a class perhaps, and its coefficients."""
+    rows = np.atleast_2d(model.coef_)
+    outputs = getattr(model, "classes_", np.array(["y"])).tolist()[-len(rows) :]
+    return [(str(output), values) for output, values in zip(outputs, rows, strict=True)]
 
 
 def _coefficients(fit: Fit, names: np.ndarray | None) -> pd.DataFrame:
     """One row for each output and large coefficient."""
     rows = []
-    outputs = getattr(fit.model, "classes_", np.array(["y"])).tolist()
-    for output, values in zip(outputs[-len(np.atleast_2d(fit.model.coef_)) :],
-                              np.atleast_2d(fit.model.coef_), strict=True):  # fmt: skip
+    for output, values in _by_output(fit.model):
         for place in np.argsort(-np.abs(values), kind="stable")[:_TOP].tolist():
             name = str(place if names is None else names[place])
-            rows.append([str(output), name, float(values[place])])
+            rows.append([output, name, float(values[place])])
     return pd.DataFrame(rows, columns=["output", "feature", "coefficient"])

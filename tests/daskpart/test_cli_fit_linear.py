@@ -118,3 +118,23 @@ def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
     ):
         assert run_cli("fit", *arguments, "--out", tmp_path / "out") != 0
         assert words in capsys.readouterr().err
+
+
+def test_the_picture_of_coefficients_says_which_classes_it_shows(
+    sample_file, tmp_path, monkeypatch, run_cli
+):
+    from matplotlib.axes import Axes
+
+    titles, set_title = [], Axes.set_title
+    monkeypatch.setattr(
+        Axes, "set_title", lambda ax, label: titles.append(label) or set_title(ax, label)
+    )
+    lines = sample_file.read_text().splitlines()
+    path, out = tmp_path / "classes.libsvm", tmp_path / "out"
+    numbered = (f"{place % 6} {line.split(' ', 1)[1]}" for place, line in enumerate(lines))
+    path.write_text("\n".join(numbered) + "\n")
+    assert run_cli("fit", "logistic", path, *SMALL, "--out", out) == 0
+    assert [title for title in titles if "output" in title] == [
+        f"output {label}.0" for label in range(4)
+    ]
+    assert "largest coefficients of 4 of 6 outputs" in (out / "report.html").read_text()
