@@ -218,9 +218,9 @@ def hypercube_edges(n_ranks: int) -> list[tuple[Ranks, Ranks]]:
     return [(source.astype(np.int32), other.astype(np.int32)) for source, other in rounds]
 
 
-def _steps(n_ranks: int) -> list[Step]:
+def _steps(n_ranks: int) -> tuple[Step, ...]:
     """Of a single rank: a fold of nobody, so that there is a round."""
-    return steps_of("ssar-recursive-doubling", n_ranks) or [Step("fold", n_ranks)]
+    return steps_of("ssar-recursive-doubling", n_ranks) or (Step("fold", n_ranks),)
 
 
 def concurrent_volume(plan: Plan) -> int:

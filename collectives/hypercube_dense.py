@@ -146,10 +146,10 @@ def _combined(
 def _halving(
     communicator: Communicator, values: PerRank, reduction: Reduction, label: str
 ) -> PerRank:
-    steps = [
+    steps = tuple(
         replace(step, nearest_first=step.kind in ("split", "join"))
         for step in steps_of("dense-rabenseifner", communicator.n_ranks)
-    ]
+    )
     # not copied: a rank answers only when it has what was sent, so when this is over nothing is on
     # its way
     streams = communicator.map(stream_of_all, values)

@@ -180,7 +180,7 @@ class PendingAllreduce:
     """
 
     communicator: Communicator
-    steps: list[Step]  # those that are not done
+    steps: tuple[Step, ...]  # those that are not done
     state: PerRank
     reduction: Reduction
     algorithm: str
@@ -203,7 +203,7 @@ class PendingAllreduce:
         """Receive the messages of a step, and send those of the next, if there is one."""
         if self.posted is not None:
             self.state = self.communicator.collect(
-                self.posted, None, combine_step, self.state, step=self.steps.pop(0),
+                self.posted, None, combine_step, self.state, step=self._next_step(),
                 reduction=self.reduction, switch=self.switch,
             )  # fmt: skip
             self._post_next()
@@ -212,7 +212,7 @@ class PendingAllreduce:
         """Run what needs no messages, and send the messages of the step after."""
         self.posted = None
         while self.steps and self.steps[0].kind in LOCAL_KINDS:
-            self.state = self.communicator.map(run_local, self.state, step=self.steps.pop(0))
+            self.state = self.communicator.map(run_local, self.state, step=self._next_step())
         if self.steps:
             step = self.steps[0]
             exchange = exchange_of(step, self.communicator.n_ranks)
@@ -221,6 +221,11 @@ class PendingAllreduce:
                 exchange, self.state, pack, self.algorithm, self.n_posted
             )
             self.n_posted += 1
+
+    def _next_step(self) -> Step:
+        step, *_ = self.steps
+        self.steps = self.steps[1:]
+        return step
 
 
 @collective

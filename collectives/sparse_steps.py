@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> Non
 
 def steps_of(
     algorithm: str, n_ranks: int, group: int | None = None, degrees: Sequence[int] | None = None
-) -> list[Step]:
+) -> tuple[Step, ...]:
     """The steps of an algorithm.
 
     Parameters
@@ -118,20 +119,30 @@ def steps_of(
         raise InputError(f"group={group!r} is for dsar-early-switching, not for {algorithm}.")
     if degrees is not None and algorithm != "butterfly":
         raise InputError(f"degrees={degrees!r} are for butterfly, not for {algorithm}.")
-    core = 1 << (n_ranks.bit_length() - 1)
-    start = [Step("dense", core)] if algorithm.startswith("dense") else []
+    layers = _checked_degrees(n_ranks, degrees) if algorithm == "butterfly" else ()
+    return _steps(algorithm, n_ranks, _checked_group(n_ranks, group), layers)
+
+
+@cache  # who adds up vectors step after step asks for the same again and again
+def _steps(algorithm: str, n_ranks: int, group: int, degrees: tuple[int, ...]) -> tuple[Step, ...]:
+    core = _core(n_ranks)
+    dense = [Step("dense", core)] if algorithm.startswith("dense") else []
     if algorithm == "butterfly":
-        layers = _checked_degrees(n_ranks, degrees)
-        return _splits(n_ranks, layers) + _joins(n_ranks, layers)
+        return *_splits(n_ranks, degrees), *_joins(n_ranks, degrees)
+    ring = [*_ring(n_ranks, "ring-up"), *_unring(n_ranks)]
     if algorithm == "dense-ring":
-        return start + _ring(n_ranks, "ring-down") + _ring(n_ranks, "ring-up") + _unring(n_ranks)
+        return *dense, *_ring(n_ranks, "ring-down"), *ring
     if algorithm == "dsar-split-allgather-ring":
-        split = [*_splits(n_ranks, [n_ranks]), Step("dense", n_ranks)]
-        return split + _ring(n_ranks, "ring-up") + _unring(n_ranks)
-    steps = start + _core_steps(algorithm, core, _checked_group(core, group))
+        return *_splits(n_ranks, [n_ranks]), Step("dense", n_ranks), *ring
+    steps = _core_steps(algorithm, core, group)
     if core == n_ranks:
-        return steps
-    return [*start, Step("fold", core), *steps[len(start) :], Step("unfold", core)]
+        return *dense, *steps
+    return *dense, Step("fold", core), *steps, Step("unfold", core)
+
+
+def _core(n_ranks: int) -> int:
+    """The largest power of two within the number of ranks."""
+    return 1 << (n_ranks.bit_length() - 1)
 
 
 def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -231,7 +242,8 @@ def _unring(n_ranks: int) -> list[Step]:
     return [Step("unring", n_ranks)] if n_ranks > 1 else []
 
 
-def _checked_group(core: int, group: int | None) -> int:
+def _checked_group(n_ranks: int, group: int | None) -> int:
+    core = _core(n_ranks)
     if group is None:
         return min(8, core)
     if isinstance(group, bool) or group not in [1 << t for t in range(1, core.bit_length())]:
@@ -242,14 +254,14 @@ def _checked_group(core: int, group: int | None) -> int:
     return group
 
 
-def _checked_degrees(n_ranks: int, degrees: Sequence[int] | None) -> list[int]:
+def _checked_degrees(n_ranks: int, degrees: Sequence[int] | None) -> tuple[int, ...]:
     if degrees is None:
-        return sorted(_prime_factors(n_ranks), reverse=True)
-    layers = list(degrees)
+        return tuple(sorted(_prime_factors(n_ranks), reverse=True))
+    layers = tuple(degrees)
     if any(isinstance(d, bool) or d < 2 for d in layers) or math.prod(layers) != n_ranks:
         raise InputError(
-            f"degrees={layers}: their product must be the number of ranks, {n_ranks}, each at "
-            "least 2."
+            f"degrees={list(layers)}: their product must be the number of ranks, {n_ranks}, each "
+            "at least 2."
         )
     return layers
 
