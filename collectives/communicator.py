@@ -280,7 +280,7 @@ class Communicator(ABC):
         self,
         exchange: Exchange,
         values: PerRank,
-        pack: Callable[[Any, int, int], Payload],
+        pack: Callable[[Any, int, list[int]], list[Payload]],
         label: str = "values",
         index: int = 0,
     ) -> Pending:
@@ -293,9 +293,10 @@ class Communicator(ABC):
         values : PerRank
             Not spent by this.
         pack : callable
-            ``pack(value, source, destination)`` gives a tuple of one or more arrays of any length,
-            shape and dtype (no Python objects), called once a message. An array that is marked
-            read-only promises that nobody overwrites it, and travels uncopied; others are copied.
+            ``pack(value, source, destinations)`` gives a list, for each destination a tuple of one
+            or more arrays of any length, shape and dtype (no Python objects). A tuple that several
+            ranks get is made ready once. An array that is marked read-only promises that nobody
+            overwrites it, and travels uncopied; others are copied.
         label, index : str, int
             The round's name in `counters`. A message counts ``len(first array)`` rows and the bytes
             of all its arrays; an empty message counts as a message.

@@ -180,10 +180,9 @@ def _tiny_stream(rank: int) -> Stream:
     return stream_of((np.arange(rank % 2, 16, 2), np.ones(8, np.float32), 64))
 
 
-def _pack_stream(stream: Stream, source: int, destination: int) -> Payload:
-    part = stream.of_range(0, stream.size - 1)  # cut out, as a split does
-    assert part.indices is not None
-    return part.values, part.indices
+def _pack_stream(stream: Stream, source: int, destinations: list[int]) -> list[Payload]:
+    parts = stream.of_ranges([(0, stream.size - 1)] * len(destinations))  # cut out, as by a split
+    return [(part.values, part.indices) for part in parts if part.indices is not None]
 
 
 def _combine_streams(stream: Stream, inbox: ValueInbox) -> Stream:
@@ -198,8 +197,8 @@ def _frozen_bytes(n_bytes: int) -> NDArray[np.uint8]:
     return array
 
 
-def _pack_all(array: NDArray[np.uint8], source: int, destination: int) -> Payload:
-    return (array,)
+def _pack_all(array: NDArray[np.uint8], source: int, destinations: list[int]) -> list[Payload]:
+    return [(array,)] * len(destinations)
 
 
 def _unchanged(value: Any, *others: Any) -> Any:

@@ -105,8 +105,8 @@ def _doubling(
     return total if exchanges else communicator.map(_as_given, values, values)
 
 
-def _pack_whole(value: Any, source: int, destination: int) -> Payload:
-    return (np.asarray(value)[None],)
+def _pack_whole(value: Any, source: int, destinations: list[int]) -> list[Payload]:
+    return [(np.asarray(value)[None],)] * len(destinations)
 
 
 def _combine_whole(

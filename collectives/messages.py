@@ -5,7 +5,7 @@
        │ localise                            │ of_rank
        ▼                                     ▼
     RankMessages: local positions         RankExchange: pairs of ranks; the sender alone knows sizes
-       └──────────── outgoing(value, pack) ──▶ payloads ──▶ incoming ──▶ Inbox ─────────────┘
+       └──────────── messages(value, pack) ──▶ payloads ──▶ incoming ──▶ Inbox ─────────────┘
 
 A plan fixes the rows of every message beforehand. The sparse collectives can't: how many entries
 survive a merge is known after the merge; so there only the pairs of ranks are fixed, and each
@@ -36,9 +36,9 @@ Payload = tuple[NDArray[Any], ...]
 
 
 class Message(NamedTuple):
-    """One message as it leaves a rank; counted by its rows and bytes."""
+    """One message as it leaves a rank, for one or several others; counted by its rows and bytes."""
 
-    destination: int
+    destinations: list[int]
     payload: Any
     rows: int
     nbytes: int
@@ -88,8 +88,15 @@ class RankMessages:
     sources: list[int]
     in_positions: list[NDArray[np.int64]]
 
-    def message(self, index: int, value: Any, pack: Callable) -> Message:
-        """The message to the index-th destination: ``pack(value, positions)`` gives its rows."""
+    def messages(self, value: Any, pack: Callable, place: int | None = None) -> Iterator[Message]:
+        """What the rank sends: ``pack(value, positions)`` gives the rows of each message.
+
+        `place` is that of one destination, where only its message is wanted.
+        """
+        for index in range(len(self.destinations)) if place is None else [place]:
+            yield self._message(index, value, pack)
+
+    def _message(self, index: int, value: Any, pack: Callable) -> Message:
         destination, positions = self.destinations[index], self.out_positions[index]
         payload = np.asarray(pack(value, positions))
         if payload.ndim == 0 or len(payload) != len(positions):
@@ -99,7 +106,7 @@ class RankMessages:
             )
         if not payload.flags.owndata or payload is value:
             payload = copied(payload)  # a view could change under the receiver
-        return Message(destination, payload, len(payload), payload.nbytes)
+        return Message([destination], payload, len(payload), payload.nbytes)
 
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
         """What arrived, in the order of `sources`; they must agree in dtype and row shape."""
@@ -231,12 +238,19 @@ class RankExchange:
     destinations: list[int]
     sources: list[int]
 
-    def message(self, index: int, value: Any, pack: Callable) -> Message:
-        """The message to the index-th destination, of ``pack(value, source, destination)``."""
-        destination = self.destinations[index]
-        payload = _payload(pack(value, self.rank, destination), self.rank, destination)
-        nbytes = sum([array.nbytes for array in payload])
-        return Message(destination, payload, len(payload[0]), nbytes)
+    def messages(self, value: Any, pack: Callable, place: int | None = None) -> Iterator[Message]:
+        """What the rank sends, of ``pack(value, source, destinations)``; see `RankMessages`."""
+        wanted = self.destinations if place is None else [self.destinations[place]]
+        packed = pack(value, self.rank, wanted) if wanted else []
+        if not isinstance(packed, list) or len(packed) != len(wanted):
+            raise InputError(
+                f"Rank {self.rank} packed {type(packed).__name__} for {len(wanted)} ranks; pack "
+                "must give a list of one tuple of arrays for each of them."
+            )
+        for given, destinations in _once_each(packed, wanted):
+            payload = _payload(given, self.rank, destinations[0])
+            nbytes = sum([array.nbytes for array in payload])
+            yield Message(destinations, payload, len(payload[0]), nbytes)
 
     def incoming(self, payloads: list[Payload]) -> ValueInbox:
         """What arrived, in the order of `sources`."""
@@ -291,10 +305,15 @@ class Exchange:
         return [RankExchange(r, destinations[r], sources[r]) for r in range(self.n_ranks)]
 
 
-def outgoing(half: RankMessages | RankExchange, value: Any, pack: Callable) -> Iterator[Message]:
-    """The messages of a rank in a round, packed one after another."""
-    for index in range(len(half.destinations)):
-        yield half.message(index, value, pack)
+def _once_each(packed: list[Any], destinations: list[int]) -> list[tuple[Any, list[int]]]:
+    """Each payload with the ranks it is for: several where the same object is given in a row."""
+    groups: list[tuple[Any, list[int]]] = []
+    for payload, destination in zip(packed, destinations, strict=True):
+        if groups and groups[-1][0] is payload:
+            groups[-1][1].append(destination)
+        else:
+            groups.append((payload, [destination]))
+    return groups
 
 
 def _payload(packed: Any, source: int, destination: int) -> Payload:

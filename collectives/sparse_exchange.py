@@ -38,11 +38,19 @@ def exchange_of(step: Step, n_ranks: int) -> Exchange:
     return Exchange(n_ranks, *(ranks.astype(np.int32) for ranks in pairs_of(step, n_ranks)))
 
 
-def pack_step(state: Stream | Ring, source: int, destination: int, step: Step) -> Payload:
-    """The message of a step from one rank to another."""
+def pack_step(
+    state: Stream | Ring, source: int, destinations: list[int], step: Step
+) -> list[Payload]:
+    """The messages of a step from one rank to others: only in a split they differ."""
+    if step.kind == "split":
+        assert isinstance(state, Stream)
+        ranges = [range_sent(step, state.size, source, each) for each in destinations]
+        return [_payload(part) for part in state.of_ranges(ranges)]
     if isinstance(state, Ring):
-        return _payload(state.travelling)
-    return _payload(state.of_range(*range_sent(step, state.size, source, destination)))
+        sent = state.travelling
+    else:
+        sent = state.of_range(*range_sent(step, state.size, source, destinations[0]))
+    return [_payload(sent)] * len(destinations)
 
 
 def combine_step(

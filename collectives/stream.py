@@ -114,11 +114,19 @@ class Stream:
         """The part of the indices ``[lower, upper)``; a view."""
         if (lower, upper) == (self.lower, self.upper):
             return self
-        if self.indices is None:
-            part = self.values[lower - self.lower : upper - self.lower]
-            return self.replaced(part, None, lower, upper)
-        begin, end = _place(self.indices, lower), _place(self.indices, upper)
-        return self.replaced(self.values[begin:end], self.indices[begin:end], lower, upper)
+        return self.of_ranges([(lower, upper)])[0]
+
+    def of_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[Stream]:
+        """`of_range` for each of several."""
+        values, indices = self.values, self.indices
+        if indices is None:
+            first = self.lower
+            return [self.replaced(values[a - first : b - first], None, a, b) for a, b in ranges]
+        places = iter(_places(indices, [bound for each in ranges for bound in each]))
+        return [
+            self.replaced(values[begin:end], indices[begin:end], lower, upper)
+            for (lower, upper), begin, end in zip(ranges, places, places, strict=True)
+        ]
 
     def replaced(
         self, values: NDArray[Any], indices: NDArray[Any] | None, lower: int, upper: int
@@ -321,11 +329,12 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
     return first.replaced(total, None, first.lower, first.upper)
 
 
-def _place(indices: NDArray[Any], bound: int) -> int:
-    """Where an index belongs; the end of a range may be too large for the indices' type."""
-    if bound >> 8 * indices.itemsize:
-        return len(indices)
-    return int(np.searchsorted(indices, indices.dtype.type(bound)))
+def _places(indices: NDArray[Any], bounds: list[int]) -> list[int]:
+    """Where bounds belong; the end of a range may be too large for the indices' type."""
+    limit = 1 << 8 * indices.itemsize
+    wanted = np.array([bound if bound < limit else 0 for bound in bounds], indices.dtype)
+    found = indices.searchsorted(wanted).tolist()
+    return [p if b < limit else len(indices) for b, p in zip(bounds, found, strict=True)]
 
 
 def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:

@@ -7,7 +7,7 @@ Between ranks of one worker a message is handed over as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,16 @@ class DaskEndpoint(Endpoint):
         self._session, self._rank = session, rank
         self._places, self._mailbox = session.spec.placement, session.mailboxes[rank]
 
-    def send(self, call: Call, destination: int, payload: Any) -> None:
-        """Hand a message to the event loop, or to a rank of this worker."""
-        place = self._places[destination]
-        if place == self._session.address:
-            self._session.mailboxes[destination].put(call, self._rank, (payload,))
-        else:
-            self._session.send(place, (tuple(call), self._rank, destination, encoded(payload)))
+    def send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
+        """Hand a message to the event loop, and to the ranks of this worker."""
+        mailboxes, packed = self._session.mailboxes, None
+        for destination in destinations:
+            if destination in mailboxes:
+                mailboxes[destination].put(call, self._rank, (payload,))
+                continue
+            packed = packed or encoded(payload)
+            message = (tuple(call), self._rank, destination, packed)
+            self._session.send(self._places[destination], message)
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""

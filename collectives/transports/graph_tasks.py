@@ -62,10 +62,10 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
     own = _opened(half, slot)
     begin = now()
     with _naming(own.rank):
-        sent = own.message(index, value, pack)
+        (sent,) = own.messages(value, pack, index)
     run, step = mark
     note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
-    record(run, (step, own.rank, sent.destination), note)
+    record(run, (step, own.rank, sent.destinations[0]), note)
     return sent.payload
 
 

@@ -28,7 +28,7 @@ from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.counters import star_rounds, value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
-from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages, outgoing
+from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 
 from .from_dask import computed_values
@@ -95,14 +95,16 @@ class LocalCommunicator(Communicator):
         held = values.content
 
         def step(rank: int) -> list[Message]:
-            return list(outgoing(self._half(pending, rank), held[rank], pack))
+            return list(self._half(pending, rank).messages(held[rank], pack))
 
-        sent = self._run(step, SENDING, pending.label, lambda ms: sum(m.nbytes for m in ms))
+        sent = self._run(step, SENDING, pending.label, _bytes_sent)
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
+        flat = []
         for rank, messages in enumerate(sent):
-            for message in messages:
-                arriving[message.destination][rank] = message.payload
-        flat = [(r, m.destination, m.rows, m.nbytes) for r, ms in enumerate(sent) for m in ms]
+            for destinations, payload, n_rows, nbytes in messages:
+                for destination in destinations:
+                    arriving[destination][rank] = payload
+                    flat.append((rank, destination, n_rows, nbytes))
         columns = np.array(flat, np.int64).reshape(-1, 4).T
         self.counters.record_round(pending.label, pending.index, *columns)
         return arriving, columns[:2], self._clock
@@ -206,6 +208,10 @@ class LocalCommunicator(Communicator):
         for rank in np.flatnonzero(ends > self._clock).tolist():
             times = (float(self._clock[rank]), float(ends[rank]))
             self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
+
+
+def _bytes_sent(messages: list[Message]) -> int:
+    return sum(message.nbytes * len(message.destinations) for message in messages)
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:

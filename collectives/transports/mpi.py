@@ -14,7 +14,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
@@ -65,12 +65,13 @@ class WorkerGroup:
         self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
         self._lock = threading.Lock()
 
-    def send(self, buffers: list[Any], process: int, tag: int) -> None:
-        """Begin to send; the buffers are kept until they are sent."""
+    def send(self, buffers: list[Any], to: list[tuple[int, int]]) -> None:
+        """Begin to send to some processes, under a tag each; buffers are kept until then."""
         sent = self._sent
         with self._lock:
-            for buffer in buffers:
-                sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
+            for process, tag in to:
+                for buffer in buffers:
+                    sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
             while sent and sent[0][0].Test():
                 sent.popleft()
 
@@ -152,13 +153,17 @@ class MpiEndpoint:
         self._group = worker_group(self._members, self._session.spec.run_id)
         self._status = self._group.mpi.Status()
 
-    def send(self, call: Call, destination: int, payload: Any) -> None:
-        """Begin to send a message, or hand it to a rank of this worker."""
-        if destination in self._session.mailboxes:
-            self._session.mailboxes[destination].put(call, self._rank, payload)
-            return
-        header, buffers = wire.pack(payload, tuple(call))
-        self._group.send([header, *buffers], *self._to[destination])
+    def send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
+        """Begin to send a message, and hand it to the ranks of this worker."""
+        mailboxes, to = self._session.mailboxes, []
+        for destination in destinations:
+            if destination in mailboxes:
+                mailboxes[destination].put(call, self._rank, payload)
+            else:
+                to.append(self._to[destination])
+        if to:
+            header, buffers = wire.pack(payload, tuple(call))
+            self._group.send([header, *buffers], to)
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""

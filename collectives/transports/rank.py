@@ -24,7 +24,6 @@ from daskpart.collectives.messages import (
     Exchange,
     RankExchange,
     RankMessages,
-    outgoing,
     slices_of_rank,
 )
 from daskpart.collectives.plan import Plan
@@ -43,8 +42,8 @@ class Endpoint(Protocol):
         """Do what all ranks must do together before the first message, where there is something."""
         return
 
-    def send(self, call: Call, destination: int, payload: Any) -> None:
-        """Send an array, a tuple of arrays or a small object without waiting.
+    def send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
+        """Send an array, a tuple of arrays or a small object to some ranks, without waiting.
 
         Nobody changes it any more.
         """
@@ -286,11 +285,13 @@ class RankCommunicator(Communicator):
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Call:
         call = self._next_call(f"{pending.label} {pending.index}")
         begin = perf_counter()
-        half, rows, sizes = self._half(pending), [], []
-        for destination, payload, n_rows, nbytes in outgoing(half, values.content, pack):
-            rows.append(n_rows)
-            sizes.append(nbytes)
-            self._send(call, destination, payload)
+        half = self._half(pending)
+        rows: list[int] = []
+        sizes: list[int] = []
+        for destinations, payload, n_rows, nbytes in half.messages(values.content, pack):
+            rows.extend([n_rows] * len(destinations))
+            sizes.extend([nbytes] * len(destinations))
+            self._send(call, destinations, payload)
         ranks = tuple(half.destinations)
         self._count(RoundShare(pending.label, pending.index, ranks, tuple(rows), tuple(sizes)))
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
@@ -322,14 +323,14 @@ class RankCommunicator(Communicator):
         if self.rank == 0:
             every = [values.content, *(self._receive(there, source, label) for source in others)]
             result = self._timed(function, [every], static)
-            for destination in others:
-                self._send(back, destination, result)
+            if others:
+                self._send(back, others, result)
             self._count(RoundShare(label, 0, (), (), ()))
             sizes = (value_bytes(result),) * len(others)
             self._count(RoundShare(label, 1, others, (0,) * len(others), sizes))
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
-            self._send(there, 0, duplicate(values.content))
+            self._send(there, (0,), duplicate(values.content))
             self._count(RoundShare(label, 0, (0,), (0,), (value_bytes(values.content),)))
             self._count(RoundShare(label, 1, (), (), ()))
             result = self._receive(back, 0, label)
@@ -341,7 +342,7 @@ class RankCommunicator(Communicator):
     def _gather(self, values: PerRank) -> list[Any] | None:
         call = self._next_call("gather")
         if self.rank:
-            self._send(call, 0, duplicate(values.content))
+            self._send(call, (0,), duplicate(values.content))
             return None
         others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
         return [duplicate(values.content), *others]
@@ -353,9 +354,10 @@ class RankCommunicator(Communicator):
         self._n_calls += 1
         return Call(self._run, self._n_calls, label)
 
-    def _send(self, call: Call, destination: int, payload: Any) -> None:
-        self._mailbox.note_sent(destination)
-        self._endpoint.send(call, destination, payload)
+    def _send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
+        for destination in destinations:
+            self._mailbox.note_sent(destination)
+        self._endpoint.send(call, destinations, payload)
 
     def _receive(self, call: Call, source: int, label: str) -> Any:
         begin = perf_counter()

@@ -30,9 +30,10 @@ class MailboxEndpoint(Endpoint):
     def __init__(self, rank: int, mailboxes: Sequence[Mailbox]) -> None:
         self._rank, self._mailboxes = rank, mailboxes
 
-    def send(self, call: Call, destination: int, payload: Any) -> None:
+    def send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
         """Hand a message over."""
-        self._mailboxes[destination].put(call, self._rank, payload)
+        for destination in destinations:
+            self._mailboxes[destination].put(call, self._rank, payload)
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""

@@ -304,10 +304,10 @@ def _read(own: Reading, text: UnpackedText | None, *, number: int, seed: int | N
 
 
 def _pack(
-    block: _Block, source: int, destination: int, *, n_ranks: int
-) -> tuple[NDArray[Any], ...]:
-    part = block.of_slice(destination, n_ranks)
-    return (part.keys, *part.rows)
+    block: _Block, source: int, destinations: list[int], *, n_ranks: int
+) -> list[tuple[NDArray[Any], ...]]:
+    parts = [block.of_slice(destination, n_ranks) for destination in destinations]
+    return [(part.keys, *part.rows) for part in parts]
 
 
 def _arrange(

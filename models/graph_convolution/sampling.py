@@ -302,9 +302,11 @@ def _kept(
     return entries, counts, 1 / rows.probabilities[graph.neighbours[entries]]
 
 
-def pack_asked(edges: LayerEdges, source: int, destination: int) -> tuple[NDArray[Any], ...]:
-    """What this rank reads of another."""
-    return (edges.asked[destination],)
+def pack_asked(
+    edges: LayerEdges, source: int, destinations: list[int]
+) -> list[tuple[NDArray[Any], ...]]:
+    """What this rank reads of others."""
+    return [(edges.asked[destination],) for destination in destinations]
 
 
 def with_readers(edges: LayerEdges, inbox: ValueInbox, messages: list[RankMessages]) -> LayerEdges:

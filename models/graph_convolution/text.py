@@ -505,9 +505,15 @@ def features_to_send(features: Any, messages: list[RankMessages], *, slot: int) 
     }
 
 
-def pack_features(rows: dict[int, Any], source: int, destination: int) -> tuple[Any, ...]:
+def pack_features(
+    rows: dict[int, Any], source: int, destinations: list[int]
+) -> list[tuple[Any, ...]]:
+    """Rows for each of some ranks."""
+    return [_arrays_of(rows[destination]) for destination in destinations]
+
+
+def _arrays_of(chosen: Any) -> tuple[Any, ...]:
     """Rows as arrays: dense ones as they are; of sparse ones lengths, columns, values."""
-    chosen: Any = rows[destination]
     if hasattr(chosen, "indptr"):
         return np.diff(chosen.indptr), chosen.indices, chosen.data
     return (chosen,)

@@ -28,8 +28,8 @@ def arrays_of(rank, shapes):
     )
 
 
-def pack_arrays(value, source, destination):
-    return value
+def pack_arrays(value, source, destinations):
+    return [value] * len(destinations)
 
 
 def receive_arrays(state, inbox):

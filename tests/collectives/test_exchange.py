@@ -9,10 +9,10 @@ from daskpart.collectives.messages import Exchange
 from daskpart.errors import InputError
 
 
-def pack_part(value, source, destination):
-    """As many entries as the sender's rank plus the receiver's, so none from 0 to 0."""
-    length = source * destination
-    return value[:length], np.arange(length, dtype=np.uint8)
+def pack_part(value, source, destinations):
+    """As many entries as the sender's rank times the receiver's, so none from 0 to 0."""
+    lengths = [source * destination for destination in destinations]
+    return [(value[:length], np.arange(length, dtype=np.uint8)) for length in lengths]
 
 
 def add_all(state, inbox, *, factor):
@@ -32,12 +32,20 @@ def keep(state, inbox):
     return state
 
 
-def pack_list(value, source, destination):
-    return [value]
+def pack_list(value, source, destinations):
+    return [[value] for _ in destinations]
 
 
-def pack_frozen(value, source, destination):
+def pack_one(value, source, destinations):
     return (value,)
+
+
+def pack_frozen(value, source, destinations):
+    return [(value,)] * len(destinations)
+
+
+def gathered(state, inbox):
+    return [payload[0][0] for payload in inbox.payloads]
 
 
 def test_free_messages_on_every_transport(make_communicator):
@@ -93,10 +101,27 @@ def test_receivers_cannot_write_into_a_message(make_communicator):
 def test_a_payload_must_be_arrays(make_communicator):
     communicator = make_communicator(2)
     exchange = Exchange.from_pairs(2, [(0, 1)])
-    values = communicator.values([np.ones(3), np.ones(3)])
-    with pytest.raises(InputError, match="Rank 0 packed list for rank 1"):
-        pending = communicator.post_values(exchange, values, pack_list)
-        communicator.settle(communicator.collect(pending, values, keep))
+    for pack, told in ((pack_list, "list for rank 1"), (pack_one, "tuple for 1 ranks; pack must")):
+        values = communicator.values([np.ones(3), np.ones(3)])
+        with pytest.raises(InputError, match=f"Rank 0 packed {told}"):
+            pending = communicator.post_values(exchange, values, pack)
+            communicator.settle(communicator.collect(pending, values, keep))
+
+
+@pytest.mark.parametrize("length", [3, 20_000])  # inside of a message's header, and beside it
+def test_a_message_to_several_ranks(make_communicator, length):
+    """What is made ready once arrives at each rank, and counts for each."""
+    communicator = make_communicator(4)
+    exchange = Exchange.from_pairs(4, [(i, j) for i in range(4) for j in range(4) if i != j])
+    values = communicator.values([np.full(length, float(rank)) for rank in range(4)])
+    pending = communicator.post_values(exchange, values, pack_frozen, label="same")
+    state = communicator.collect(pending, communicator.values([None] * 4), gathered)
+    communicator.settle(state)
+    for rank, found in enumerate(communicator.gather(state)):
+        assert found == [float(source) for source in range(4) if source != rank]
+    counts = communicator.counters.of("same")
+    assert counts["messages_sent"].tolist() == [3] * 4
+    assert counts["bytes_received"].tolist() == [3 * 8 * length] * 4
 
 
 @pytest.mark.parametrize(
