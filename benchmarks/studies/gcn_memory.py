@@ -22,7 +22,7 @@ import daskpart
 from benchmarks import data
 from benchmarks.measuring import begin_peak, peak_since
 from daskpart._floor.rank_tasks import known_workers
-from daskpart.collectives.transports.cluster import order_of_workers
+from daskpart.collectives.transports.placement import order_of_workers
 from daskpart.errors import BalanceWarning
 from daskpart.models.base.callbacks import EpochCallback
 

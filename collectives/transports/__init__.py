@@ -67,7 +67,7 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
         return LocalCommunicator(n_ranks)
     from .dask_comm import DaskCommunicator
     from .mpi import MpiCommunicator, workers_are_mpi_ranks
-    from .rank_cluster import WorkersBusyError
+    from .placement import WorkersBusyError
 
     spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
     try:

@@ -9,8 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
@@ -22,10 +21,7 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
-from daskpart._floor.rank_tasks import known_workers
-from daskpart.errors import InputError, WorkerLostError
-
-from .time_limits import time_limits
+from daskpart.errors import WorkerLostError
 
 _POLL_SECONDS = 0.5
 _LOOKS_AFTER_ERROR = 4
@@ -233,49 +229,3 @@ def current_client() -> Client | None:
         return get_client()
     except ValueError:
         return None
-
-
-def place_ranks(client: Client, n_ranks: int) -> list[str]:
-    """Workers of the ranks: round-robin over the workers in order of their names.
-
-    Names that are numbers (MPI ranks under dask-mpi) count as numbers. Waits for the first
-    worker: it may be on its way, at the beginning or after a loss.
-    """
-    _, seconds = time_limits(None, None)
-    with suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=seconds)
-    ordered = order_of_workers(known_workers(client))
-    if not ordered:
-        raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
-    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
-
-
-def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
-    """Workers of the ranks as given, or by `place_ranks`; InputError for unknown ones."""
-    if getattr(client, "asynchronous", False):
-        raise InputError(
-            "The graph transport needs a synchronous client: Client(asynchronous=False)."
-        )
-    if placement is None:
-        return place_ranks(client, n_ranks)
-    known = known_workers(client)
-    unknown = sorted({str(address) for address in placement if address not in known})
-    if len(placement) != n_ranks or unknown:
-        raise InputError(
-            f"placement must name a worker of the cluster for each of the {n_ranks} ranks; got "
-            f"{len(placement)} names, unknown: {unknown or 'none'}; workers: {sorted(known)}."
-        )
-    return placement
-
-
-def order_of_workers(workers: Mapping[str, Mapping]) -> list[str]:
-    """Addresses of the workers that take tasks, in order of their names."""
-    running = [name for name, worker in workers.items() if worker.get("status") == "running"]
-    return sorted(
-        running or workers, key=lambda address: _name_order(workers[address]["name"], address)
-    )
-
-
-def _name_order(name: Any, address: str) -> list:
-    pieces = re.split(r"(\d+)", str(name))
-    return [[int(p), ""] if p.isdigit() else [-1, p] for p in pieces] + [[-1, address]]

@@ -41,8 +41,9 @@ from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks
 from . import measures
-from .cluster import Cluster, checked_placement, current_client
+from .cluster import Cluster, current_client
 from .from_dask import collection_keys, computed_values
+from .placement import checked_placement
 
 _SCHEDULERS = ("threads", "synchronous")
 

@@ -29,7 +29,7 @@ from daskpart.errors import InputError
 from . import wire
 from . import worker as on_worker
 from .mailbox import Call
-from .rank_cluster import threads_by_worker
+from .placement import threads_by_worker
 from .spmd import SpmdCommunicator
 
 _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses

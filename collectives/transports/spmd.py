@@ -33,8 +33,8 @@ from .from_dask import collection_keys
 from .handles import Number
 from .lease import end_lease, take_lease
 from .mailbox import RunStopped, Standing, find_deadlock
+from .placement import WorkersBusyError, places_by_threads
 from .rank import Answer, Endpoint, Request
-from .rank_cluster import WorkersBusyError, places_by_threads
 from .time_limits import time_limits
 
 _CLOSE_SECONDS = 10.0

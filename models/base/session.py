@@ -121,7 +121,7 @@ class Connection:
         if client is None:
             return False
         from daskpart.collectives.transports.lease import threads_are_free
-        from daskpart.collectives.transports.rank_cluster import places_by_threads
+        from daskpart.collectives.transports.placement import places_by_threads
 
         try:
             places = places_by_threads(client, self.n_ranks, oversubscribe=True)
@@ -135,6 +135,6 @@ class Connection:
         client = client_for(self.transport, self.client)
         if client is None:
             return False
-        from daskpart.collectives.transports.rank_cluster import has_threads_for
+        from daskpart.collectives.transports.placement import has_threads_for
 
         return not has_threads_for(client, self.n_ranks)

@@ -41,7 +41,7 @@ from daskpart.collectives import (
     communicator_for,
 )
 from daskpart.collectives.transports.mpi import open_groups
-from daskpart.collectives.transports.rank_cluster import WorkersBusyError
+from daskpart.collectives.transports.placement import WorkersBusyError
 from daskpart.errors import InputError, WorkerLostError
 
 

@@ -27,7 +27,7 @@ from daskpart.collectives import (
     reduce_plan,
 )
 from daskpart.collectives.transports import measures
-from daskpart.collectives.transports.cluster import place_ranks
+from daskpart.collectives.transports.placement import place_ranks
 from daskpart.errors import InputError, WorkerLostError
 
 ran: list[str] = []

@@ -29,7 +29,7 @@ from daskpart.collectives import (
     allreduce,
     communicator_for,
 )
-from daskpart.collectives.transports.rank_cluster import WorkersBusyError
+from daskpart.collectives.transports.placement import WorkersBusyError
 from daskpart.errors import InputError
 
 pytestmark = pytest.mark.cluster

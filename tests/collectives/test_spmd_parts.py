@@ -25,8 +25,8 @@ from daskpart.collectives.transports.mailbox import (
     Standing,
     find_deadlock,
 )
+from daskpart.collectives.transports.placement import places_by_threads
 from daskpart.collectives.transports.rank import RankCommunicator, Request
-from daskpart.collectives.transports.rank_cluster import places_by_threads
 from daskpart.errors import InputError
 
 

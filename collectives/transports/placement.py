@@ -1,16 +1,23 @@
-"""Which workers ranks live on: as many ranks as threads, or several on a thread."""
+"""Which workers ranks live on, round-robin in order of the workers' names.
+
+Ranks that are long tasks need a thread each (`places_by_threads`), or share them; ranks that are
+tasks of a graph do not (`place_ranks`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import monotonic, sleep
+from typing import Any
 
 from distributed import Client
 
 from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError
 
-from .cluster import order_of_workers
+from .time_limits import time_limits
 
 
 class WorkersBusyError(InputError):
@@ -86,3 +93,49 @@ def threads_by_worker(client: Client) -> dict[str, int]:
     """Threads of the workers that take tasks, in order of their names."""
     workers = known_workers(client)
     return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}
+
+
+def place_ranks(client: Client, n_ranks: int) -> list[str]:
+    """Workers of the ranks: round-robin over the workers in order of their names.
+
+    Names that are numbers (MPI ranks under dask-mpi) count as numbers. Waits for the first
+    worker: it may be on its way, at the beginning or after a loss.
+    """
+    _, seconds = time_limits(None, None)
+    with suppress(TimeoutError):
+        client.wait_for_workers(1, timeout=seconds)
+    ordered = order_of_workers(known_workers(client))
+    if not ordered:
+        raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
+    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
+
+
+def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
+    """Workers of the ranks as given, or by `place_ranks`; InputError for unknown ones."""
+    if getattr(client, "asynchronous", False):
+        raise InputError(
+            "The graph transport needs a synchronous client: Client(asynchronous=False)."
+        )
+    if placement is None:
+        return place_ranks(client, n_ranks)
+    known = known_workers(client)
+    unknown = sorted({str(address) for address in placement if address not in known})
+    if len(placement) != n_ranks or unknown:
+        raise InputError(
+            f"placement must name a worker of the cluster for each of the {n_ranks} ranks; got "
+            f"{len(placement)} names, unknown: {unknown or 'none'}; workers: {sorted(known)}."
+        )
+    return placement
+
+
+def order_of_workers(workers: Mapping[str, Mapping]) -> list[str]:
+    """Addresses of the workers that take tasks, in order of their names."""
+    running = [name for name, worker in workers.items() if worker.get("status") == "running"]
+    return sorted(
+        running or workers, key=lambda address: _name_order(workers[address]["name"], address)
+    )
+
+
+def _name_order(name: Any, address: str) -> list:
+    pieces = re.split(r"(\d+)", str(name))
+    return [[int(p), ""] if p.isdigit() else [-1, p] for p in pieces] + [[-1, address]]
