@@ -481,10 +481,12 @@ def _sparse_rounds(
         source, destination = pairs_of(step, n_ranks)
         inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
         messages = []
-        for sender, receiver in zip(source.tolist(), destination.tolist(), strict=True):
-            messages.append(pack_step(held[sender], sender, receiver, step))
-            inboxes[receiver].sources.append(sender)  # they rise
-            inboxes[receiver].payloads.append(messages[-1])
+        for sender, receivers in _by_sender(source, destination):
+            packed = pack_step(held[sender], sender, receivers, step)
+            for receiver, message in zip(receivers, packed, strict=True):
+                inboxes[receiver].sources.append(sender)  # they rise
+                inboxes[receiver].payloads.append(message)
+            messages.extend(packed)
         rows = np.array([len(message[0]) for message in messages], np.int64)
         row_bytes = np.array([pair if len(message) == 2 else item for message in messages])
         yield source, destination, rows, row_bytes
@@ -493,6 +495,15 @@ def _sparse_rounds(
             _combined(step, own, inbox, density, shared)
             for own, inbox in zip(held, inboxes, strict=True)
         ]
+
+
+def _by_sender(source: NDArray[Any], destination: NDArray[Any]) -> Iterator[tuple[int, list[int]]]:
+    senders, first = np.unique(source, return_index=True)
+    yield from zip(
+        senders.tolist(),
+        (ranks.tolist() for ranks in np.split(destination, first[1:])),
+        strict=True,
+    )
 
 
 def _combined(
