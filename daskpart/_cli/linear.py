@@ -29,6 +29,11 @@ class LinearCommand(Model):
     options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
+        click.Option(
+            ["--label"],
+            metavar="COLUMN",
+            help="Of a table: name, or place from 0, of the column that is to be learnt.",
+        ),
         click.Option(["--names"], metavar="FILE", help="Names of the features, one a line."),
     )
     template = "linear.html"
@@ -36,7 +41,7 @@ class LinearCommand(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, name features, hold out."""
-        X, y, test = _read(source, given["test"])
+        X, y, test, named = _read(source, given["test"], given["label"])
         if not X.shape[1]:
             raise InputError(f"{source}: there is no feature in it, nothing to learn from")
         if self.classifies:
@@ -54,7 +59,7 @@ class LinearCommand(Model):
             words.append(f"samples of each class: {told}")
         if test is not None:
             words.append(f"{len(test[1]):,} held out to judge by")
-        self.names = _read_names(given["names"], X.shape[1])
+        self.names = named if given["names"] is None else _read_names(given["names"], X.shape[1])
         return Data(X, words, test, {"y": y})
 
     def _check_labels(self, source: str, y: Any) -> None:
@@ -156,7 +161,8 @@ class LinearCommand(Model):
 class _Linear(LinearCommand):
     """Fit a line to SAMPLES: a number for each sample from its features.
 
-    SAMPLES is a libsvm file: a target and index:value pairs a line (also .gz, .xz, .bz2).
+    SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of
+    numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2).
     """
 
     estimator = "LinearRegression"
@@ -166,20 +172,46 @@ class _Linear(LinearCommand):
 MODEL: Model = _Linear()
 
 
-def _read(source: str, test: str | None) -> tuple[Any, np.ndarray, tuple[Any, Any] | None]:
-    """Samples, their targets, and both of the file to judge by."""
+def _read(
+    source: str, test: str | None, label: str | None
+) -> tuple[Any, np.ndarray, tuple[Any, Any] | None, np.ndarray | None]:
+    """Samples, their targets, both of the file to judge by, and names that a table gives."""
     from pathlib import Path
 
+    from daskpart.readers.example_tables import is_table
     from daskpart.readers.libsvm import read_libsvm, read_numbered_alike
 
-    paths = [Path(path).expanduser() for path in (source, test) if path]
+    paths = [str(Path(path).expanduser()) for path in (source, test) if path]
     for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; give samples in libsvm format")
-    if not test:
-        return *read_libsvm(str(paths[0])), None
-    samples, to_judge_by = read_numbered_alike(*map(str, paths))
-    return *samples, (to_judge_by.data, to_judge_by.target)
+        if not Path(path).is_file():
+            raise InputError(f"{path}: no such file; give samples in libsvm format, or a table")
+        if label is None and is_table(path):
+            raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
+    names = None
+    if label is not None:
+        samples, *others, names = _read_tables(paths, label)
+    elif test:
+        samples, *others = read_numbered_alike(*paths)
+    else:
+        samples, others = read_libsvm(paths[0]), []
+    return *samples, (*others[0],) if others else None, names
+
+
+def _read_tables(paths: list[str], label: str) -> list[Any]:
+    """The examples of each table of numbers, and what their features are called, if anything."""
+    from daskpart.readers.example_tables import table_of
+    from daskpart.readers.ranges import survey
+
+    named = table_of(paths[0], 0).names or ()
+    column = int(label) if label.isdigit() and label not in named else label
+    files = [survey(path, label=column) for path in paths]
+    first = files[0]
+    for file in files[1:]:
+        if (file.n_features, file.feature_names) != (first.n_features, first.feature_names):
+            raise InputError(f"{file.path}: its columns are not those of {first.path}, in order")
+    names = None if first.feature_names is None else np.array(first.feature_names)
+    read = [file.rows_of(range(len(file.blocks))).examples(0, file.n_features) for file in files]
+    return [*read, names]
 
 
 def _read_names(path: str | None, n_features: int) -> np.ndarray | None:

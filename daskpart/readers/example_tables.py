@@ -98,6 +98,11 @@ def is_parquet(path: str) -> bool:
     return plain_name(path).endswith(_PARQUET)
 
 
+def is_table(path: str) -> bool:
+    """Whether a name is that of a table, of which a label must be named."""
+    return is_parquet(path) or plain_name(path).endswith(".csv")
+
+
 def table_of(path: str, label: str | int) -> Table:
     """How a table is written, by its first lines or its schema.
 

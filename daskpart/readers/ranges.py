@@ -35,7 +35,7 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import PinnedTask, RankCollection
 from daskpart.errors import InputError, ReadError
 
-from .example_tables import group_bytes, is_parquet, table_of
+from .example_tables import group_bytes, is_parquet, is_table, table_of
 from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
 from .scanning import Chunk, apart_by
 from .streams import (
@@ -44,7 +44,6 @@ from .streams import (
     is_compressed,
     location,
     opened,
-    plain_name,
 )
 
 _SURVEY_BYTES = 32 << 20  # of a task
@@ -288,7 +287,7 @@ def survey(
 def _as_written(path: str, wanted: Wanted, label: str | int | None) -> tuple[Wanted, int]:
     """What is wanted of a libsvm file or a table, and where its rows begin."""
     if label is None:
-        if is_parquet(path) or plain_name(path).endswith(".csv"):
+        if is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, label=…")
         return wanted, 0
     table = table_of(path, label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -99,6 +100,46 @@ def test_a_file_to_judge_by_has_the_features_of_the_other(tmp_path, run_cli, zer
     assert found["test_score"] > 0.97
     model = daskpart.LogisticRegression.load(tmp_path / "out" / "model")
     assert model.coef_.shape == (1, 4)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """200 samples of age, hours and height; who is rich follows from hours."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(200, 3)), columns=["age", "hours", "height"])
+    frame.insert(1, "rich", (frame.hours > 0).astype(int))
+    folder = tmp_path_factory.mktemp("table")
+    frame.to_csv(folder / "train.csv", index=False)
+    frame.to_csv(folder / "bare.csv", index=False, header=False)
+    frame.to_csv(folder / "train.csv.gz", index=False)
+    frame.to_parquet(folder / "train.parquet")
+    frame[["hours", "rich", "age", "height"]].to_csv(folder / "other.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "label"), [
+    ("train.csv", "rich"), ("train.csv.gz", "rich"), ("train.parquet", "rich"), ("bare.csv", "1"),
+])  # fmt: skip
+def test_tables_of_numbers(table, tmp_path, run_cli, name, label):
+    options = ("--label", label, "--test", table / name, "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "logistic", table / name, *SMALL, *options) == 0
+    assert metrics_of(tmp_path)["n_test"] == 200
+    largest = pd.read_csv(tmp_path / "coefficients.csv").iloc[0]
+    assert "hours" in [*largest] if label == "rich" else 1 in [*largest]
+    model = daskpart.LogisticRegression.load(tmp_path / "model")
+    assert np.abs(model.coef_).argmax() == 1
+
+
+def test_tables_that_cannot_be(table, tmp_path, capsys, run_cli):
+    whole = table / "train.csv"
+    for arguments, told in (
+        ((whole,), "is a table: say which column is to be learnt, --label COLUMN"),
+        ((whole, "--label", "poor"), "no column 'poor'"),
+        ((whole, "--label", 7), "no column 7"),
+        ((whole, "--label", "rich", "--test", table / "other.csv"), "columns are not those of"),
+    ):
+        assert run_cli("fit", "logistic", *arguments, *SMALL, "--out", tmp_path) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
