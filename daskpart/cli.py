@@ -371,7 +371,3 @@ def _exit_code(arguments: list[str] | None, place: MpiPlace) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-
-
-if __name__ == "__main__":
-    main()

@@ -116,7 +116,7 @@ def test_memory_that_does_not_suffice_is_one_line():
 
 def test_a_reader_that_leaves_is_no_traceback():
     process = subprocess.Popen(
-        [sys.executable, "-m", "daskpart.cli", "fit", "mf", "--help"],
+        [sys.executable, "-m", "daskpart", "fit", "mf", "--help"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

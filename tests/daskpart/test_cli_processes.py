@@ -24,7 +24,7 @@ SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partit
 
 def started(*arguments: object, before: tuple[str, ...] = (), **options) -> subprocess.Popen:
     """The command as a process of its own."""
-    command = [*before, sys.executable, "-m", "daskpart.cli", *map(str, arguments)]
+    command = [*before, sys.executable, "-m", "daskpart", *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
@@ -161,7 +161,7 @@ def mpi_processes() -> dict[int, int]:
             continue
         here = f"DASKPART_TEST_JOB={os.getpid()}".encode() in variables
         ranks = [v for v in variables if v.startswith(b"PMI_RANK=")]
-        if here and ranks and b"daskpart.cli" in command:
+        if here and ranks and b"-m\0daskpart\0" in command:
             found[int(ranks[0].split(b"=")[1])] = int(folder.name)
     return found
 
