@@ -24,6 +24,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.problem import add_place
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -381,12 +382,16 @@ class GraphNetwork(DistributedEstimator):
         known = names if graph_names is None else graph_names
         read = read_graph(graph, n, known, bool(self.symmetrize), label_names)
         if X is not None:
+            given = X
+            try:
+                X = validate_data(
+                    self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
+                )
+            except ValueError as error:
+                add_place(error, given)
+                raise
             order = in_order(read.names, names, "features")
-            if order is not None:
-                X = X.iloc[order] if hasattr(X, "iloc") else X[order]
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
-            )
+            X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
         return GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)

@@ -100,13 +100,17 @@ def loss_and_gradient(estimator, X, y, A, n_ranks):
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_gradients_of_every_layer(layer, directed, n_ranks):
-    """Against finite differences; narrowing and widening layers, dense and sparse features."""
-    cases = [("dense", (4, 7), "kept"), ("sparse", (2,), "each"), ("none", (3,), "auto")]
-    for kind, hidden, first in cases:
+    """Against finite differences, with every loss; narrowing, widening, features of all kinds."""
+    cases = [
+        ("dense", (4, 7), "kept", "classes"), ("sparse", (2,), "each", "classes"),
+        ("none", (3,), "auto", "classes"), ("dense", (3,), "each", "several"),
+        ("dense", (3,), "auto", "numbers"),
+    ]  # fmt: skip
+    for kind, hidden, first, loss in cases:
         if layer == "gat":
             hidden = tuple(2 * width for width in hidden)
-        estimator = model(layer, hidden=hidden, activation="tanh", first_product=first)
-        check_gradient(estimator, features(kind), labels(), graph(directed), n_ranks)
+        estimator = model(layer, loss, hidden=hidden, activation="tanh", first_product=first)
+        check_gradient(estimator, features(kind), labels(loss), graph(directed), n_ranks)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
@@ -455,6 +459,21 @@ def test_bad_input(message):
     options = given.pop("options", {})
     with pytest.raises((InputError, ValueError), match=message):
         model(**options).fit(**given)
+
+
+def test_the_place_of_a_feature_that_is_no_number_is_told():
+    broken = features()
+    broken[7, 2] = np.inf
+    names = [f"v{vertex}" for vertex in range(N)]
+    edges = pd.DataFrame({"source": names, "target": names[::-1]})  # in another order than rows
+    for X, A in (
+        (broken, graph()),
+        (scipy.sparse.csr_array(broken), graph()),
+        (pd.DataFrame(broken, index=names), edges),
+    ):
+        with pytest.raises(ValueError, match="X contains infinity") as caught:
+            model().fit(X, labels(), graph=A)
+        assert caught.value.__notes__ == ["The first is X[7, 2]."]
 
 
 def test_edges_that_are_there_twice_are_summed_and_said():
