@@ -179,7 +179,7 @@ def test_features_in_any_order_and_a_last_line_that_breaks_off(tmp_path):
     for text in (broken[:-1], broken[:-2]):
         path.write_text(text)
         for read in (survey, daskpart.read):
-            with pytest.raises(ReadError, match="line 2: expected a label .* '-1 9:9 1:2 3"):
+            with pytest.raises(ReadError, match=r"line 2: expected a label .* '-1 9:9 1:2 3"):
                 read(path)
 
 

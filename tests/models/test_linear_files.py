@@ -133,7 +133,7 @@ def test_bad_input(path, tmp_path):
     with pytest.raises(InputError, match="more than 10,000 labels are no classes"):
         model.fit(survey(tmp_path / "many.libsvm"))
     (tmp_path / "real.libsvm").write_text("1 1:1\n0.5 2:1\n-1 1:2\n")
-    with pytest.raises(InputError, match="a label is 0.5, and classes are whole numbers"):
+    with pytest.raises(InputError, match=r"a label is 0\.5, and classes are whole numbers"):
         model.fit(survey(tmp_path / "real.libsvm"))
     sgd = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(file)
     with pytest.raises(InputError, match=r"has 2 features, .* fitted with 30"):
