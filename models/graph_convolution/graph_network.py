@@ -36,7 +36,7 @@ from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .graph import read_features, read_graph
 from .inference import outputs_of
-from .layers import LAYERS, make_layers
+from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
@@ -56,8 +56,9 @@ MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(16,)
     Widths of the hidden layers; (): one layer.
-layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"}, default="gcn"
-    See `daskpart.models.graph_convolution.layers`.
+layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"} or type, default="gcn"
+    Or a class of your own, a subclass of `daskpart.models.graph_convolution.layers.Layer`; such a
+    model is kept by pickle, not by `save`.
 layer_options : dict or None, default=None
     Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}, gat
     {"heads", "output_heads", "slope", "attention_dropout"}.
@@ -148,7 +149,7 @@ class GraphNetwork(DistributedEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DistributedEstimator._parameter_constraints,
         "hidden": [COUNT, tuple, list],
-        "layer": [StrOptions(set(LAYERS))],
+        "layer": [StrOptions(set(LAYERS)), type],
         "layer_options": [dict, None],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -178,7 +179,7 @@ class GraphNetwork(DistributedEstimator):
     _state_class: ClassVar[type[State]] = GCNState
 
     hidden: Any
-    layer: str
+    layer: Any
     layer_options: dict[str, Any] | None
     activation: str
     dropout: float
@@ -199,7 +200,7 @@ class GraphNetwork(DistributedEstimator):
         self,
         hidden: Any = (16,),
         *,
-        layer: str = "gcn",
+        layer: Any = "gcn",
         layer_options: dict[str, Any] | None = None,
         activation: str = "relu",
         dropout: float = 0.5,
@@ -398,7 +399,7 @@ class GraphNetwork(DistributedEstimator):
 
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}
-        kind, is_sampled = LAYERS[self.layer], self.batch_size is not None
+        kind, is_sampled = kind_of(self.layer), self.batch_size is not None
         if keeps is None and is_sampled:
             keeps = False
         elif keeps is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.graph_convolution.layers import LAYERS
+from daskpart.models.graph_convolution.layers import LAYERS, Layer
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 from daskpart.models.graph_convolution.plan import plan_fit
@@ -357,6 +358,37 @@ def test_labels_of_any_kind():
     numbers = model(loss="numbers").fit(features(), labels("numbers"), graph=graph())
     assert numbers.predict(features()).shape == (N,)
     assert numbers.score(features(), labels("numbers")) < 1
+
+
+@dataclass(frozen=True)
+class Residual(Layer):
+    """Z = Â H W + b + H: all that a user writes for a layer of his own."""
+
+    reads_inputs: ClassVar[bool] = True
+
+    def leave(self, inputs, total, weights):
+        outputs, saved = super().leave(inputs, total, weights)
+        return outputs + inputs, saved
+
+    def leave_back(self, inputs, total, saved, gradient, total_back, weights):
+        into, more = super().leave_back(inputs, total, saved, gradient, total_back, weights)
+        return (None if into is None else into + gradient), more
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_layer_of_a_users_own(n_ranks, tmp_path):
+    wide = {"hidden": (3, 3), "layer": Residual}  # as many as features and classes
+    X, y = features()[:, :3], labels()
+    check_gradient(model(**wide, activation="tanh"), X, y, graph(True), n_ranks)
+    one, many = (
+        model(**wide, n_ranks=k, max_iter=3).fit(X, y, graph=graph(True)) for k in (1, n_ranks)
+    )
+    np.testing.assert_allclose(weights_of(many), weights_of(one), rtol=1e-9, atol=1e-12)
+    assert many.comm_report_.matches
+    with pytest.raises(InputError, match=r"layer=.* cannot be saved"):
+        many.save(tmp_path / "model")
+    with pytest.raises(InputError, match="layer=Dropout is no layer"):
+        model(layer=Dropout).fit(X, y, graph=graph())
 
 
 def test_layers_before_appnp_are_dense():
