@@ -57,8 +57,8 @@ SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(16,)
     Widths of the hidden layers; (): one layer.
 layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"} or type, default="gcn"
-    Or a class of your own, a subclass of `daskpart.models.graph_convolution.layers.Layer`; such a
-    model is kept by pickle, not by `save`.
+    See `daskpart.models.graph_convolution.layers`. From Python also a class of your own, a subclass
+    of its `Layer`; such a model is kept by pickle, not by `save`.
 layer_options : dict or None, default=None
     Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}, gat
     {"heads", "output_heads", "slope", "attention_dropout"}.
