@@ -13,6 +13,8 @@ part of i, as in all three. Edges are numbered in the order of A's rows.
     parmetis  rank0.npz: vtxdist, xadj, adjncy, vwgt, adjwgt (the arguments of ParMETIS_V3_PartKway)
               and vertices, which vertex of A each of its rows is
 
+Where vertices have names, names.txt holds that of vertex 0, of vertex 1 and so on, one a line.
+
 Sources: DGL user guide, §7.1.2 (chunked graph format); `torch_geometric.distributed.Partitioner`;
 Karypis, Schloegel, ParMETIS manual 4.0, §4.2.1.
 """
@@ -86,6 +88,9 @@ def write_layout(
     {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
         matrix, partition, place
     )
+    if entries.row_labels is not None:
+        names = "".join(f"{name}\n" for name in entries.row_labels.tolist())
+        (place / "names.txt").write_text(names, encoding="utf-8")
     return place
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array, issparse
 
 
 class Problem(ABC):
@@ -30,3 +34,20 @@ def is_lazy(X: Any) -> bool:
     """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are."""
     inner = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
+
+
+def add_place(error: ValueError, X: Any, y: Any = None) -> None:
+    """Note where the first number is that scikit-learn refused as NaN or infinite, if one is."""
+    for name, given in (("X", X), ("y", y)):
+        if not str(error).startswith(f"Input {name} contains"):
+            continue
+        with suppress(TypeError, ValueError):  # of what is no array of numbers
+            if issparse(given):
+                entries: Any = coo_array(given)  # type: ignore[call-overload]
+                values, places = entries.data, entries.coords
+            else:
+                values = np.asarray(given, np.float64)
+                places = tuple(np.indices(values.shape))
+            bad = ~np.isfinite(values)
+            first = ", ".join(str(each[bad][0]) for each in places)
+            error.add_note(f"The first is {name}[{first}].")

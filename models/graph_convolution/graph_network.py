@@ -24,6 +24,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.problem import add_place
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -35,7 +36,7 @@ from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .graph import read_features, read_graph
 from .inference import outputs_of
-from .layers import LAYERS, make_layers
+from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
@@ -55,8 +56,9 @@ MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(16,)
     Widths of the hidden layers; (): one layer.
-layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"}, default="gcn"
-    See `daskpart.models.graph_convolution.layers`.
+layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"} or type, default="gcn"
+    See `daskpart.models.graph_convolution.layers`. From Python also a class of your own, a subclass
+    of its `Layer`; such a model is kept by pickle, not by `save`.
 layer_options : dict or None, default=None
     Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}, gat
     {"heads", "output_heads", "slope", "attention_dropout"}.
@@ -147,7 +149,7 @@ class GraphNetwork(DistributedEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DistributedEstimator._parameter_constraints,
         "hidden": [COUNT, tuple, list],
-        "layer": [StrOptions(set(LAYERS))],
+        "layer": [StrOptions(set(LAYERS)), type],
         "layer_options": [dict, None],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -177,7 +179,7 @@ class GraphNetwork(DistributedEstimator):
     _state_class: ClassVar[type[State]] = GCNState
 
     hidden: Any
-    layer: str
+    layer: Any
     layer_options: dict[str, Any] | None
     activation: str
     dropout: float
@@ -198,7 +200,7 @@ class GraphNetwork(DistributedEstimator):
         self,
         hidden: Any = (16,),
         *,
-        layer: str = "gcn",
+        layer: Any = "gcn",
         layer_options: dict[str, Any] | None = None,
         activation: str = "relu",
         dropout: float = 0.5,
@@ -381,19 +383,23 @@ class GraphNetwork(DistributedEstimator):
         known = names if graph_names is None else graph_names
         read = read_graph(graph, n, known, bool(self.symmetrize), label_names)
         if X is not None:
+            given = X
+            try:
+                X = validate_data(
+                    self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
+                )
+            except ValueError as error:
+                add_place(error, given)
+                raise
             order = in_order(read.names, names, "features")
-            if order is not None:
-                X = X.iloc[order] if hasattr(X, "iloc") else X[order]
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
-            )
+            X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
         return GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)
 
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}
-        kind, is_sampled = LAYERS[self.layer], self.batch_size is not None
+        kind, is_sampled = kind_of(self.layer), self.batch_size is not None
         if keeps is None and is_sampled:
             keeps = False
         elif keeps is None:

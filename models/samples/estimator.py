@@ -8,14 +8,13 @@ A model says what its targets are, and what is trained on the rows.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from dask.base import is_dask_collection
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, issparse
+from scipy.sparse import csr_array
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
@@ -29,7 +28,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
-from daskpart.models.base.problem import is_lazy
+from daskpart.models.base.problem import add_place, is_lazy
 from daskpart.models.base.progress import Measure
 from daskpart.models.optimisation.aggregation import (
     NAMES,
@@ -290,23 +289,6 @@ def plain_rows(X: Any) -> Any:
 def in_memory(values: Any) -> Any:
     """What a Dask collection holds; anything else as it is."""
     return values.compute() if is_dask_collection(values) else values
-
-
-def add_place(error: ValueError, X: Any, y: Any) -> None:
-    """Note where the first number is that scikit-learn refused as NaN or infinite, if one is."""
-    for name, given in (("X", X), ("y", y)):
-        if not str(error).startswith(f"Input {name} contains"):
-            continue
-        with suppress(TypeError, ValueError):  # of what is no array of numbers
-            if issparse(given):
-                entries: Any = coo_array(given)  # type: ignore[call-overload]
-                values, places = entries.data, entries.coords
-            else:
-                values = np.asarray(given, np.float64)
-                places = tuple(np.indices(values.shape))
-            bad = ~np.isfinite(values)
-            first = ", ".join(str(each[bad][0]) for each in places)
-            error.add_note(f"The first is {name}[{first}].")
 
 
 def by_sgd(model: Any) -> bool:

@@ -159,4 +159,10 @@ def classes_of(file: ExamplesFile) -> NDArray[np.float64]:
         raise InputError(
             f"{file.path}: more than 10,000 labels are no classes; use LinearRegression"
         )
+    parts = file.labels[file.labels != np.floor(file.labels)]
+    if len(parts):
+        raise InputError(
+            f"{file.path}: a label is {parts[0]:g}, and classes are whole numbers; for real "
+            "targets use a regression"
+        )
     return file.labels

@@ -125,6 +125,20 @@ def test_what_cannot_be_written(tmp_path, monkeypatch) -> None:
         write_layout(graph, partition, tmp_path, "pyg")
 
 
+@pytest.mark.parametrize("layout", ["dgl", "pyg", "parmetis"])
+def test_names_of_vertices_are_kept(layout, tmp_path, run_cli) -> None:
+    if layout == "pyg":
+        pytest.importorskip("torch")
+    (tmp_path / "calls.csv").write_text("source,target\nzoë,bob\nbob,ann\nann,zoë\n")
+    Partition(np.array([1, 0, 1]), 2).write(tmp_path / "parts")
+    given = ("--to", layout, "--partition", tmp_path / "parts")
+    assert run_cli("convert", tmp_path / "calls.csv", tmp_path / "out", *given) == 0
+    assert (tmp_path / "out" / "names.txt").read_text("utf-8").split() == ["ann", "bob", "zoë"]
+    if layout == "dgl":
+        edges = [(tmp_path / "out" / "edges" / f"part{part}.csv").read_text() for part in (0, 1)]
+        assert edges == ["0 1\n", "2 0\n1 2\n"]
+
+
 def test_from_the_shell(tmp_path, run_cli, capsys) -> None:
     graph, partition = made(12, 3, 1, False)
     scipy.sparse.save_npz(tmp_path / "g.npz", graph)

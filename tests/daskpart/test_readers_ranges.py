@@ -166,6 +166,23 @@ def test_the_line_of_a_mistake_is_named_from_any_range(tmp_path, content, option
         rows_between(str(path), 500, None, Wanted.checked(**options))
 
 
+def test_features_in_any_order_and_a_last_line_that_breaks_off(tmp_path):
+    """Within a pair that is told; within a number there is a number left."""
+    path, broken = tmp_path / "x.libsvm", "1 2:2 1:1\n-1 9:9 1:2 3:2"
+    wanted = np.zeros((2, 9))
+    wanted[0, :2], wanted[1, [0, 2, 8]] = (1, 2), (2, 2, 9)
+    for text in (broken, broken + "\n"):
+        path.write_text(text)
+        for found in (daskpart.read(path), *survey(path).pieces(1).compute()):
+            assert found.data.has_sorted_indices and found.target.tolist() == [1, -1]
+            np.testing.assert_array_equal(found.data.toarray(), wanted)
+    for text in (broken[:-1], broken[:-2]):
+        path.write_text(text)
+        for read in (survey, daskpart.read):
+            with pytest.raises(ReadError, match=r"line 2: expected a label .* '-1 9:9 1:2 3"):
+                read(path)
+
+
 def test_files_that_cannot_be_surveyed(tmp_path):
     with pytest.raises(ReadError, match="there is no such file"):
         survey(tmp_path / "absent.libsvm")

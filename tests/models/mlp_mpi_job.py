@@ -12,7 +12,7 @@ RANK_COUNTS = (3, 8)
 
 
 def main() -> None:
-    """Compare sums and numbers of ranks with the local transport."""
+    """Compare sums and numbers of ranks with all values added up on the local transport."""
     from distributed import Client
 
     X, y = samples()
@@ -21,8 +21,11 @@ def main() -> None:
         for n_ranks in RANK_COUNTS:
             for options in ({}, {"top_k": 2, "top_k_bucket": 20}, {"aggregation": "dense"}):
                 local, found = (
-                    classifier(n_ranks=n_ranks, transport=transport, **options).fit(X, y)
-                    for transport in ("local", "auto")
+                    classifier(n_ranks=n_ranks, **how).fit(X, y)
+                    for how in (
+                        options | {"transport": "local", "aggregation": "dense"},
+                        options | {"transport": "auto"},
+                    )
                 )
                 assert found.comm_report_.transport == "mpi", found.comm_report_
                 assert np.array_equal(local.state_.residual, found.state_.residual)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.graph_convolution.layers import LAYERS
+from daskpart.models.graph_convolution.layers import LAYERS, Layer
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 from daskpart.models.graph_convolution.plan import plan_fit
@@ -100,13 +101,17 @@ def loss_and_gradient(estimator, X, y, A, n_ranks):
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_gradients_of_every_layer(layer, directed, n_ranks):
-    """Against finite differences; narrowing and widening layers, dense and sparse features."""
-    cases = [("dense", (4, 7), "kept"), ("sparse", (2,), "each"), ("none", (3,), "auto")]
-    for kind, hidden, first in cases:
+    """Against finite differences, with every loss; narrowing, widening, features of all kinds."""
+    cases = [
+        ("dense", (4, 7), "kept", "classes"), ("sparse", (2,), "each", "classes"),
+        ("none", (3,), "auto", "classes"), ("dense", (3,), "each", "several"),
+        ("dense", (3,), "auto", "numbers"),
+    ]  # fmt: skip
+    for kind, hidden, first, loss in cases:
         if layer == "gat":
             hidden = tuple(2 * width for width in hidden)
-        estimator = model(layer, hidden=hidden, activation="tanh", first_product=first)
-        check_gradient(estimator, features(kind), labels(), graph(directed), n_ranks)
+        estimator = model(layer, loss, hidden=hidden, activation="tanh", first_product=first)
+        check_gradient(estimator, features(kind), labels(loss), graph(directed), n_ranks)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
@@ -355,6 +360,37 @@ def test_labels_of_any_kind():
     assert numbers.score(features(), labels("numbers")) < 1
 
 
+@dataclass(frozen=True)
+class Residual(Layer):
+    """Z = Â H W + b + H: all that a user writes for a layer of his own."""
+
+    reads_inputs: ClassVar[bool] = True
+
+    def leave(self, inputs, total, weights):
+        outputs, saved = super().leave(inputs, total, weights)
+        return outputs + inputs, saved
+
+    def leave_back(self, inputs, total, saved, gradient, total_back, weights):
+        into, more = super().leave_back(inputs, total, saved, gradient, total_back, weights)
+        return (None if into is None else into + gradient), more
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_layer_of_a_users_own(n_ranks, tmp_path):
+    wide = {"hidden": (3, 3), "layer": Residual}  # as many as features and classes
+    X, y = features()[:, :3], labels()
+    check_gradient(model(**wide, activation="tanh"), X, y, graph(True), n_ranks)
+    one, many = (
+        model(**wide, n_ranks=k, max_iter=3).fit(X, y, graph=graph(True)) for k in (1, n_ranks)
+    )
+    np.testing.assert_allclose(weights_of(many), weights_of(one), rtol=1e-9, atol=1e-12)
+    assert many.comm_report_.matches
+    with pytest.raises(InputError, match=r"layer=.* cannot be saved"):
+        many.save(tmp_path / "model")
+    with pytest.raises(InputError, match="layer=Dropout is no layer"):
+        model(layer=Dropout).fit(X, y, graph=graph())
+
+
 def test_layers_before_appnp_are_dense():
     layers = model("appnp", hidden=(4, 3))
     network = layers._network(layers._problem(features(), labels(), {"graph": graph()}, 0), 0)
@@ -455,6 +491,21 @@ def test_bad_input(message):
     options = given.pop("options", {})
     with pytest.raises((InputError, ValueError), match=message):
         model(**options).fit(**given)
+
+
+def test_the_place_of_a_feature_that_is_no_number_is_told():
+    broken = features()
+    broken[7, 2] = np.inf
+    names = [f"v{vertex}" for vertex in range(N)]
+    edges = pd.DataFrame({"source": names, "target": names[::-1]})  # in another order than rows
+    for X, A in (
+        (broken, graph()),
+        (scipy.sparse.csr_array(broken), graph()),
+        (pd.DataFrame(broken, index=names), edges),
+    ):
+        with pytest.raises(ValueError, match="X contains infinity") as caught:
+            model().fit(X, labels(), graph=A)
+        assert caught.value.__notes__ == ["The first is X[7, 2]."]
 
 
 def test_edges_that_are_there_twice_are_summed_and_said():

@@ -17,6 +17,9 @@ CASES = [
         **COMMON,
     },
     {"layer": "sage", "batch_size": 20, "sampler": "neighbour", **COMMON},
+    {"layer": "sage", **COMMON},
+    {"layer": "gin", "layer_options": {"epsilon": 0.1}, **COMMON},
+    {"layer": "sgc", **COMMON, "hidden": ()},
     {
         **COMMON,
         **{"layer": "appnp", "layer_options": {"hops": 3}, "patience": 2, "monitor": "both"},

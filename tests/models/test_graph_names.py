@@ -179,6 +179,26 @@ def test_one_class_is_none():
         model().fit(features(), np.where(labels() > 0, 1, -1), graph=graph())
 
 
+@pytest.mark.parametrize("kind", ["NaN", "None", "list", "None among texts", "categories"])
+def test_values_that_say_unlabelled(kind):
+    import pandas as pd
+
+    y = labels()
+    known = [None if label < 0 else label for label in y.tolist()]
+    texts = [None if label is None else "abc"[label] for label in known]
+    given = {
+        "NaN": np.where(y < 0, np.nan, y),
+        "None": np.array(known, object),
+        "list": known,
+        "None among texts": np.array(texts, object),
+        "categories": pd.Series(pd.Categorical(texts)),
+    }[kind]
+    plain = model().fit(features(), y, graph=graph())
+    fitted = model().fit(features(), given, graph=graph())
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    assert fitted.score(features(), given) == plain.score(features(), y)
+
+
 def test_texts_that_say_unlabelled():
     words = np.array(["a", "b", "c", "-1"])[labels()]
     fitted = model().fit(features(), words, graph=graph())

@@ -11,6 +11,7 @@ import scipy.sparse
 import daskpart
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution.operators import operator_of
+from daskpart.models.graph_convolution.state_dicts import coefs_from_state_dict
 
 torch = pytest.importorskip("torch")
 
@@ -138,3 +139,31 @@ def test_wrong_lengths_are_told():
         daskpart.torch.run_on_parts(train_on_rank, graph(), np.ones((59, 2)), n_ranks=2)
     with pytest.raises(InputError, match="2 rows, but this rank has"):
         daskpart.torch.run_on_parts(lambda exchange: exchange(torch.ones(2, 3)), graph(), n_ranks=3)
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])
+def test_a_state_dict_of_pytorch_geometric_answers_as_its_module(layer):
+    convolutions = pytest.importorskip("torch_geometric.nn")
+    heads = {"heads": 2} if layer == "gat" else {}
+    kind = {"gcn": "GCNConv", "sage": "SAGEConv", "gat": "GATConv"}[layer]
+    made, hidden = getattr(convolutions, kind), WIDTHS[1] * heads.get("heads", 1)
+    torch.manual_seed(0)
+    last = {**heads, "concat": False} if heads else {}
+    net = torch.nn.ModuleList(
+        [made(WIDTHS[0], WIDTHS[1], **heads), made(hidden, WIDTHS[2], **last)]
+    ).double()
+    for weight in net.parameters():
+        torch.nn.init.normal_(weight)
+    pattern, (X, _) = graph(), vertices()
+    pattern.data[:] = 1
+    pattern.setdiag(0)
+    pattern.eliminate_zeros()
+    readers, read = pattern.nonzero()
+    edges = torch.from_numpy(np.stack([read, readers]).astype(np.int64))
+    with torch.no_grad():
+        H = torch.relu(net[0](torch.from_numpy(X), edges))
+        wanted = net[1](H, edges).softmax(1).numpy()
+    coefs = coefs_from_state_dict({k: v.numpy() for k, v in net.state_dict().items()}, layer)
+    options = {"layer_options": {"heads": 2, "output_heads": 2}} if heads else {}
+    ours = daskpart.GCNClassifier(hidden, layer=layer, dtype="float64", **options).set_coefs(coefs)
+    np.testing.assert_allclose(ours.predict_proba(X, graph=pattern), wanted, rtol=1e-5, atol=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sklearn.linear_model
+import sklearn.svm
 import sparse
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
@@ -17,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
 import daskpart
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
@@ -35,6 +38,17 @@ def samples(n_classes: int = 2, n: int = 150, n_features: int = 12) -> tuple[Any
 
 def reference(**options: Any) -> Any:
     return sklearn.linear_model.LogisticRegression(tol=1e-10, max_iter=10_000, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [
+    LinearSVC, partial(LogisticRegression, solver="server", max_iter=10),
+])  # fmt: skip
+def test_scikit_learns_own_checks(make):
+    """In full, as `test_contract` has them for those that are of its list."""
+    found = check_estimator(make(**LOCAL), on_fail=None, on_skip=None)
+    assert len(found) > 35
+    assert not [each["check_name"] for each in found if each["status"] == "failed"]
 
 
 # -- the optimum ---
@@ -161,6 +175,22 @@ def test_a9a_reaches_the_optimum(shared_data, weighted):
     by_sgd = LogisticRegression(transport="local", solver="sgd", max_iter=100, tol=0)
     by_sgd.fit(X, y, weights)
     assert mean_loss(by_sgd, X, y, weights) <= 1.001 * mean_loss(expected, X, y, weights)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_linear_svc_reaches_the_optimum_on_a9a(shared_data, loss):
+    """Without an intercept, which liblinear penalises."""
+    train = daskpart.read(shared_data / "linear" / "a9a.libsvm.gz")
+    X, y = scipy.sparse.csr_matrix(train.data)[:6000], np.sign(train.target)[:6000]
+
+    def objective(model: Any) -> float:
+        gap, w = np.maximum(0, 1 - y * (X @ model.coef_[0])), model.coef_[0]
+        return float((gap if loss == "hinge" else gap**2).mean() + w @ w / (2 * len(y)))
+
+    plain = {"loss": loss, "fit_intercept": False}
+    exact = sklearn.svm.LinearSVC(dual=loss == "hinge", max_iter=100_000, **plain)
+    model = LinearSVC(solver="sgd", batch_size=16, max_iter=300, tol=0, transport="local", **plain)
+    assert objective(model.fit(X, y)) <= 1.001 * objective(exact.fit(X, y))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -388,8 +418,9 @@ def test_bad_samples_are_refused():
     with pytest.raises(ValueError, match="Unknown label type"):
         model.fit(X, y + 0.5 * X[:, 0])
     model.fit(X, y)
-    with pytest.raises(ValueError, match="features"):
-        model.predict(X[:, :5])
+    for other in (X[:, :5], np.hstack([X, X])):
+        with pytest.raises(ValueError, match="is expecting 12 features"):
+            model.predict(other)
     with pytest.raises(InputError, match="none of the classes"):
         LogisticRegression(patience=2, **LOCAL).fit(X, y, eval_set=(X, y + 5))
 

@@ -102,6 +102,16 @@ def test_the_same_bits_on_a_cluster(path):
             assert there.coef_.tobytes() == here.coef_.tobytes()
 
 
+@pytest.mark.parametrize("labels", [(0, 1), (3, 7), (-2, 5, 9)])
+def test_labels_of_a_file_may_be_any_whole_numbers(tmp_path, labels):
+    """In one of several ranges, too; all that occur are classes, and are predicted."""
+    file = tmp_path / "x.libsvm"
+    file.write_text("".join(f"{label} {1 + at}:1\n" for at, label in enumerate(labels)) * 20)
+    model = daskpart.LogisticRegression(n_ranks=2, transport="local").fit(survey(file))
+    assert model.classes_.tolist() == [*labels]
+    assert model.predict(np.eye(len(labels))).tolist() == [*labels]
+
+
 def test_bad_input(path, tmp_path):
     model = daskpart.LogisticRegression(n_ranks=2, transport="local")
     file = survey(path)
@@ -122,6 +132,9 @@ def test_bad_input(path, tmp_path):
     (tmp_path / "many.libsvm").write_text("".join(f"{n} 1:1\n" for n in range(10_001)))
     with pytest.raises(InputError, match="more than 10,000 labels are no classes"):
         model.fit(survey(tmp_path / "many.libsvm"))
+    (tmp_path / "real.libsvm").write_text("1 1:1\n0.5 2:1\n-1 1:2\n")
+    with pytest.raises(InputError, match=r"a label is 0\.5, and classes are whole numbers"):
+        model.fit(survey(tmp_path / "real.libsvm"))
     sgd = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(file)
     with pytest.raises(InputError, match=r"has 2 features, .* fitted with 30"):
         sgd.partial_fit(survey(tmp_path / "one.libsvm"), None)

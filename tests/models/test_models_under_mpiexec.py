@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 SAID = {
     "cp_mpi_job.py": "cp: same bits for 1 2 3 4 8 ranks over MPI",
-    "graph_convolution_mpi_job.py": "graph convolution: same bits for 3 8 ranks over MPI",
+    "graph_convolution_mpi_job.py": "graph convolution: same bits for 1 2 3 4 5 8 ranks over MPI",
     "implicit_mpi_job.py": "implicit: same bits for 1 2 3 8 ranks over MPI",
     "linear_mpi_job.py": "linear: same bits for 1 3 4 ranks over MPI",
     "mlp_mpi_job.py": "perceptron: same bits for 3 8 ranks over MPI",

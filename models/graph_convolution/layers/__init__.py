@@ -1,4 +1,7 @@
-"""Layers by name; a new one is a module here and a line in `LAYERS`."""
+"""Layers by name. One of your own is a subclass of `Layer`, for ``GCNClassifier(layer=…)``.
+
+A new one of ours is a module here and a line in `LAYERS`.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,36 @@ LAYERS: Mapping[str, type[Layer]] = {
     "appnp": APPNP,
 }
 
-__all__ = ["LAYERS", "Layer", "Weights", "make_layers"]
+__all__ = ["LAYERS", "Layer", "Weights", "kind_of", "make_layers"]
+
+
+def kind_of(layer: str | type) -> type[Layer]:
+    """The class of a layer from a name of `LAYERS`, or as it is given.
+
+    Raises
+    ------
+    InputError
+        For a class that is no layer.
+    """
+    if isinstance(layer, str):
+        return LAYERS[layer]
+    if not issubclass(layer, Layer):
+        raise InputError(
+            f"layer={layer.__name__} is no layer: give a subclass of "
+            f"daskpart.models.graph_convolution.layers.Layer, or one of {', '.join(LAYERS)}"
+        )
+    return layer
 
 
 def make_layers(
-    name: str, widths: Sequence[int], options: Mapping[str, Any], keeps_product: bool
+    layer: str | type, widths: Sequence[int], options: Mapping[str, Any], keeps_product: bool
 ) -> tuple[Layer, ...]:
     """The layers of a network.
 
     Parameters
     ----------
-    name : str
-        Of `LAYERS`.
+    layer : str or type
+        A name of `LAYERS`, or a subclass of `Layer`.
     widths : sequence of int
         Columns of the features, of the hidden layers, of the output.
     options : dict
@@ -46,14 +67,14 @@ def make_layers(
     Raises
     ------
     InputError
-        For options that the layer does not have.
+        For options that the layer does not have, or a class that is no layer.
     """
-    kind = LAYERS[name]
+    kind = kind_of(layer)
     strange = sorted(set(options) - set(kind.options))
     if strange:
         known = ", ".join(kind.options) or "none"
         raise InputError(
-            f"layer_options: layer={name!r} has no {', '.join(strange)}; it has {known}"
+            f"layer_options: layer={layer!r} has no {', '.join(strange)}; it has {known}"
         )
     last = len(widths) - 2
     return tuple(
