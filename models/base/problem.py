@@ -44,10 +44,9 @@ def add_place(error: ValueError, X: Any, y: Any = None) -> None:
         with suppress(TypeError, ValueError):  # of what is no array of numbers
             if issparse(given):
                 entries: Any = coo_array(given)  # type: ignore[call-overload]
-                values, places = entries.data, entries.coords
+                values, places = entries.data, np.array(entries.coords)
+                first = places[:, np.argmin(np.isfinite(values))]
             else:
                 values = np.asarray(given, np.float64)
-                places = tuple(np.indices(values.shape))
-            bad = ~np.isfinite(values)
-            first = ", ".join(str(each[bad][0]) for each in places)
-            error.add_note(f"The first is {name}[{first}].")
+                first = np.argwhere(~np.isfinite(values))[0]
+            error.add_note(f"The first is {name}[{', '.join(map(str, first))}].")
