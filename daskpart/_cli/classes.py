@@ -48,6 +48,7 @@ def draw_confusion(judgement: dict[str, Any], album: Any, what: str) -> None:
         "confusion",
         (5.6, 4.8),
         partial(plots.confusion, judgement["confusion"], judgement["classes"]),
-        alt="Counts of true and found classes",
-        caption=f"{what}: true class by line, found class by column.",
+        alt="Counts of true and predicted classes",
+        caption=f"{what}: a row is a true class, a column a predicted one, a number counts. The "
+        "darker, the larger the share of its row.",
     )

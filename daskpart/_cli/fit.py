@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from daskpart._floor.words import counted
+
 from .options import COUNT, Place, choice, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -366,7 +368,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
     fit.judgement = job.model.judge(fit)
     aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
-    say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {seconds:.1f} s{aside}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n\nwritten:")
@@ -508,13 +510,14 @@ def _draw_run(fit: Fit, album: Album) -> None:
     """Who sent how much to whom, and who worked when."""
     from daskpart import plots
 
-    album.draw(
-        "traffic",
-        (5.6, 4.4),
-        partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
-        alt="Rows sent from each rank to each other rank",
-        caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
-    )
+    if fit.plan.n_ranks > 1:
+        album.draw(
+            "traffic",
+            (5.6, 4.4),
+            partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
+            alt="Rows sent from each rank to each other rank",
+            caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
+        )
     if fit.timeline is not None:
         album.draw(
             "timeline",

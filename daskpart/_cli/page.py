@@ -21,6 +21,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup, escape
 
+from daskpart._floor.words import counted
+
 from .pictures import Album, Picture
 
 _PACKAGES = ("daskpart", "numpy", "scipy", "numba", "dask", "distributed", "sparse", "scikit-learn")
@@ -53,7 +55,7 @@ def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"readable": readable, "is_number": is_number}
+    environment.filters |= {"readable": readable, "is_number": is_number, "counted": counted}
     macros: Any = environment.get_template("macros.html").module
     headings: list[str] = []
 

@@ -22,6 +22,11 @@ def plural(name: str) -> str:
     return f"{name}es" if name.endswith(_SIBILANTS) else f"{name}s"
 
 
+def counted(n: int, name: str) -> str:
+    """So many of them: "1 epoch", "1,200 epochs"."""
+    return f"{n:,} {name if n == 1 else plural(name)}"
+
+
 def not_read(data: Any, as_what: str, accepted: str) -> str:
     """What to say of a container that cannot be read; frames of other libraries go by pandas."""
     by_pandas = "its to_pandas(), " if hasattr(data, "to_pandas") else ""

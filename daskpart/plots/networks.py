@@ -21,7 +21,9 @@ _MOST_NAMES = 45  # beside an axis
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
-    """How often each true class (line) was found as each class (column).
+    """How often each true class (row) was predicted as each class (column).
+
+    A cell is the darker, the larger its share of its row.
 
     Parameters
     ----------
@@ -54,9 +56,10 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
             colour = "white" if shares[i, j] > 0.5 else "black"
             ax.text(j, i, shorten(table[i, j]), ha="center", va="center", color=colour, fontsize=7)
     names = [plain(each) for each in classes] if len(table) <= _MOST_NAMES else []
-    ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    is_short = max(map(len, names), default=0) <= 2
+    ax.set_xticks(range(len(names)), names, rotation=0 if is_short else 90, fontsize=7)
     ax.set_yticks(range(len(names)), names, fontsize=7)
-    ax.set_xlabel("found")
+    ax.set_xlabel("predicted")
     ax.set_ylabel("true")
     return ax
 
@@ -97,13 +100,15 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
     size = float(np.clip(4000 / max(len(plane), 1), 2, 20))
     rest = ~np.isin(given, shown)
-    ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", linewidths=0)
     for place, name in enumerate(shown):
         colour = RANK_COLOURS[place % len(RANK_COLOURS)]
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
         ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
                    linewidths=0, alpha=0.8, label=plain(name))  # fmt: skip
+    if rest.any():
+        ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", zorder=0,
+                   linewidths=0, label=f"{len(names) - len(shown)} others")  # fmt: skip
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)
@@ -137,7 +142,8 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
+    ax.set_ylim(0, 1.2 * max((own + others).max(initial=0), 1))  # the legend stands above the bars
     whole_ticks(ax.xaxis)
     quiet_frame(ax)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, ncols=2, loc="upper right")
     return ax

@@ -152,7 +152,8 @@ def learning_curve(
     """
     ax = _over(history, "epoch", "epoch", (column,), f"validation_{column}", ax)
     ax.set_ylabel(plain(words or column))
-    ax.legend(frameon=False)
+    if len(ax.lines) > 1:
+        ax.legend(frameon=False)
     return ax
 
 

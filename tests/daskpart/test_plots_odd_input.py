@@ -81,6 +81,32 @@ def test_confusion_of_many_classes_has_no_names(ax):
     assert not ax.get_xticklabels() and not ax.get_yticklabels()
 
 
+def test_short_names_of_classes_stand_upright(ax):
+    plots.confusion(np.eye(3, dtype=int), [0, 1, 10], ax=ax)
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted", "true")
+
+
+def test_classes_without_a_colour_are_named_as_others(ax):
+    plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(labels) == 13 and labels[-1] == "3 others"
+
+
+@pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
+def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
+    plots.halo(rows, rows, ax=ax)
+    ax.figure.canvas.draw()
+    below = ax.get_legend().get_window_extent().y0
+    assert all(bar.get_window_extent().y1 < below for bar in ax.patches)
+
+
+def test_a_curve_alone_has_no_legend(ax):
+    """What was sent is of no training set."""
+    plots.learning_curve(HISTORY, "loss", ax=ax)
+    assert ax.get_legend() is None
+
+
 def test_small_traffic_uses_the_whole_scale(ax):
     plots.traffic(np.array([[0, 0.004], [0.002, 0]]), ax=ax)
     assert ax.images[0].norm.vmax == pytest.approx(0.004)
