@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.words import plural
+from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
@@ -130,7 +130,7 @@ def sentences(cut: Cut) -> list[str]:
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
     words = [
-        f"{cut.partition.n_parts} parts of the {vertices}, {int(weights.min()):,} to "
+        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {int(weights.min()):,} to "
         f"{int(weights.max()):,} {cut.weighed} each: the heaviest is "
         f"{cut.partition.imbalance:.1%} "
         "above the mean.",
@@ -157,7 +157,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         settings.out / "report.html",
         "partition.html",
         album,
-        title=f"{Path(settings.data).name} in {settings.parts} parts",
+        title=f"{Path(settings.data).name} in {counted(settings.parts, 'part')}",
         lead=words,
         numbers={},
         cut=cut,

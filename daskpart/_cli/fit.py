@@ -123,6 +123,12 @@ class Fit:
         return self.plan.report().unit
 
     @property
+    def duration(self) -> str:
+        """How long it took, in words."""
+        aside = f", and {self.compiling:.1f} s of compiling, once"
+        return f"{self.seconds:.1f} s{aside if self.compiling >= _WORTH_SAYING else ''}"
+
+    @property
     def row(self) -> Any:
         """What was measured at the step whose weights the model has."""
         history, best = self.model.history_, self.model.best_iteration_
@@ -367,8 +373,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
         raise OneLineError(f"{ended} before one {step} was kept: nothing written", exit_code)
     fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
     fit.judgement = job.model.judge(fit)
-    aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
-    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {seconds:.1f} s{aside}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n\nwritten:")
@@ -480,7 +485,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         **content,
         step=fit.step,
         n_steps=fit.model.n_iter_,
-        seconds=fit.seconds,
+        duration=fit.duration,
         ending=_ENDINGS[fit.ended].format(step=fit.step),
         sentences=[*fit.best, *job.model.told(fit)],
         history=fit.model.history_,

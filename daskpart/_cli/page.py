@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -55,7 +56,12 @@ def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"readable": readable, "is_number": is_number, "counted": counted}
+    environment.filters |= {
+        "readable": readable,
+        "is_number": is_number,
+        "counted": counted,
+        "as_sentence": as_sentence,
+    }
     macros: Any = environment.get_template("macros.html").module
     headings: list[str] = []
 
@@ -124,6 +130,12 @@ def _readable_float(number: float) -> str:
     if abs(number) >= 1000:
         return f"{number:,.1f}"
     return f"{number:.4g}"
+
+
+def as_sentence(words: str) -> Markup:
+    """Words with a capital, and options such as --max-iter as code, that no line breaks."""
+    shown = str(escape(words[:1].upper() + words[1:]))
+    return Markup(re.sub(r"--[\w-]*\w", r"<code>\g<0></code>", shown))
 
 
 def is_number(value: Any) -> bool:

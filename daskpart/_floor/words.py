@@ -12,14 +12,15 @@ def plural(name: str) -> str:
 
     Examples
     --------
-    >>> [plural(name) for name in ("user", "city", "day", "class", "vertex", "index")]
-    ['users', 'cities', 'days', 'classes', 'vertices', 'indices']
+    >>> [plural(name) for name in ("user", "city", "day", "class", "batch", "epoch", "vertex")]
+    ['users', 'cities', 'days', 'classes', 'batches', 'epochs', 'vertices']
     """
     if name.endswith("ex"):
         return f"{name[:-2]}ices"
     if name.endswith("y") and name[-2:-1] not in {*"aeiou"}:
         return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(_SIBILANTS) else f"{name}s"
+    hisses = name.endswith(_SIBILANTS) and not name.endswith("epoch")
+    return f"{name}es" if hisses else f"{name}s"
 
 
 def counted(n: int, name: str) -> str:

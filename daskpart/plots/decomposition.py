@@ -16,13 +16,12 @@ import numpy as np
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, whole_ticks
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, shortened, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
-_LONGEST_LABEL = 24
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
 
 
@@ -80,13 +79,9 @@ def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
     names = [str(place if labels is None else labels[place]) for place in chosen]
     places = np.arange(len(chosen))
     ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
-    ax.set_yticks(places, [plain(_shortened(name)) for name in names])
+    ax.set_yticks(places, [plain(shortened(name)) for name in names])
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:

@@ -11,13 +11,23 @@ from numpy.typing import ArrayLike
 from daskpart._floor.checks import amounts, as_array, real_numbers, several, whole_numbers
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, bar_style, plain, quiet_frame, shorten, whole_ticks
+from .canvas import (
+    RANK_COLOURS,
+    axes_or_new,
+    bar_style,
+    plain,
+    quiet_frame,
+    shorten,
+    shortened,
+    whole_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_CLASSES = 12  # that still get a colour and a line in the legend
 _MOST_NAMES = 45  # beside an axis
+_MOST_LETTERS = 64  # in a line across the cells
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
@@ -51,13 +61,15 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     ax = axes_or_new(ax, (5.0, 4.4))
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if len(table) <= 2 * _MOST_CLASSES:
-        for i, j in zip(*np.nonzero(table), strict=True):
+    cells = {(i, j): shorten(table[i, j]) for i, j in zip(*np.nonzero(table), strict=True)}
+    if len(table) * max(map(len, cells.values()), default=0) <= _MOST_LETTERS:
+        for (i, j), count in cells.items():
             colour = "white" if shares[i, j] > 0.5 else "black"
-            ax.text(j, i, shorten(table[i, j]), ha="center", va="center", color=colour, fontsize=7)
-    names = [plain(each) for each in classes] if len(table) <= _MOST_NAMES else []
-    is_short = max(map(len, names), default=0) <= 2
-    ax.set_xticks(range(len(names)), names, rotation=0 if is_short else 90, fontsize=7)
+            ax.text(j, i, count, ha="center", va="center", color=colour, fontsize=7)
+    some = classes if len(table) <= _MOST_NAMES else []
+    names = [plain(shortened(str(each))) for each in some]
+    upright = sum(len(name) + 1 for name in names) <= _MOST_LETTERS
+    ax.set_xticks(range(len(names)), names, rotation=0 if upright else 90, fontsize=7)
     ax.set_yticks(range(len(names)), names, fontsize=7)
     ax.set_xlabel("predicted")
     ax.set_ylabel("true")
@@ -105,7 +117,7 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
         ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
-                   linewidths=0, alpha=0.8, label=plain(name))  # fmt: skip
+                   linewidths=0, alpha=0.8, label=plain(shortened(str(name))))  # fmt: skip
     if rest.any():
         ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", zorder=0,
                    linewidths=0, label=f"{len(names) - len(shown)} others")  # fmt: skip

@@ -52,6 +52,16 @@ def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
     assert "<p>1 epoch in " in page and "has nobody to send to" in page
 
 
+def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsys, run_cli):
+    more = ("--validation-fraction", 0.25, "--patience", 2, "--max-iter", 300, "--eta0", 0.1)
+    assert run_cli("fit", "mlp", sample_file, *SMALL, *more, "--no-plots", "--out", tmp_path) == 0
+    told = capsys.readouterr().out
+    assert "135 samples" in told and "45 held out to measure the loss on after each epoch" in told
+    assert "the best on what was held out" in told and "stopped early" in told
+    with open(tmp_path / "history.csv") as file:
+        assert "validation_loss" in file.readline()
+
+
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
     shared = (*SMALL, "--top-k", 2, "--no-plots", "--test-fraction", 0)
     kept = ("--checkpoint-path", tmp_path / "run.npz")

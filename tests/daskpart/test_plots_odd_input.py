@@ -87,6 +87,18 @@ def test_short_names_of_classes_stand_upright(ax):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted", "true")
 
 
+def test_counts_and_names_of_classes_do_not_overlap(ax):
+    names = [f"a name of a class that is long {place}" for place in range(20)]
+    plots.confusion(np.full((20, 20), 1234), names, ax=ax)
+    assert not ax.texts  # "1.23k" is wider than a cell
+    labels = ax.get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {90}
+    assert max(len(label.get_text()) for label in labels) == 24
+    other = figure_module.Figure().subplots()
+    plots.confusion(np.eye(45), range(45), ax=other)
+    assert {label.get_rotation() for label in other.get_xticklabels()} == {90}
+
+
 def test_classes_without_a_colour_are_named_as_others(ax):
     plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
