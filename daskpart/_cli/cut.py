@@ -83,6 +83,8 @@ class Cut:
     @property
     def weighed(self) -> str:
         """What is counted in a part's weight; that of a given hypergraph may be anything."""
+        if (self.partition.weights == 1).all():
+            return self.plurals[0]
         if self.matrix is not None:
             return "values"
         model = self.partition.info.get("model", "hypergraph")
@@ -231,7 +233,7 @@ def _draw_matrix(album: Album, cut: Cut, matrix: LabelledMatrix) -> None:
 
 def _write_assignment(cut: Cut, path: Path) -> None:
     labels = None
-    if cut.matrix is not None:
+    if cut.matrix is not None and cut.names[0] not in ("nonzero", "group"):
         of_columns = cut.partition.info.get("model") == "row-net"
         labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
     assignment = cut.partition.assignment.tolist()

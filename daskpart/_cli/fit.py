@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
-    "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
+    "implicit": "Implicit factorization of clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",

@@ -125,7 +125,9 @@ def readable(value: Any) -> str:
 def _readable_float(number: float) -> str:
     if not np.isfinite(number):
         return "–" if np.isnan(number) else str(number)
-    if number == int(number) and abs(number) < 1e15:
+    if abs(number) >= 1e15:  # that of a fit that diverged may have hundreds of digits
+        return f"{number:.4g}"
+    if number == int(number):
         return f"{int(number):,}"
     if abs(number) >= 1000:
         return f"{number:,.1f}"

@@ -67,9 +67,9 @@ def draw_losses(fit: Fit, album: Any) -> None:
     """The loss over time."""
     from daskpart import plots
 
-    history = fit.model.history_.rename(columns={"train_loss": "loss", "epoch": "iteration"})
-    words = "The loss over steps, and over the time spent in them."
-    album.draw_training(plots.fit_history, history, "The loss falling", words)
+    chart = plots.fit_history if fit.step == "iteration" else plots.loss_history
+    words = f"The loss an event over {fit.step}s, and over the time spent in them."
+    album.draw_training(chart, fit.model.history_, "The loss falling", words)
 
 
 def first_label(labels: Any) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_CLASSES = 12  # that still get a colour and a line in the legend
+_LEGEND_MARKER = 20.0  # points², of any number of vertices
 _MOST_NAMES = 45  # beside an axis
 _MOST_LETTERS = 64  # in a line across the cells
 
@@ -110,7 +111,7 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     ax = axes_or_new(ax, (6.0, 4.6))
     names, counts = np.unique(given, return_counts=True)
     shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
-    size = float(np.clip(4000 / max(len(plane), 1), 2, 20))
+    size = float(np.clip(8000 / len(plane), 2, _LEGEND_MARKER))
     rest = ~np.isin(given, shown)
     for place, name in enumerate(shown):
         colour = RANK_COLOURS[place % len(RANK_COLOURS)]
@@ -124,7 +125,9 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)
-    ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+    key = ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    for handle in key.legend_handles:
+        handle.set_sizes([_LEGEND_MARKER])  # type: ignore[union-attr]
     return ax
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
 _MOST_MARKED = 60  # steps
+_WIDE = 1e4  # the largest of values over the least: on a linear axis most would be zero
 
 
 def convergence(
@@ -185,6 +186,9 @@ def _over(
         known = ~np.isnan(values)  # it may be measured every few steps only
         ax.plot(where[known], values[known], "s--", color=_VALIDATION, label="validation",
                 linewidth=1.8, markersize=size)  # fmt: skip
+    drawn = np.concatenate([line.get_ydata() for line in ax.lines])
+    if np.nanmin(drawn) > 0 and np.nanmax(drawn) > _WIDE * np.nanmin(drawn):
+        ax.set_yscale("log")
     if against == step:
         ax.set_xlabel(step)
         whole_ticks(ax.xaxis)

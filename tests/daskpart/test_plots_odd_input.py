@@ -103,6 +103,8 @@ def test_classes_without_a_colour_are_named_as_others(ax):
     plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert len(labels) == 13 and labels[-1] == "3 others"
+    handles = ax.get_legend().legend_handles
+    assert {float(size) for handle in handles for size in handle.get_sizes()} == {20.0}
 
 
 @pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
@@ -117,6 +119,15 @@ def test_a_curve_alone_has_no_legend(ax):
     """What was sent is of no training set."""
     plots.learning_curve(HISTORY, "loss", ax=ax)
     assert ax.get_legend() is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "scale"),
+    [([2.0, 1.0], "linear"), ([2.0, 1e30, np.nan], "log"), ([0.0, 1e30], "linear")],
+)
+def test_a_loss_that_diverges_has_a_logarithmic_axis(losses, scale, ax):
+    plots.loss_history(pd.DataFrame({"epoch": range(len(losses)), "loss": losses}), ax=ax)
+    assert ax.get_yscale() == scale
 
 
 def test_small_traffic_uses_the_whole_scale(ax):
