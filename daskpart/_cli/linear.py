@@ -92,7 +92,8 @@ class LinearCommand(Model):
         lines = [f"training loss {found['train_loss']:.6g}"]
         if "test_score" in found:
             lines.append(
-                f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples"
+                f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples; "
+                + self._beside(fit.data.test[1])
             )
         lines.append(
             f"a rank touches {found['features_of_a_rank']:,.0f} features on average; "
@@ -110,6 +111,13 @@ class LinearCommand(Model):
             told = ", ".join(f"{ranks}: {share:.2%}" for ranks, share in over.items())
             lines.append(f"features that occur in a batch of each rank, by number of ranks: {told}")
         return lines
+
+    def _beside(self, targets: Any) -> str:
+        """What a model that looks at no feature would reach."""
+        if not self.classifies:
+            return "answering their mean every time gives 0"
+        _, counts = np.unique(targets, return_counts=True)
+        return f"the most frequent class makes up {counts.max() / counts.sum():.1%}"
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The largest coefficients."""

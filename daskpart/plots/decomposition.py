@@ -62,7 +62,7 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
     if in_order:
         assert labels is not None
-        ax.bar(labels, values, color=np.where(values < 0, _NEGATIVE, _POSITIVE))
+        _draw_in_order(ax, values, labels)
         ax.set_xlabel(plain(dim))
         ax.set_ylabel("loading")
     else:
@@ -71,6 +71,20 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
         ax.set_ylabel(plain(dim))
     quiet_frame(ax, "y" if in_order else "x")
     return ax
+
+
+def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
+    """Bars as wide as labels are apart, be they months or tenths; dates with few words."""
+    if labels.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+        labels, locator = date2num(labels), AutoDateLocator(maxticks=7)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    apart = np.diff(np.unique(labels).astype(np.float64)).min(initial=np.inf)
+    colours = np.where(values < 0, _NEGATIVE, _POSITIVE)
+    width = 0.8 * float(apart) if np.isfinite(apart) else 0.8
+    ax.bar(labels, values, width, color=colours, edgecolor=colours, linewidth=0.5)
 
 
 def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:

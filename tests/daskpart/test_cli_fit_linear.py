@@ -48,6 +48,8 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     told = capsys.readouterr().out
     assert "180 samples of 30 features" in told and "20 held out" in told
     assert "of 30 are touched by more than one rank" in told
+    beside = "answering their mean" if name == "linear" else "the most frequent class makes up"
+    assert beside in told
     metrics = metrics_of(out)
     assert metrics["epochs"] == 4 and 0 <= metrics["test_score"] <= 1
     model = getattr(daskpart, kind).load(out / "model")

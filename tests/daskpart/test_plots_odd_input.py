@@ -118,12 +118,20 @@ def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
 def test_a_curve_alone_has_no_legend(ax):
     """What was sent is of no training set."""
     plots.learning_curve(HISTORY, "loss", ax=ax)
-    assert ax.get_legend() is None
+    assert ax.get_legend() is None and ax.get_xlabel() == "epoch"
+    other = figure_module.Figure().subplots()
+    plots.learning_curve(HISTORY.rename(columns={"epoch": "iteration"}), "loss", ax=other)
+    assert other.get_xlabel() == "iteration"
 
 
 @pytest.mark.parametrize(
     ("losses", "scale"),
-    [([2.0, 1.0], "linear"), ([2.0, 1e30, np.nan], "log"), ([0.0, 1e30], "linear")],
+    [
+        ([2.0, 1.0], "linear"),
+        ([2.0, 1e30, np.nan], "log"),
+        ([0.0, 1e30], "linear"),
+        ([1, 1e284], "linear"),
+    ],
 )
 def test_a_loss_that_diverges_has_a_logarithmic_axis(losses, scale, ax):
     plots.loss_history(pd.DataFrame({"epoch": range(len(losses)), "loss": losses}), ax=ax)
