@@ -40,6 +40,7 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(pictures)
     assert "Each entry of a vector counts as a row." in page and "planned. All" not in page
+    assert "<p>The last epochs, " in page
 
 
 def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
@@ -50,6 +51,7 @@ def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
     page = (tmp_path / "report.html").read_text()
     assert "Classes</h2>" not in page and "Sums of gradients</h2>" not in page
     assert "<p>1 epoch in " in page and "has nobody to send to" in page
+    assert "The whole fit, from what it sets up before its first epoch" in page
 
 
 def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsys, run_cli):
