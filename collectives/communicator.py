@@ -31,6 +31,7 @@ import numpy as np
 from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .counters import Counters
@@ -58,7 +59,7 @@ class PerRank:
 
     def __repr__(self) -> str:
         note = ", spent" if self.spent else ""
-        return f"<{type(self).__name__} of {self.communicator.n_ranks} ranks{note}>"
+        return f"<{type(self).__name__} of {counted(self.communicator.n_ranks, 'rank')}{note}>"
 
 
 class Replicated:
@@ -76,7 +77,7 @@ class Replicated:
         return self.communicator._result(self.content)
 
     def __repr__(self) -> str:
-        return f"<Replicated on {self.communicator.n_ranks} ranks>"
+        return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"
 
 
 @dataclass(eq=False)
@@ -121,6 +122,10 @@ class Communicator(ABC):
         self.timeline = timeline_if_recorded(self.n_ranks)
         self._counters = Counters(self.n_ranks)
         self._cache: dict[Hashable, Any] = {}
+
+    def __repr__(self) -> str:
+        note = ", closed" if self.closed else ""
+        return f"<{type(self).__name__} of {counted(self.n_ranks, 'rank')}{note}>"
 
     def run(self, text: Callable[..., Any], /, *values: Any, **static: Any) -> Any:
         """Execute an algorithm text: ``text(communicator, *values, **static)``.

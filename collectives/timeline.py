@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 COMPUTING, SENDING, BLOCKED = range(3)
@@ -185,7 +186,8 @@ class Timeline:
     def __repr__(self) -> str:
         """Seconds of all, a bar a rank, what the signs mean; `daskpart.plots.timeline` draws it."""
         sums = ", ".join(f"{kind} {self.seconds(kind).sum():.3g} s" for kind in KINDS)
-        title = f"Timeline: {self.n_ranks} ranks, {self.duration:.3g} s; all ranks together {sums}"
+        ranks = counted(self.n_ranks, "rank")
+        title = f"Timeline: {ranks}, {self.duration:.3g} s; all ranks together {sums}"
         shares = self.shares(_COLUMNS)
         nothing = 1.0 - shares.sum(axis=1, keepdims=True)
         most = np.concatenate((nothing, shares), axis=1).argmax(axis=1)  # of each slice of time

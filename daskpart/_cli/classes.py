@@ -11,6 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 
+def as_words(label: Any) -> str:
+    """What a class is called; labels of a libsvm file are read as floats, and are whole."""
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
 def judged(wanted: NDArray[Any], found: NDArray[Any], classes: Sequence[Any]) -> dict[str, Any]:
     """Accuracy, and the counts of right and wrong answers, for metrics.json.
 
@@ -27,7 +32,7 @@ def judged(wanted: NDArray[Any], found: NDArray[Any], classes: Sequence[Any]) ->
     return {
         "test_accuracy": float((found == wanted).mean()),
         "n_test": len(wanted),
-        "classes": [f"{each:g}" if isinstance(each, float) else str(each) for each in seen],
+        "classes": [as_words(each) for each in seen],
         "confusion": table.to_numpy().tolist(),
     }
 
@@ -48,6 +53,7 @@ def draw_confusion(judgement: dict[str, Any], album: Any, what: str) -> None:
         "confusion",
         (5.6, 4.8),
         partial(plots.confusion, judgement["confusion"], judgement["classes"]),
-        alt="Counts of true and found classes",
-        caption=f"{what}: true class by line, found class by column.",
+        alt="Counts of true and predicted classes",
+        caption=f"{what}: a row is a true class, a column a predicted one, a number counts. The "
+        "darker, the larger the share of its row.",
     )

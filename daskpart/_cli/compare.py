@@ -6,6 +6,7 @@ import csv
 from functools import partial
 from pathlib import Path
 
+from daskpart._floor.words import counted
 from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
 
@@ -65,7 +66,7 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
         settings.out / "report.html",
         "comparison.html",
         album,
-        title=f"{Path(settings.data).name} in {settings.parts} parts",
+        title=f"{Path(settings.data).name} in {counted(settings.parts, 'part')}",
         lead=words,
         numbers={},
         heads=heads,

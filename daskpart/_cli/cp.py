@@ -12,6 +12,7 @@ import pandas as pd
 from .fit import Data, Fit, Model
 from .inputs import in_words, load_tensor
 
+_BESIDE = 3  # modes in a row of pictures
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
 
 
@@ -81,10 +82,11 @@ class _CP(Model):
         for component in _order(fit)[:_DRAWN]:
             album.draw(
                 f"component_{component}",
-                (3.8 * len(factors), 3.2),
+                (3.8 * min(len(factors), _BESIDE), 3.2 * -(-len(factors) // _BESIDE)),
                 *(partial(plots.loadings, factor, component) for factor in factors),
                 alt=f"Largest loadings of component {component} along each mode",
                 caption="Blue is positive, orange negative.",
+                columns=min(len(factors), _BESIDE),
             )
 
     def page(self, fit: Fit) -> dict[str, Any]:

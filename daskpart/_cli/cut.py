@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.words import plural
+from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
@@ -83,6 +83,8 @@ class Cut:
     @property
     def weighed(self) -> str:
         """What is counted in a part's weight; that of a given hypergraph may be anything."""
+        if (self.partition.weights == 1).all():
+            return self.plurals[0]
         if self.matrix is not None:
             return "values"
         model = self.partition.info.get("model", "hypergraph")
@@ -130,7 +132,7 @@ def sentences(cut: Cut) -> list[str]:
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
     words = [
-        f"{cut.partition.n_parts} parts of the {vertices}, {int(weights.min()):,} to "
+        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {int(weights.min()):,} to "
         f"{int(weights.max()):,} {cut.weighed} each: the heaviest is "
         f"{cut.partition.imbalance:.1%} "
         "above the mean.",
@@ -157,7 +159,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         settings.out / "report.html",
         "partition.html",
         album,
-        title=f"{Path(settings.data).name} in {settings.parts} parts",
+        title=f"{Path(settings.data).name} in {counted(settings.parts, 'part')}",
         lead=words,
         numbers={},
         cut=cut,
@@ -231,7 +233,7 @@ def _draw_matrix(album: Album, cut: Cut, matrix: LabelledMatrix) -> None:
 
 def _write_assignment(cut: Cut, path: Path) -> None:
     labels = None
-    if cut.matrix is not None:
+    if cut.matrix is not None and cut.names[0] not in ("nonzero", "group"):
         of_columns = cut.partition.info.get("model") == "row-net"
         labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
     assignment = cut.partition.assignment.tolist()

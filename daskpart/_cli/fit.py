@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from daskpart._floor.words import counted
+
 from .options import COUNT, Place, choice, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 MODELS = {  # the module of each has the rest, as MODEL
     "mf": "Matrix factorization of ratings.",
-    "implicit": "Factors of implicit feedback: clicks, plays, purchases.",
+    "implicit": "Implicit factorization of clicks, plays, purchases.",
     "cp": "CP decomposition of a sparse tensor.",
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
@@ -102,6 +104,8 @@ class Fit:
         Time of the fit without compiling, and of compiling.
     timeline : Timeline or None
         Of the last steps, where they were recorded.
+    is_end : bool
+        Whether the timeline shows these alone, and not all from the start of the fit.
     judgement : dict
         What `Model.judge` found.
     """
@@ -113,12 +117,26 @@ class Fit:
     seconds: float
     compiling: float
     timeline: Any = None
+    is_end: bool = False
     judgement: dict[str, Any] = field(default_factory=dict)
 
     @property
     def step(self) -> str:
         """What a step is called."""
         return self.plan.report().unit
+
+    @property
+    def duration(self) -> str:
+        """How long it took, in words."""
+        aside = f", and {self.compiling:.1f} s of compiling, once"
+        return f"{self.seconds:.1f} s{aside if self.compiling >= _WORTH_SAYING else ''}"
+
+    @property
+    def timed(self) -> str:
+        """What the timeline shows, in words."""
+        if self.is_end:
+            return f"The last {self.step}s"
+        return f"The whole fit, from what it sets up before its first {self.step}"
 
     @property
     def row(self) -> Any:
@@ -357,16 +375,16 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     from daskpart._floor.kernels import compile_seconds
 
     started, compiled = time.perf_counter(), compile_seconds()
-    ended, exit_code, timeline = _fit(job, estimator, data, plan)
+    ended, exit_code, steps = _fit(job, estimator, data, plan)
     compiling = compile_seconds() - compiled
     seconds = time.perf_counter() - started - compiling
     if getattr(estimator, "state_", None) is None:
         step = plan.report().unit
         raise OneLineError(f"{ended} before one {step} was kept: nothing written", exit_code)
-    fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
+    times = steps.whole(), steps.dropped
+    fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
-    say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n\nwritten:")
@@ -375,7 +393,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
 
 
 def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, Any]:
-    """Fit; returns how it ended, the exit code, and the timeline of the last steps.
+    """Fit; returns how it ended, the exit code, and the `LastSteps`.
 
     A whole step is kept in any case.
     """
@@ -389,7 +407,7 @@ def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, An
     with last_steps(job.plots) as steps:
         estimator.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
         ended, exit_code = _ended(estimator, data, plan)
-    return ended, exit_code, steps.whole()
+    return ended, exit_code, steps
 
 
 def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
@@ -478,7 +496,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         **content,
         step=fit.step,
         n_steps=fit.model.n_iter_,
-        seconds=fit.seconds,
+        duration=fit.duration,
         ending=_ENDINGS[fit.ended].format(step=fit.step),
         sentences=[*fit.best, *job.model.told(fit)],
         history=fit.model.history_,
@@ -501,27 +519,28 @@ def _shares(fit: Fit) -> str:
         return ""
     shares = fit.timeline.shares(200).mean(axis=(0, 2))
     told = ", ".join(f"{kind} {share:.0%}" for kind, share in zip(KINDS, shares, strict=True))
-    return f"The last {fit.step}s, {fit.timeline.duration:.3g} s, mean of the ranks: {told}."
+    return f"{fit.timed}, {fit.timeline.duration:.3g} s, mean of the ranks: {told}."
 
 
 def _draw_run(fit: Fit, album: Album) -> None:
     """Who sent how much to whom, and who worked when."""
     from daskpart import plots
 
-    album.draw(
-        "traffic",
-        (5.6, 4.4),
-        partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
-        alt="Rows sent from each rank to each other rank",
-        caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
-    )
+    if fit.plan.n_ranks > 1:
+        album.draw(
+            "traffic",
+            (5.6, 4.4),
+            partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
+            alt="Rows sent from each rank to each other rank",
+            caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
+        )
     if fit.timeline is not None:
         album.draw(
             "timeline",
             (9.4, 1.4 + 0.28 * min(fit.timeline.n_ranks, 20)),
             partial(plots.timeline, fit.timeline),
             alt="When each rank computed, sent and was blocked",
-            caption=f"The last {fit.step}s. Blocked is a rank that waits for others; white is time "
+            caption=f"{fit.timed}. Blocked is a rank that waits for others; white is time "
             "in which nothing was asked of it. With the local transport ranks take turns, and each "
             "is drawn as if it had a core of its own.",
         )

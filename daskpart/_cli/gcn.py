@@ -115,8 +115,14 @@ class _GCN(Model):
             (6.4, 4.8),
             partial(plots.embedding, np.asarray(fit.model.transform(fit.data.X)), classes),
             alt="Vertices in the plane of their two largest components, coloured by class",
-            caption="The last hidden layer on its two principal components, by found class.",
+            caption="The last hidden layer on its two principal components, by predicted class.",
         )
+        if fit.plan.n_ranks > 1:
+            self._draw_halo(fit, album)
+
+    def _draw_halo(self, fit: Fit, album: Any) -> None:
+        from daskpart import plots
+
         report = fit.plan.report()
         album.draw(
             "halo",
@@ -177,13 +183,19 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
             f"{path}: {len(head)} columns; give a label a line, or the name of a vertex and its "
             "label"
         )
-    table = pd.read_csv(
-        io.StringIO("\n".join(lines)),
-        sep=mark or r"\s+",
-        header=0 if head[-1] in _LABEL_NAMES else None,
-        dtype={0: str} if len(head) == 2 else None,
-        skipinitialspace=True,
-    )
+    try:
+        table = pd.read_csv(
+            io.StringIO("\n".join(lines)),
+            sep=mark or r"\s+",
+            header=0 if head[-1] in _LABEL_NAMES else None,
+            dtype={0: str} if len(head) == 2 else None,
+            skipinitialspace=True,
+        )
+    except pd.errors.ParserError as error:
+        raise InputError(
+            f"{path}: not all lines have as many columns as the first, {lines[0]!r}; where a label "
+            "has a space in it, give lines of the name of a vertex, a tab, and the label"
+        ) from error
     labels = table.iloc[:, -1]
     if table.shape[1] == 1:
         if len(labels) != len(vertices):

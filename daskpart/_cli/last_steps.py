@@ -34,17 +34,19 @@ class LastSteps(EpochCallback):
         self.timelines, self.kept = timelines, kept
         self._ends: list[int] = []  # of the kept epochs: how many spans there were
         self._of: Timeline | None = None
+        self.dropped = False  # whether the fit is longer than what was kept
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Drop the spans of the epoch that is now too old."""
         if not self.timelines:
             return False
         if self._of is not self.timelines[-1]:  # another start of the same fit
-            self._of, self._ends = self.timelines[-1], []
+            self._of, self._ends, self.dropped = self.timelines[-1], [], False
         spans = self._of.spans
         self._ends.append(len(spans))
         if len(self._ends) > self.kept:
             dropped = self._ends.pop(0)
+            self.dropped = True
             del spans[:dropped]
             self._ends = [end - dropped for end in self._ends]
         return False

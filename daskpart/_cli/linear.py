@@ -12,12 +12,14 @@ import pandas as pd
 
 from daskpart.errors import InputError
 
+from .classes import as_words
 from .fit import Data, Fit, Model
 from .inputs import lines_of
 from .options import SHARE, number
 
 _TOP = 10  # coefficients of each output
 _DRAWN = 4  # outputs
+_BESIDE = 2  # in a row of pictures
 _RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
@@ -29,6 +31,13 @@ class LinearCommand(Model):
     options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
+        number(
+            "--validation-fraction",
+            0.0,
+            "Share of the other samples to measure the loss on "
+            "after each epoch, as --patience needs.",
+            SHARE,
+        ),
         click.Option(
             ["--label"],
             metavar="COLUMN",
@@ -47,11 +56,9 @@ class LinearCommand(Model):
         if self.classifies:
             self._check_labels(source, y)
         if test is None and given["test_fraction"]:
-            order = np.random.default_rng(given["random_state"]).permutation(len(y))
-            n_held = int(len(y) * given["test_fraction"])
-            held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
-            test = (X[held], y[held]) if n_held else None
-            X, y = X[kept], y[kept]
+            test, X, y = _held_out(X, y, given["test_fraction"], given["random_state"])
+        share = given["validation_fraction"]
+        validation, X, y = _held_out(X, y, share, [given["random_state"], 1])
         words = [f"{source}: {len(y):,} samples of {X.shape[1]:,} features, {X.nnz:,} values"]
         if self.classifies:
             classes, counts = np.unique(y, return_counts=True)
@@ -59,8 +66,10 @@ class LinearCommand(Model):
             words.append(f"samples of each class: {told}")
         if test is not None:
             words.append(f"{len(test[1]):,} held out to judge by")
+        if validation is not None:
+            words.append(f"{len(validation[1]):,} held out to measure the loss on after each epoch")
         self.names = named if given["names"] is None else _read_names(given["names"], X.shape[1])
-        return Data(X, words, test, {"y": y})
+        return Data(X, words, test, {"y": y, "eval_set": validation})
 
     def _check_labels(self, source: str, y: Any) -> None:
         if (y != np.round(y)).any():
@@ -88,7 +97,8 @@ class LinearCommand(Model):
         lines = [f"training loss {found['train_loss']:.6g}"]
         if "test_score" in found:
             lines.append(
-                f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples"
+                f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples; "
+                + self._beside(fit.data.test[1])
             )
         lines.append(
             f"a rank touches {found['features_of_a_rank']:,.0f} features on average; "
@@ -97,12 +107,22 @@ class LinearCommand(Model):
         )
         density = fit.model.history_.get("density")
         if density is not None and density.notna().any():
-            lines.append(f"the sum of a step holds {density.mean():.2%} of all coordinates")
+            lines.append(
+                f"the sum of the gradients of a step has entries for {density.mean():.2%} of all "
+                "coefficients"
+            )
         over = found.get("density_over_ranks", {})
         if len(over) > 1:
-            told = ", ".join(f"{share:.2%} of {ranks}" for ranks, share in over.items())
-            lines.append(f"features in a batch of all ranks, by their number: {told}")
+            told = ", ".join(f"{ranks}: {share:.2%}" for ranks, share in over.items())
+            lines.append(f"features that occur in a batch of each rank, by number of ranks: {told}")
         return lines
+
+    def _beside(self, targets: Any) -> str:
+        """What a model that looks at no feature would reach."""
+        if not self.classifies:
+            return "answering their mean every time gives 0"
+        _, counts = np.unique(targets, return_counts=True)
+        return f"the most frequent class makes up {counts.max() / counts.sum():.1%}"
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The largest coefficients."""
@@ -134,19 +154,21 @@ class LinearCommand(Model):
         of = "each output" if n_outputs <= _DRAWN else f"{_DRAWN} of {n_outputs} outputs"
         album.draw(
             "coefficients",
-            (4.4 * max(len(shown), 2), 3.6),
+            (4.4 * _BESIDE, 3.6 * -(-len(shown) // _BESIDE)),
             *(
                 partial(_draw_largest, values, self.names, output if n_outputs > 1 else None)
                 for output, values in shown
             ),
             alt="The largest coefficients",
             caption=f"The largest coefficients of {of}. Blue is positive, orange negative.",
+            columns=min(_BESIDE, len(shown)),
         )
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers and coefficients."""
         found = fit.judgement
-        score = {"test_score": found["test_score"]} if "test_score" in found else {}
+        name = "test_accuracy" if self.classifies else "test_R²"
+        score = {name: found["test_score"]} if "test_score" in found else {}
         return {
             "numbers": {
                 **score,
@@ -214,6 +236,14 @@ def _read_tables(paths: list[str], label: str) -> list[Any]:
     return [*read, names]
 
 
+def _held_out(X: Any, y: np.ndarray, share: float, seed: Any) -> tuple[Any, Any, np.ndarray]:
+    """A share of the samples and their targets, None where that is less than one, and the rest."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    n_held = int(len(y) * share)
+    held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
+    return (X[held], y[held]) if n_held else None, X[kept], y[kept]
+
+
 def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
     """Names of the features, one a line."""
     if path is None:
@@ -254,9 +284,14 @@ def _densities(X: Any, batch_size: int) -> dict[int, float]:
 
 
 def _draw_densities(over: dict[int, float], ax: Any) -> None:
-    ax.plot(list(over), list(over.values()), "o-")
+    from daskpart.plots.canvas import RANK_COLOURS, quiet_frame
+
+    ax.plot(list(over), list(over.values()), "o-", color=RANK_COLOURS[0])
     ax.set_xscale("log", base=2)
-    ax.set(xlabel="ranks", ylabel="share of all features", ylim=(0, None))
+    ax.set_xticks(list(over), [str(ranks) for ranks in over])
+    ax.minorticks_off()
+    ax.set(xlabel="ranks", ylabel="share of all features", ylim=(0, 1.05 * max(over.values())))
+    quiet_frame(ax, "both")
 
 
 def _draw_largest(
@@ -278,7 +313,7 @@ def _by_output(model: Any) -> list[tuple[str, np.ndarray]]:
     """What each output is called, a class perhaps, and its coefficients."""
     rows = np.atleast_2d(model.coef_)
     outputs = getattr(model, "classes_", np.array(["y"])).tolist()[-len(rows) :]
-    return [(str(output), values) for output, values in zip(outputs, rows, strict=True)]
+    return [(as_words(output), values) for output, values in zip(outputs, rows, strict=True)]
 
 
 def _coefficients(fit: Fit, names: np.ndarray | None) -> pd.DataFrame:

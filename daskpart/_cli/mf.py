@@ -183,9 +183,10 @@ def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
 def _cut(fit: Fit) -> Cut | None:
     """The partition, with the owners of the fit, on the ratings that it learned from.
 
-    None where single ratings were cut: there is no matrix of whole rows to draw then.
+    None where single ratings were cut, as there is no matrix of whole rows to draw then; nor where
+    one rank has everything.
     """
-    if fit.plan.axis == "nonzeros":
+    if fit.plan.axis == "nonzeros" or fit.plan.n_ranks == 1:
         return None
     X, partition = fit.data.X, fit.plan.partition
     seen = as_matrix(fit.model.seen_)

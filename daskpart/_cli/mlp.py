@@ -56,8 +56,9 @@ class _MLP(LinearCommand):
                 f"the most frequent class makes up {most_frequent(found):.1%}"
             )
         lines.append(
-            f"the sums of a step hold {found['density']:.2%} of all {found['n_weights']:,} "
-            f"weights; an epoch sends {found['bytes_an_epoch'] / 1e6:,.3g} MB"
+            f"the sum of the gradients of a step has entries for {found['density']:.2%} of all "
+            f"{found['n_weights']:,} weights; all ranks send {found['bytes_an_epoch'] / 1e6:,.3g} "
+            "MB an epoch"
         )
         return lines
 
@@ -83,24 +84,31 @@ class _MLP(LinearCommand):
             caption="Loss and accuracy over the epochs; each sample is measured before its own "
             "step.",
         )
+        if fit.plan.n_ranks > 1:
+            self._draw_sent(history, album)
+        draw_confusion(fit.judgement, album, "Held-out samples")
+
+    def _draw_sent(self, history: pd.DataFrame, album: Any) -> None:
+        from daskpart import plots
+
         megabytes = history.assign(megabytes=history["bytes"] / 1e6)
         album.draw(
             "sent",
             (9.4, 3.4),
-            partial(plots.learning_curve, megabytes, "megabytes", words="MB of all ranks"),
+            partial(plots.learning_curve, megabytes, "megabytes", words="MB sent by all ranks"),
             partial(plots.learning_curve, history, "density", words="density of the sums"),
             alt="Bytes and density of the sums over epochs",
-            caption="What the ranks sent in each epoch, and the share of the weights that the sum "
-            "of a step holds.",
+            caption="What the ranks sent in each epoch, and the share of the weights for which the "
+            "sum of the gradients of a step has an entry.",
         )
-        draw_confusion(fit.judgement, album, "Held-out samples")
 
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers."""
         found = fit.judgement
         score = {"test_accuracy": found["test_accuracy"]} if "test_accuracy" in found else {}
-        names = ("train_loss", "n_weights", "bytes_an_epoch")
-        return {"numbers": {**score, **{name: found[name] for name in names}}}
+        weights, sent = found["n_weights"], found["bytes_an_epoch"]
+        rest = {"training_loss": found["train_loss"], "weights": weights, "bytes_an_epoch": sent}
+        return {"numbers": {**score, **rest}}
 
 
 MODEL = _MLP()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any
 import jinja2
 import numpy as np
 from markupsafe import Markup, escape
+
+from daskpart._floor.words import counted
 
 from .pictures import Album, Picture
 
@@ -53,7 +56,12 @@ def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"readable": readable, "is_number": is_number}
+    environment.filters |= {
+        "readable": readable,
+        "is_number": is_number,
+        "counted": counted,
+        "as_sentence": as_sentence,
+    }
     macros: Any = environment.get_template("macros.html").module
     headings: list[str] = []
 
@@ -117,11 +125,19 @@ def readable(value: Any) -> str:
 def _readable_float(number: float) -> str:
     if not np.isfinite(number):
         return "–" if np.isnan(number) else str(number)
-    if number == int(number) and abs(number) < 1e15:
+    if abs(number) >= 1e15:  # that of a fit that diverged may have hundreds of digits
+        return f"{number:.4g}"
+    if number == int(number):
         return f"{int(number):,}"
     if abs(number) >= 1000:
         return f"{number:,.1f}"
     return f"{number:.4g}"
+
+
+def as_sentence(words: str) -> Markup:
+    """Words with a capital, and options such as --max-iter as code, that no line breaks."""
+    shown = str(escape(words[:1].upper() + words[1:]))
+    return Markup(re.sub(r"--[\w-]*\w", r"<code>\g<0></code>", shown))
 
 
 def is_number(value: Any) -> bool:

@@ -73,16 +73,24 @@ class Album:
         *drawings: Callable[..., Any],
         alt: str,
         caption: str,
+        columns: int | None = None,
     ) -> None:
-        """Draw side by side, one axes a function (it is called with ``ax=``), and save."""
+        """Draw side by side, one axes a function (it is called with ``ax=``), and save.
+
+        `size` is that of the picture in inches; one wider than the page shrinks, and its letters
+        with it, so many axes stand in rows of `columns`.
+        """
         if not self.draws:
             return
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
-        places = figure.subplots(1, len(drawings), squeeze=False)[0]
-        for place, drawing in zip(places, drawings, strict=True):
+        columns = columns or len(drawings)
+        places = figure.subplots(-(-len(drawings) // columns), columns, squeeze=False).ravel()
+        for place, drawing in zip(places, drawings, strict=False):
             drawing(ax=place)
+        for place in places[len(drawings) :]:
+            place.remove()
         _lay_out(figure)
         path = self.folder / f"{name}.png"
         figure.savefig(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,24 @@ def ranking_numbers(judged: dict[str, Any]) -> dict[str, float]:
 
 
 def draw_losses(fit: Fit, album: Any) -> None:
-    """The loss over time."""
+    """The loss over time; or beside it what was measured on held-out events."""
     from daskpart import plots
 
-    history = fit.model.history_.rename(columns={"train_loss": "loss", "epoch": "iteration"})
-    words = "The loss over steps, and over the time spent in them."
-    album.draw_training(plots.fit_history, history, "The loss falling", words)
+    history = fit.model.history_
+    chart = plots.fit_history if fit.step == "iteration" else plots.loss_history
+    if "validation_ndcg" not in history:
+        words = f"The loss an event over {fit.step}s, and over the time spent in them."
+        album.draw_training(chart, history, "The loss falling", words)
+        return
+    words = f"NDCG at {_N}, validation"
+    album.draw(
+        "training",
+        (9.4, 3.5),
+        partial(chart, history),
+        partial(plots.learning_curve, history, "validation_ndcg", words=words),
+        alt=f"The loss, and NDCG of held-out events, over {fit.step}s",
+        caption=f"The loss an event, and the NDCG of events that were held out, over {fit.step}s.",
+    )
 
 
 def first_label(labels: Any) -> str:

@@ -12,14 +12,20 @@ def plural(name: str) -> str:
 
     Examples
     --------
-    >>> [plural(name) for name in ("user", "city", "day", "class", "vertex", "index")]
-    ['users', 'cities', 'days', 'classes', 'vertices', 'indices']
+    >>> [plural(name) for name in ("user", "city", "day", "class", "batch", "epoch", "vertex")]
+    ['users', 'cities', 'days', 'classes', 'batches', 'epochs', 'vertices']
     """
     if name.endswith("ex"):
         return f"{name[:-2]}ices"
     if name.endswith("y") and name[-2:-1] not in {*"aeiou"}:
         return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(_SIBILANTS) else f"{name}s"
+    hisses = name.endswith(_SIBILANTS) and not name.endswith("epoch")
+    return f"{name}es" if hisses else f"{name}s"
+
+
+def counted(n: int, name: str) -> str:
+    """So many of them: "1 epoch", "1,200 epochs"."""
+    return f"{n:,} {name if n == 1 else plural(name)}"
 
 
 def not_read(data: Any, as_what: str, accepted: str) -> str:

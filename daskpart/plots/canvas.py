@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RANK_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
 MOST_LABELS = 16  # ranks whose names still fit beside an axis
+_LONGEST_NAME = 24
 _MOST_BARS = 60  # with gaps between them
 
 
@@ -81,6 +82,11 @@ def plain(name: Any) -> str:
     leave a name that begins with an underscore out of a legend."""
     shown = str(name).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
+
+
+def shortened(name: str) -> str:
+    """A name that leaves room for what it names."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def rgb(colour: str) -> NDArray[np.float64]:

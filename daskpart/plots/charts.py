@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import real_numbers, whole_numbers
+from daskpart._floor.words import plural
 from daskpart.errors import InputError
 
 from .canvas import (
@@ -38,7 +39,7 @@ def connectivity_histogram(
     histogram : int[K + 1], or a Connectivity
         Entry λ counts the items that λ parts touch; entry 0 (items nobody touches) is not drawn.
     item, items : str
-        What parts share, one and many, for the labels; many are ``item + "s"`` if not given.
+        What parts share, one and many, for the labels; many have the usual plural if not given.
     ax : matplotlib Axes, optional
 
     Returns
@@ -72,7 +73,7 @@ def connectivity_histogram(
                 )
     whole_ticks(ax.xaxis)
     ax.set_xlabel(plain(f"connectivity λ (parts that touch the {item})"))
-    ax.set_ylabel(plain(f"number of {items or f'{item}s'}"))
+    ax.set_ylabel(plain(f"number of {items or plural(str(item))}"))
     quiet_frame(ax)
     ax.legend(frameon=False)
     return ax

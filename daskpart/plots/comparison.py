@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from daskpart._floor.checks import require_like
+from daskpart._floor.words import counted
 
 from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame
 
@@ -15,13 +17,15 @@ if TYPE_CHECKING:
 
     from daskpart.partitioners.comparison import Comparison
 
+_LINE = 64  # letters under the picture
 _NOT_DRAWN = ("imbalance", "seconds")  # told in the labels: neither is a volume
 
 
 def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """A group of bars a metric, a bar a method, each as a share of what the first method has.
 
-    A metric in which all methods are equal is not drawn, and named under the picture instead.
+    A metric in which all methods are equal is not drawn, and named under the picture instead; all
+    are drawn where methods differ in none.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     volumes = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]
     rows = comparison.values.values()
     alike = [metric for metric in volumes if len({row[metric] for row in rows}) == 1]
+    if len(alike) == len(volumes):
+        alike = []
     metrics = [metric for metric in volumes if metric not in alike]
     ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
     methods = list(comparison.values)
@@ -63,8 +69,8 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     ax.set_ylabel(plain(f"relative to {methods[0]}"))
     if alike:
         told = ", ".join(f"{metric} ({base[metric]:,})" for metric in alike)
-        ax.set_xlabel(f"the same for all methods: {told}", fontsize=8)
+        ax.set_xlabel(fill(f"the same for all methods: {told}", _LINE), fontsize=8)
     quiet_frame(ax)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.set_title(f"{comparison.n_parts} parts", fontsize=10, loc="left")
+    ax.set_title(counted(comparison.n_parts, "part"), fontsize=10, loc="left")
     return ax

@@ -16,13 +16,12 @@ import numpy as np
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, whole_ticks
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, shortened, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
-_LONGEST_LABEL = 24
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
 
 
@@ -63,7 +62,7 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
     if in_order:
         assert labels is not None
-        ax.bar(labels, values, color=np.where(values < 0, _NEGATIVE, _POSITIVE))
+        _draw_in_order(ax, values, labels)
         ax.set_xlabel(plain(dim))
         ax.set_ylabel("loading")
     else:
@@ -74,19 +73,29 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     return ax
 
 
+def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
+    """Bars as wide as labels are apart, be they months or tenths; dates with few words."""
+    if labels.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+        labels, locator = date2num(labels), AutoDateLocator(maxticks=7)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    apart = np.diff(np.unique(labels).astype(np.float64)).min(initial=np.inf)
+    colours = np.where(values < 0, _NEGATIVE, _POSITIVE)
+    width = 0.8 * float(apart) if np.isfinite(apart) else 0.8
+    ax.bar(labels, values, width, color=colours, edgecolor=colours, linewidth=0.5)
+
+
 def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
     chosen = np.argsort(-np.abs(values), kind="stable")[:n]
     chosen = chosen[values[chosen] != 0]
     names = [str(place if labels is None else labels[place]) for place in chosen]
     places = np.arange(len(chosen))
     ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
-    ax.set_yticks(places, [plain(_shortened(name)) for name in names])
+    ax.set_yticks(places, [plain(shortened(name)) for name in names])
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:

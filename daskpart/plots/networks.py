@@ -11,17 +11,30 @@ from numpy.typing import ArrayLike
 from daskpart._floor.checks import amounts, as_array, real_numbers, several, whole_numbers
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, bar_style, plain, quiet_frame, shorten, whole_ticks
+from .canvas import (
+    RANK_COLOURS,
+    axes_or_new,
+    bar_style,
+    plain,
+    quiet_frame,
+    shorten,
+    shortened,
+    whole_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_CLASSES = 12  # that still get a colour and a line in the legend
+_LEGEND_MARKER = 20.0  # points², of any number of vertices
 _MOST_NAMES = 45  # beside an axis
+_MOST_LETTERS = 64  # in a line across the cells
 
 
 def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
-    """How often each true class (line) was found as each class (column).
+    """How often each true class (row) was predicted as each class (column).
+
+    A cell is the darker, the larger its share of its row.
 
     Parameters
     ----------
@@ -49,14 +62,17 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     ax = axes_or_new(ax, (5.0, 4.4))
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if len(table) <= 2 * _MOST_CLASSES:
-        for i, j in zip(*np.nonzero(table), strict=True):
+    cells = {(i, j): shorten(table[i, j]) for i, j in zip(*np.nonzero(table), strict=True)}
+    if len(table) * max(map(len, cells.values()), default=0) <= _MOST_LETTERS:
+        for (i, j), count in cells.items():
             colour = "white" if shares[i, j] > 0.5 else "black"
-            ax.text(j, i, shorten(table[i, j]), ha="center", va="center", color=colour, fontsize=7)
-    names = [plain(each) for each in classes] if len(table) <= _MOST_NAMES else []
-    ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+            ax.text(j, i, count, ha="center", va="center", color=colour, fontsize=7)
+    some = classes if len(table) <= _MOST_NAMES else []
+    names = [plain(shortened(str(each))) for each in some]
+    upright = sum(len(name) + 1 for name in names) <= _MOST_LETTERS
+    ax.set_xticks(range(len(names)), names, rotation=0 if upright else 90, fontsize=7)
     ax.set_yticks(range(len(names)), names, fontsize=7)
-    ax.set_xlabel("found")
+    ax.set_xlabel("predicted")
     ax.set_ylabel("true")
     return ax
 
@@ -95,19 +111,23 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     ax = axes_or_new(ax, (6.0, 4.6))
     names, counts = np.unique(given, return_counts=True)
     shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
-    size = float(np.clip(4000 / max(len(plane), 1), 2, 20))
+    size = float(np.clip(8000 / len(plane), 2, _LEGEND_MARKER))
     rest = ~np.isin(given, shown)
-    ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", linewidths=0)
     for place, name in enumerate(shown):
         colour = RANK_COLOURS[place % len(RANK_COLOURS)]
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
         ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
-                   linewidths=0, alpha=0.8, label=plain(name))  # fmt: skip
+                   linewidths=0, alpha=0.8, label=plain(shortened(str(name))))  # fmt: skip
+    if rest.any():
+        ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", zorder=0,
+                   linewidths=0, label=f"{len(names) - len(shown)} others")  # fmt: skip
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)
-    ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+    key = ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    for handle in key.legend_handles:
+        handle.set_sizes([_LEGEND_MARKER])  # type: ignore[union-attr]
     return ax
 
 
@@ -137,7 +157,8 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
+    ax.set_ylim(0, 1.2 * max((own + others).max(initial=0), 1))  # the legend stands above the bars
     whole_ticks(ax.xaxis)
     quiet_frame(ax)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, ncols=2, loc="upper right")
     return ax

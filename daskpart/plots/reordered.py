@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import require_like, require_partition
+from daskpart._floor.words import plural
 from daskpart.errors import InputError
 
 from .bordered_form import BorderedForm, bordered_form, checked_entries
@@ -152,8 +153,8 @@ def _label(
         ax.tick_params(axis="y", length=0)
     else:
         ax.set_yticks([])
-    ax.set_ylabel(plain(f"{n_rows:,} {names[0]}s, by rank"))
-    if form.border_pointer is not None and form.n_parts <= MOST_LABELS:
+    ax.set_ylabel(plain(f"{n_rows:,} {plural(str(names[0]))}, by rank"))
+    if form.n_linking and form.border_pointer is not None and form.n_parts <= MOST_LABELS:
         for part in range(form.n_parts):
             left, right = form.border_pointer[part : part + 2]
             if right - left > 0.03 * n_columns:
@@ -166,10 +167,11 @@ def _label(
                     fontsize=8,
                     color="#444444",
                 )
-        ax.set_title("owner of the linking column", loc="right", fontsize=8, pad=14)
+        ax.set_title(plain(f"owner of the linking {names[1]}"), loc="right", fontsize=8, pad=14)
     border = int(form.local_pointer[-1])
     is_clear = 0.08 * n_columns < border < 0.92 * n_columns  # of the labels at both ends
     ax.set_xticks([0, border, n_columns] if is_clear else [0, n_columns])
     ax.xaxis.set_major_formatter(lambda value, _: f"{int(value):,}")
-    counted = f"{names[1]}s: {border:,} local to one rank | {form.n_linking:,} linking several"
-    ax.set_xlabel(plain(counted))
+    columns = plural(str(names[1]))
+    linking = f"{form.n_linking:,} linking several"
+    ax.set_xlabel(plain(f"{columns}: {border:,} local to one rank | {linking}"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TRAIN, _VALIDATION, _TEST = "#0072B2", "#D55E00", "#5B5B5B"
 _MOST_MARKED = 60  # steps
+_WIDE = 1e4  # the largest of values over the least: on a linear axis most would be zero
+_HUGE = 1e100  # for the ticks of a logarithmic axis, which matplotlib has beyond it, up to infinity
 
 
 def convergence(
@@ -129,12 +131,13 @@ def fit_history(
 def learning_curve(
     history: pd.DataFrame, column: str = "loss", *, words: str = "", ax: Axes | None = None
 ) -> Axes:
-    """A measure of training, and of validation where there is one, over epochs.
+    """A measure of training, and of validation where there is one, over epochs or iterations.
 
     Parameters
     ----------
     history : DataFrame
-        ``GCNClassifier.history_``: columns ``epoch``, the measure, ``validation_`` and its name.
+        ``GCNClassifier.history_``: columns ``epoch`` (or ``iteration``), the measure,
+        ``validation_`` and its name.
     column : str
         The measure.
     words : str
@@ -150,9 +153,11 @@ def learning_curve(
     InputError
         If ``history`` is empty or lacks the measure.
     """
-    ax = _over(history, "epoch", "epoch", (column,), f"validation_{column}", ax)
+    step = "iteration" if "iteration" in getattr(history, "columns", ()) else "epoch"
+    ax = _over(history, step, step, (column,), f"validation_{column}", ax)
     ax.set_ylabel(plain(words or column))
-    ax.legend(frameon=False)
+    if len(ax.lines) > 1:
+        ax.legend(frameon=False)
     return ax
 
 
@@ -184,6 +189,9 @@ def _over(
         known = ~np.isnan(values)  # it may be measured every few steps only
         ax.plot(where[known], values[known], "s--", color=_VALIDATION, label="validation",
                 linewidth=1.8, markersize=size)  # fmt: skip
+    drawn = np.concatenate([line.get_ydata() for line in ax.lines])
+    if 0 < _WIDE * np.nanmin(drawn) < np.nanmax(drawn) < _HUGE:
+        ax.set_yscale("log")
     if against == step:
         ax.set_xlabel(step)
         whole_ticks(ax.xaxis)

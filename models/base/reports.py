@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.words import counted
 
 from .registry import register
 
@@ -134,7 +135,7 @@ class PlanReport(Printable):
 
     def title(self) -> str:
         """One line that says what this is about."""
-        return f"Plan: {self.n_ranks} ranks by {self.partitioner!r}"
+        return f"Plan: {counted(self.n_ranks, 'rank')} by {self.partitioner!r}"
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
@@ -241,8 +242,8 @@ class Traffic:
             if label in counters.labels:
                 sent = counters.of(label)
                 counts.append({f"{label} {each}": int(sent[f"{each}_sent"].sum()) for each in SENT})
-        for counted in counts:
-            for name, count in counted.items():
+        for each in counts:
+            for name, count in each.items():
                 self.counted[name] = self.counted.get(name, 0) + count
 
     def report(
@@ -352,10 +353,9 @@ class CommunicationReport(Printable):
 
     def title(self) -> str:
         """One line that says what this is about."""
-        steps = f"{self.n_steps} {self.unit}{'' if self.n_steps == 1 else 's'}"
         return (
-            f"Communication: {self.how} over {self.n_ranks} ranks, {steps} over the "
-            f"{self.transport!r} transport"
+            f"Communication: {self.how} over {counted(self.n_ranks, 'rank')}, "
+            f"{counted(self.n_steps, self.unit)} over the {self.transport!r} transport"
         )
 
     def rows(self) -> dict[str, str]:

@@ -26,9 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import plain, read_arrays, write_arrays
+from daskpart._floor.words import counted
 from daskpart.errors import InputError, ReadError
 
 from .labels import LabelIndex, pack_labels, unpack_labels
+from .reports import bytes_words
 
 _LIES = "lies"
 _BESIDES = ("best", "last")  # fields of another step
@@ -440,12 +442,12 @@ class State:
 
     def __repr__(self) -> str:
         sizes = " × ".join(
-            f"{length:,} {self.axis_name(axis)}" for axis, length in self.axes().items()
+            counted(length, self.axis_name(axis)) for axis, length in self.axes().items()
         )
         return (
             f"{type(self).__name__}({sizes or 'replicated'}, after {self._unit} {self.epoch}"
             f"{'' if self.best_epoch is None else f', best {self.best_epoch}'}, "
-            f"{self.nbytes / 1e6:,.1f} MB)"
+            f"{bytes_words(self.nbytes)})"
         )
 
 

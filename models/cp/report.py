@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.words import counted
 from daskpart.collectives import EmbeddedPlan, Plan
 from daskpart.models.base.reports import PlanReport, bytes_words
 
@@ -138,7 +139,8 @@ class CPPlanReport(PlanReport):
     def title(self) -> str:
         """One line that says what this is about."""
         return (
-            f"Plan: {self.method} over {self.n_ranks} ranks, nonzeros by {self.partitioner!r}, "
+            f"Plan: {self.method} over {counted(self.n_ranks, 'rank')}, "
+            f"nonzeros by {self.partitioner!r}, "
             f"owners {self.owners}"
         )
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import working_clock
-from daskpart._floor.words import plural
+from daskpart._floor.words import counted, plural
 from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -142,7 +142,8 @@ class ImplicitPlanReport(PlanReport):
 
     def title(self) -> str:
         """One line that says what this is about."""
-        return f"Plan: users over {self.n_ranks} ranks by {self.partitioner!r}, items to sharers"
+        ranks = counted(self.n_ranks, "rank")
+        return f"Plan: users over {ranks} by {self.partitioner!r}, items to sharers"
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""

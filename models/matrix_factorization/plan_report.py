@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daskpart._floor.words import counted
 from daskpart.models.base.reports import PlanReport, bytes_words
 
 WORD_BYTES = 4
@@ -97,7 +98,8 @@ class MFPlanReport(PlanReport):
         if self.schedule == "dsgd":
             times = f"item blocks passed on {self.eta} times"
         return (
-            f"Plan: {self.axis} over {self.n_ranks} ranks by {self.partitioner!r}, {times} an epoch"
+            f"Plan: {self.axis} over {counted(self.n_ranks, 'rank')} by "
+            f"{self.partitioner!r}, {times} an epoch"
         )
 
     def rows(self) -> dict[str, str]:

@@ -137,6 +137,13 @@ def test_a_value_of_another_communicator_is_refused(make_communicator):
         communicator.settle(communicator.run(lambda c, v: c.map(np.array, v), other.values([1, 2])))
 
 
+def test_a_communicator_says_what_it_is():
+    with LocalCommunicator(3) as comm:
+        assert repr(comm) == "<LocalCommunicator of 3 ranks>"
+        assert repr(comm.values([1, 2, 3])) == "<PerRank of 3 ranks>"
+    assert repr(LocalCommunicator(1)) == "<LocalCommunicator of 1 rank>"
+
+
 def exchange_of_all(comm, values):
     return comm.map(np.sum, allgather(comm, values))
 

@@ -143,7 +143,7 @@ def test_it_prints():
     many = Timeline(100)
     many.add(Span(99, COMPUTING, "f", 0.0, 1.0))
     assert "84 more ranks" in repr(many)
-    assert repr(Timeline(1)).startswith("Timeline: 1 ranks, 0 s")
+    assert repr(Timeline(1)).startswith("Timeline: 1 rank, 0 s")
     assert next(iter(timeline.by_name().items())) == (("computing", "multiply"), 3.0)
     assert timeline.to_dict()["seconds_sending"] == [0.0, 2.0]
     with pytest.raises(InputError, match="allowed are computing, sending, blocked"):

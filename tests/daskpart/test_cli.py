@@ -289,6 +289,27 @@ def test_what_the_command_offers_is_what_the_function_takes():
     assert set(cli._FORMATS) == set(FORMATS)
 
 
+@pytest.mark.parametrize(
+    ("model", "head", "told"),
+    [
+        ("fine-grain", "nonzero", "of the nonzeros, 500 to 500 nonzeros each"),
+        ("bipartite", "user", "of the users, 18 to 19 users each"),
+    ],
+)
+def test_what_is_cut_of_a_matrix_with_names(
+    tmp_path, rating_file, capsys, run_cli, model, head, told
+):
+    """Nonzeros are more than the names of rows, and vertices that all weigh 1 hold no values."""
+    options = ("--model", model, "--method", "block", "--no-plots", "--out", tmp_path)
+    assert run_cli("partition", rating_file, *options) == 0
+    assert told in capsys.readouterr().out
+    with (tmp_path / "assignment.csv").open() as file:
+        header, *lines = csv.reader(file)
+    assert header == [head, "part"]
+    partition = daskpart.Partition.load(tmp_path / "partition.npz")
+    assert [int(part) for _, part in lines] == partition.assignment.tolist()
+
+
 def test_without_matplotlib_all_but_the_pictures_is_written(
     tmp_path, rating_file, capsys, monkeypatch, run_cli
 ):

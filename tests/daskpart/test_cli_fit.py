@@ -87,7 +87,7 @@ def test_recording_shows_who_did_what_and_changes_no_bit(
     communication = metrics_of(drawn)["communication"]
     assert communication["transport"] == transport and communication["matches"]
     page = (drawn / "report.html").read_text()
-    assert "Rows per epoch from the rank" in page and "The last epochs, " in page
+    assert "Rows per epoch from the rank" in page and "<p>The whole fit, " in page
     assert "seconds blocked, all" in page
     assert (drawn / "timeline.png").exists() and not list(plain.glob("*.png"))
 

@@ -44,8 +44,19 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     assert model.hidden == (6, 4)
     assert (out / "labels.csv").read_text().count("\n") == 61
     pictures = {path.stem for path in out.glob("*.png")}
-    assert pictures >= {"training", "confusion", "embedding", "halo", "partition"}
+    assert pictures >= {"training", "confusion", "embedding", "halo", "partition", "traffic"}
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli):
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--test-fraction", 0)
+    more = (*SMALL, "--ranks", 1, "--max-iter", 1, "--out", tmp_path)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *more) == 0
+    pictures = {path.stem for path in tmp_path.glob("*.png")}
+    assert pictures == {"training", "embedding", "timeline"}
+    page = (tmp_path / "report.html").read_text()
+    assert "<p>1 epoch in " in page and "has nobody to send to" in page
+    assert "Partition</h2>" not in page and "All as planned" not in page
 
 
 def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
@@ -108,6 +119,7 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
         ("labels.csv", "v1,low\nv1,high\n", "labels name 'v1' more than once"),
         ("labels.csv", "v1,low,3\n", "3 columns; give a label a line"),
         ("labels.csv", "low\nhigh\n", "2 labels for 30 vertices"),
+        ("labels.csv", "low end\nnot so high\n", "not all lines have as many columns as the first"),
         (
             "features.csv",
             "node,one\nv1,3\n",

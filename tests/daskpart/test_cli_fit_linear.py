@@ -48,6 +48,8 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     told = capsys.readouterr().out
     assert "180 samples of 30 features" in told and "20 held out" in told
     assert "of 30 are touched by more than one rank" in told
+    beside = "answering their mean" if name == "linear" else "the most frequent class makes up"
+    assert beside in told
     metrics = metrics_of(out)
     assert metrics["epochs"] == 4 and 0 <= metrics["test_score"] <= 1
     model = getattr(daskpart, kind).load(out / "model")
@@ -57,6 +59,17 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     over = {"density"} if name == "svm" else set()
     assert pictures == {"training", "coefficients", "traffic", "timeline"} | over
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_classes_are_called_as_in_the_file(tmp_path, run_cli):
+    """Labels are read as floats, and no page says "output 0.0"."""
+    file, out = tmp_path / "X.libsvm", tmp_path / "out"
+    file.write_text("0 1:1\n1 2:1\n2 3:1\n" * 9)
+    more = ("--test-fraction", 0.4, "--no-plots", "--out", out)
+    assert run_cli("fit", "logistic", file, *SMALL, *more) == 0
+    found = pd.read_csv(out / "coefficients.csv", dtype=str)
+    assert found["output"].unique().tolist() == ["0", "1", "2"]
+    assert "<dt>test accuracy</dt>" in (out / "report.html").read_text()
 
 
 def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli):
@@ -69,7 +82,7 @@ def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli)
     assert shares == sorted(shares) and shares[-1] == 1
     X, _ = daskpart.read(sample_file)
     assert shares[0] in np.diff(X.indptr) / 30  # of one sample
-    assert f"by their number: {shares[0]:.2%} of 1, " in told
+    assert f"by number of ranks: 1: {shares[0]:.2%}, 2: " in told
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
@@ -176,6 +189,6 @@ def test_the_picture_of_coefficients_says_which_classes_it_shows(
     path.write_text("\n".join(numbered) + "\n")
     assert run_cli("fit", "logistic", path, *SMALL, "--out", out) == 0
     assert [title for title in titles if "output" in title] == [
-        f"output {label}.0" for label in range(4)
+        f"output {label}" for label in range(4)
     ]
     assert "largest coefficients of 4 of 6 outputs" in (out / "report.html").read_text()

@@ -37,7 +37,31 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
     assert (out / "labels.csv").read_text().startswith("label,found")
     pictures = {path.stem for path in out.glob("*.png")}
     assert pictures == {"training", "sent", "confusion", "traffic", "timeline"}
-    assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+    page = (out / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == len(pictures)
+    assert "Each entry of a vector counts as a row." in page and "planned. All" not in page
+    assert "<p>The last epochs, " in page
+
+
+def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
+    """Of one rank that was judged by nothing: no classes, no sums, nothing sent."""
+    arguments = ("--ranks", 1, "--hidden", 8, "--max-iter", 1, "--test-fraction", 0)
+    assert run_cli("fit", "mlp", sample_file, *arguments, "--out", tmp_path) == 0
+    assert {path.stem for path in tmp_path.glob("*.png")} == {"training", "timeline"}
+    page = (tmp_path / "report.html").read_text()
+    assert "Classes</h2>" not in page and "Sums of gradients</h2>" not in page
+    assert "<p>1 epoch in " in page and "has nobody to send to" in page
+    assert "The whole fit, from what it sets up before its first epoch" in page
+
+
+def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsys, run_cli):
+    more = ("--validation-fraction", 0.25, "--patience", 2, "--max-iter", 300, "--eta0", 0.1)
+    assert run_cli("fit", "mlp", sample_file, *SMALL, *more, "--no-plots", "--out", tmp_path) == 0
+    told = capsys.readouterr().out
+    assert "135 samples" in told and "45 held out to measure the loss on after each epoch" in told
+    assert "the best on what was held out" in told and "stopped early" in told
+    with open(tmp_path / "history.csv") as file:
+        assert "validation_loss" in file.readline()
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskpart._cli.page import frame, readable, render, versions
+from daskpart._cli.fit import Fit
+from daskpart._cli.page import as_sentence, frame, readable, render, versions
 from daskpart._cli.pictures import Album
+from daskpart._floor.words import counted
 
 
 class Outline(html.parser.HTMLParser):
@@ -104,6 +106,38 @@ def test_a_picture_is_drawn_once_and_stands_inside_the_page(tmp_path):
     assert album.files == [(tmp_path / "comparison.png", "picture")]
 
 
+def test_options_in_a_sentence_are_code_and_the_rest_is_escaped():
+    assert as_sentence("a <larger> --max-iter, or --n-components") == (
+        "A &lt;larger&gt; <code>--max-iter</code>, or <code>--n-components</code>"
+    )
+
+
+def test_many_drawings_stand_in_rows(tmp_path):
+    pytest.importorskip("matplotlib")
+    album, places = Album(tmp_path), []
+    album.draw("three", (3, 2), *[lambda ax: places.append(ax)] * 3, alt="", caption="", columns=2)
+    assert [place.get_subplotspec().get_geometry() for place in places] == [
+        (2, 2, number, number) for number in range(3)
+    ]
+    assert places[0].figure.axes == places  # and no empty fourth
+    assert album.pictures["three"].width == 300
+
+
+@pytest.mark.parametrize(
+    ("compiling", "words"),
+    [(0.01, "2.8 s"), (4.62, "2.8 s, and 4.6 s of compiling, once")],
+)
+def test_a_duration_says_what_was_compiling(compiling, words):
+    assert Fit(None, None, None, "done", 2.81, compiling).duration == words
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(1, "1 epoch"), (67, "67 epochs"), (1200, "1,200 epochs")]
+)
+def test_counted(n, words):
+    assert counted(n, "epoch") == words
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -113,6 +147,9 @@ def test_a_picture_is_drawn_once_and_stands_inside_the_page(tmp_path):
         (2.0, "2"),
         (123456.78, "123,456.8"),
         (1e-7, "1e-07"),
+        (6.338584e284, "6.339e+284"),
+        (1e15, "1e+15"),
+        (1e14, "100,000,000,000,000"),
         (float("nan"), "–"),
         (float("inf"), "inf"),
         (None, "–"),

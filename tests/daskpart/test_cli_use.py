@@ -40,6 +40,20 @@ def test_fit_implicit_writes_a_model_that_loads(runs):
     assert (out / "training.png").is_file()
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "step"),
+    [("mf", ("--loss", "bpr"), "epoch"), ("implicit", (), "iteration")],
+)
+def test_the_page_of_a_ranking_shows_what_was_held_out(
+    rating_file, tmp_path, run_cli, kind, more, step
+):
+    held = ("--validation-fraction", 0.2, "--out", tmp_path)
+    assert run_cli("fit", kind, rating_file, *SMALL, *more, *held) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"the NDCG of events that were held out, over {step}s" in page
+    assert f"<h1>{'Matrix' if kind == 'mf' else 'Implicit'} factorization of u.data</h1>" in page
+
+
 def test_a_table_of_ones_own_from_events_to_answers(tmp_path, capsys, run_cli):
     """Columns of any name and order, labels with spaces, lines that come again."""
     random = np.random.default_rng(0)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import daskpart
 from daskpart import plots
 from daskpart.collectives import Counters, Timeline
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, Span
@@ -135,6 +136,19 @@ def test_spy_takes_a_matrix_and_its_partition(ax):
     assert other.get_ylabel() == "3 items, by rank"
     with pytest.raises(InputError, match="needs the partition"):
         plots.spy(matrix)
+
+
+def test_spy_names_what_ranks_own(ax):
+    matrix = pytest.importorskip("scipy.sparse").coo_array(np.ones((4, 3)))
+    halves = daskpart.Partition([0, 0, 1, 1], 2)
+    names = ("city", "class")
+    plots.spy(matrix, halves, owners=[0, 1, 0], names=names, ax=ax)
+    assert ax.get_title("right") == "owner of the linking class"
+    assert ax.get_ylabel() == "4 cities, by rank"
+    assert ax.get_xlabel() == "classes: 0 local to one rank | 3 linking several"
+    other = figure_module.Figure().subplots()
+    plots.spy(matrix, daskpart.Partition([0] * 4, 1), owners=[0] * 3, ax=other)
+    assert other.get_title("right") == ""  # nothing links, so nobody owns it
 
 
 def test_a_million_nonzeros_become_a_bounded_image(ax):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,6 +52,23 @@ def test_the_largest_loadings_stand_first(ax):
     assert names == ["b", "c" * 23 + "…", "a"]
     with pytest.raises(InputError, match="component is 1"):
         plots.loadings(factor([0.1]), 1, ax=ax)
+
+
+@pytest.mark.parametrize(
+    ("labels", "days"),
+    [
+        (np.array([0.1, 0.2, 0.4]), 0.08),
+        (np.array(["2020-01-01", "2020-02-01", "2020-03-01"], "datetime64[ns]"), 0.8 * 29),
+        (np.array([2001]), 0.8),
+    ],
+)
+def test_bars_in_order_are_as_wide_as_labels_are_apart(ax, labels, days):
+    plots.loadings(factor([0.1, -0.9, 0.5][: len(labels)], labels), 0, ax=ax)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([days] * len(labels))
+    ax.figure.canvas.draw()
+    boxes = [tick.get_window_extent() for tick in ax.get_xticklabels() if tick.get_text()]
+    boxes.sort(key=lambda box: box.x0)
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_short_modes_of_numbers_keep_their_order(ax):

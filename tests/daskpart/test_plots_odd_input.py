@@ -81,6 +81,63 @@ def test_confusion_of_many_classes_has_no_names(ax):
     assert not ax.get_xticklabels() and not ax.get_yticklabels()
 
 
+def test_short_names_of_classes_stand_upright(ax):
+    plots.confusion(np.eye(3, dtype=int), [0, 1, 10], ax=ax)
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted", "true")
+
+
+def test_counts_and_names_of_classes_do_not_overlap(ax):
+    names = [f"a name of a class that is long {place}" for place in range(20)]
+    plots.confusion(np.full((20, 20), 1234), names, ax=ax)
+    assert not ax.texts  # "1.23k" is wider than a cell
+    labels = ax.get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {90}
+    assert max(len(label.get_text()) for label in labels) == 24
+    other = figure_module.Figure().subplots()
+    plots.confusion(np.eye(45), range(45), ax=other)
+    assert {label.get_rotation() for label in other.get_xticklabels()} == {90}
+
+
+def test_classes_without_a_colour_are_named_as_others(ax):
+    plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(labels) == 13 and labels[-1] == "3 others"
+    handles = ax.get_legend().legend_handles
+    assert {float(size) for handle in handles for size in handle.get_sizes()} == {20.0}
+
+
+@pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
+def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
+    plots.halo(rows, rows, ax=ax)
+    ax.figure.canvas.draw()
+    below = ax.get_legend().get_window_extent().y0
+    assert all(bar.get_window_extent().y1 < below for bar in ax.patches)
+
+
+def test_a_curve_alone_has_no_legend(ax):
+    """What was sent is of no training set."""
+    plots.learning_curve(HISTORY, "loss", ax=ax)
+    assert ax.get_legend() is None and ax.get_xlabel() == "epoch"
+    other = figure_module.Figure().subplots()
+    plots.learning_curve(HISTORY.rename(columns={"epoch": "iteration"}), "loss", ax=other)
+    assert other.get_xlabel() == "iteration"
+
+
+@pytest.mark.parametrize(
+    ("losses", "scale"),
+    [
+        ([2.0, 1.0], "linear"),
+        ([2.0, 1e30, np.nan], "log"),
+        ([0.0, 1e30], "linear"),
+        ([1, 1e284], "linear"),
+    ],
+)
+def test_a_loss_that_diverges_has_a_logarithmic_axis(losses, scale, ax):
+    plots.loss_history(pd.DataFrame({"epoch": range(len(losses)), "loss": losses}), ax=ax)
+    assert ax.get_yscale() == scale
+
+
 def test_small_traffic_uses_the_whole_scale(ax):
     plots.traffic(np.array([[0, 0.004], [0.002, 0]]), ax=ax)
     assert ax.images[0].norm.vmax == pytest.approx(0.004)

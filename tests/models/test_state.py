@@ -76,6 +76,13 @@ def label_arrays(n: int) -> st.SearchStrategy:
     )
 
 
+def test_a_state_says_what_it_holds():
+    factors = np.ones((3, 2)), np.ones((1, 2))
+    state = MFState(*factors, np.ones(3), np.ones(1))
+    assert repr(state).startswith("MFState(3 users × 1 item, after epoch 0, ")
+    assert repr(state).endswith(f"{state.nbytes} B)")
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @sharing
 @given(data=st.data())
@@ -139,7 +146,7 @@ def test_finite():
     assert zeros.is_finite()
     zeros.item_bias[1] = np.inf
     assert not zeros.is_finite()
-    assert "2 user × 3 item" in repr(zeros)
+    assert "2 users × 3 items" in repr(zeros)
 
 
 class _StopsHalfWay:

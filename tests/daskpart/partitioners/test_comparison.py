@@ -92,6 +92,14 @@ def test_picture_leaves_out_what_is_the_same_for_all(counts):
     pyplot.close(ax.figure)
 
 
+def test_picture_of_one_method_has_bars(counts):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    found = daskpart.compare_partitions(counts, 2, ["random"], ["connectivity"], progress=False)
+    ax = found.plot()
+    assert [bar.get_height() for bar in ax.patches] == [1.0] and ax.get_xlabel() == ""
+    pyplot.close(ax.figure)
+
+
 def test_defaults_run(counts):
     found = daskpart.compare_partitions(counts, 4, progress=False)
     assert found.metrics[:2] == ["connectivity", "power"] and "hypercube" in found.values
