@@ -65,10 +65,13 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
     """The fastest transport that the client's cluster can run now."""
     if client is None:
         return LocalCommunicator(n_ranks)
+    from .cluster import workers_that_came
     from .dask_comm import DaskCommunicator
     from .mpi import MpiCommunicator, workers_are_mpi_ranks
     from .rank_cluster import WorkersBusyError
 
+    if not getattr(client, "asynchronous", False):  # that is refused below
+        workers_that_came(client)  # what they are decides
     spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
     try:
         return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)
