@@ -33,6 +33,7 @@ from .terminal import (
     one_ctrl_c_at_a_time,
     say,
     say_files,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -369,8 +370,10 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
-    say(f"\n{estimator.comm_report_}\n\nwritten:")
-    say_files(_write(job, fit))
+    say(f"\n{estimator.comm_report_}\n")
+    files = _write(job, fit)
+    say("written:")
+    say_files(files)
     return exit_code
 
 
@@ -404,7 +407,7 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
         if estimator.__dict__.get("state_") is None:
             raise
-        say(f"\n{error}")
+        say(f"\n{words_of(error)}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
 
