@@ -290,12 +290,14 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
+    from daskpart._floor.atomic import writable_folder
+
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
-    job.out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
+    writable_folder(job.out)  # now, not after hours of training
     planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
     exit_codes: list[int] = []
 

@@ -174,7 +174,7 @@ def _read(source: str, test: str | None) -> tuple[Any, np.ndarray, tuple[Any, An
 
     paths = [Path(path).expanduser() for path in (source, test) if path]
     for path in paths:
-        if not path.is_file():
+        if not path.exists():
             raise InputError(f"{path}: no such file; give samples in libsvm format")
     if not test:
         return *read_libsvm(str(paths[0])), None

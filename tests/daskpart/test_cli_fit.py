@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +200,25 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_epoch(
     metrics = metrics_of(tmp_path / "out")
     assert metrics["ended"] == "failed" and metrics["epochs"] == 3
     assert "An error broke it off" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("folder", ["out", "checkpoints"])
+def test_a_folder_that_cannot_be_written_to_is_said_before_the_fit(
+    folder, tmp_path, rating_file, capsys, run_cli, monkeypatch
+):
+    usual = tempfile.TemporaryFile
+
+    def refuse(dir):
+        if Path(dir).name == folder:
+            raise OSError(errno.EROFS, "Read-only file system", "tmp1234")
+        return usual(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    checkpoints = ("--checkpoint-path", tmp_path / "checkpoints")
+    arguments = (*SMALL_FIT, *checkpoints, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", rating_file, *arguments) == 1
+    words = f"nothing can be written to the folder {tmp_path / folder}: Read-only file system"
+    assert capsys.readouterr().err == f"Error: {words}\n"
 
 
 def test_a_file_whose_name_is_no_utf_8(tmp_path, rating_file, run_cli):
