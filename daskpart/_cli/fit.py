@@ -32,6 +32,7 @@ from .terminal import (
     imports_uncollected,
     one_ctrl_c_at_a_time,
     say,
+    say_anyway,
     say_files,
     words_of,
 )
@@ -369,12 +370,12 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     fit = Fit(estimator, data, plan, ended, seconds, compiling, timeline)
     fit.judgement = job.model.judge(fit)
     aside = f", and {compiling:.1f} s of compiling, once" if compiling >= _WORTH_SAYING else ""
-    say(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
+    say_anyway(f"\n{ended} after {estimator.n_iter_} {fit.step}s, {seconds:.1f} s{aside}")
     for line in [*fit.best, *job.model.told(fit)]:
-        say(line)
-    say(f"\n{estimator.comm_report_}\n")
+        say_anyway(line)
+    say_anyway(f"\n{estimator.comm_report_}\n")
     files = _write(job, fit)
-    say("written:")
+    say_anyway("written:")
     say_files(files)
     return exit_code
 
@@ -404,12 +405,12 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say("\ninterrupted: keeping the last whole step …")
+        say_anyway("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
     except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
         if estimator.__dict__.get("state_") is None:
             raise
-        say(f"\n{words_of(error)}")
+        say_anyway(f"\n{words_of(error)}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
 

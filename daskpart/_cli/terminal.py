@@ -115,6 +115,19 @@ def say(words: str = "") -> None:
     click.echo(words)
 
 
+def say_anyway(words: str = "") -> None:
+    """`say`, where what was learnt would be lost with who listens: Ctrl-C ends `| tee log` too."""
+    try:
+        say(words)
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Whoever read it has gone (`| head`), or its disk is full: what is still buffered, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say_aside(words: str) -> None:
     """Print one line beside the results, on standard error."""
     click.echo(f"note: {words}", err=True)
@@ -172,8 +185,7 @@ def errors_as_one_line() -> Iterator[None]:
             raise
         raise OneLineError(str(error), 1) from error
     except BrokenPipeError:
-        # whoever read our output has gone (`| head`); what is still buffered must go nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise click.exceptions.Exit(1) from None
     except MemoryError as error:
         raise OneLineError(f"there is not enough memory: {error}", 1) from error
