@@ -29,6 +29,7 @@ from ._cli.terminal import (
     TERMINATED,
     MpiPlace,
     errors_as_one_line,
+    let_output_lack_letters,
     say,
     sigterm_as_ctrl_c,
     silence_unless_speaking,
@@ -336,6 +337,7 @@ def warm_up_command() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
     place = MpiPlace.from_environment()
+    let_output_lack_letters()
     gc.set_threshold(50_000)  # imports make many objects that stay: looking for cycles is wasted
     with silence_unless_speaking(place), warnings_as_lines():
         if not joins(place):

@@ -67,8 +67,10 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
         return LocalCommunicator(n_ranks)
     from .dask_comm import DaskCommunicator
     from .mpi import MpiCommunicator, workers_are_mpi_ranks
-    from .placement import WorkersBusyError
+    from .placement import WorkersBusyError, workers_that_came
 
+    if not getattr(client, "asynchronous", False):  # that is refused below
+        workers_that_came(client)  # what they are decides
     spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
     try:
         return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)

@@ -98,16 +98,23 @@ def threads_by_worker(client: Client) -> dict[str, int]:
 def place_ranks(client: Client, n_ranks: int) -> list[str]:
     """Workers of the ranks: round-robin over the workers in order of their names.
 
-    Names that are numbers (MPI ranks under dask-mpi) count as numbers. Waits for the first
-    worker: it may be on its way, at the beginning or after a loss.
+    Names that are numbers (MPI ranks under dask-mpi) count as numbers.
+    """
+    ordered = order_of_workers(workers_that_came(client))
+    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
+
+
+def workers_that_came(client: Client) -> Mapping[str, Mapping]:
+    """What the scheduler knows of the workers; waits for the first one.
+
+    It may be on its way, at the beginning or after a loss.
     """
     _, seconds = time_limits(None, None)
     with suppress(TimeoutError):
         client.wait_for_workers(1, timeout=seconds)
-    ordered = order_of_workers(known_workers(client))
-    if not ordered:
+    if not (workers := known_workers(client)):
         raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
-    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
+    return workers
 
 
 def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:

@@ -18,12 +18,14 @@ from __future__ import annotations
 import asyncio
 import pickle
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import parent_process
 from time import monotonic
 from typing import Any
 
@@ -88,6 +90,7 @@ class RankHost:
         self.worker = worker
         self.sessions: dict[str, Session] = {}
         self._periods: dict[Any, float] = {}  # of callbacks that are throttled, before that
+        self._ctrl_c: Any = None  # what answers it where it is passed over, before that
         worker.handlers[_MESSAGES] = self._read_messages
         worker.handlers[RUN] = self._run
         worker.handlers[PROGRESS] = self._progress
@@ -108,6 +111,7 @@ class RankHost:
         """Make ready for the ranks of a communicator."""
         if not self.sessions:
             self._throttle()
+            self._pass_over_ctrl_c()
         self.sessions[spec.run_id] = Session(self, spec)
 
     def forget(self, run_id: str) -> bool:
@@ -117,6 +121,9 @@ class RankHost:
             for callback, milliseconds in self._periods.items():
                 callback.callback_time = milliseconds
             self._periods.clear()
+            if self._ctrl_c is not None:
+                signal.signal(signal.SIGINT, self._ctrl_c)
+                self._ctrl_c = None
         return known
 
     def _throttle(self) -> None:
@@ -124,6 +131,15 @@ class RankHost:
         for callback in [callbacks[name] for name in _THROTTLED if name in callbacks]:
             self._periods[callback] = callback.callback_time
             callback.callback_time = max(callback.callback_time, _THROTTLED_MILLISECONDS)
+
+    def _pass_over_ctrl_c(self) -> None:
+        """Terminals and Jupyter send it to the workers of a LocalCluster too, and those would end.
+
+        It is for the client, which ends the fit and needs them to keep the step. A child process
+        has a nanny to end it; any other may have nothing but Ctrl-C.
+        """
+        if parent_process() and threading.current_thread() is threading.main_thread():
+            self._ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     # handlers of their own: of what goes through `Client.run` the worker writes a line in its log
 

@@ -34,7 +34,9 @@ from .terminal import (
     imports_uncollected,
     one_ctrl_c_at_a_time,
     say,
+    say_anyway,
     say_files,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -307,12 +309,14 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
+    from daskpart._floor.atomic import writable_folder
+
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
-    job.out.mkdir(parents=True, exist_ok=True)  # now, not after hours of training
+    writable_folder(job.out)  # now, not after hours of training
     planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
     exit_codes: list[int] = []
 
@@ -384,11 +388,13 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     times = steps.whole(), steps.dropped
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
+    say_anyway(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
     for line in [*fit.best, *job.model.told(fit)]:
-        say(line)
-    say(f"\n{estimator.comm_report_}\n\nwritten:")
-    say_files(_write(job, fit))
+        say_anyway(line)
+    say_anyway(f"\n{estimator.comm_report_}\n")
+    files = _write(job, fit)
+    say_anyway("written:")
+    say_files(files)
     return exit_code
 
 
@@ -417,12 +423,12 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say("\ninterrupted: keeping the last whole step …")
+        say_anyway("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
     except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
         if estimator.__dict__.get("state_") is None:
             raise
-        say(f"\n{error}")
+        say_anyway(f"\n{words_of(error)}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
 

@@ -205,7 +205,7 @@ def _read(
 
     paths = [str(Path(path).expanduser()) for path in (source, test) if path]
     for path in paths:
-        if not Path(path).is_file():
+        if not Path(path).exists():
             raise InputError(f"{path}: no such file; give samples in libsvm format, or a table")
         if label is None and is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")

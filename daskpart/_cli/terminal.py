@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import signal
 import sys
@@ -103,9 +104,28 @@ class MpiPlace:
         return self.rank == self.speaker
 
 
+def let_output_lack_letters() -> None:
+    """Print "?" for what standard output cannot encode, as Latin-1 has no η: no reason to end."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
+
+
 def say(words: str = "") -> None:
     """Print one line on standard output, at once."""
     click.echo(words)
+
+
+def say_anyway(words: str = "") -> None:
+    """`say`, where what was learnt would be lost with who listens: Ctrl-C ends `| tee log` too."""
+    try:
+        say(words)
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Whoever read it has gone (`| head`), or its disk is full: what is still buffered, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_aside(words: str) -> None:
@@ -124,6 +144,14 @@ def say_files(files: list[tuple[Path, str]]) -> None:
     width = max(len(str(path)) for path, _ in files)
     for path, words in files:
         say(f"  {path!s:{width}}  {words}")
+
+
+def words_of(error: Exception) -> str:
+    """What an error says; one of the system without its number."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror}"
 
 
 class OneLineError(click.ClickException):
@@ -157,16 +185,14 @@ def errors_as_one_line() -> Iterator[None]:
             raise
         raise OneLineError(str(error), 1) from error
     except BrokenPipeError:
-        # whoever read our output has gone (`| head`); what is still buffered must go nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise click.exceptions.Exit(1) from None
     except MemoryError as error:
         raise OneLineError(f"there is not enough memory: {error}", 1) from error
     except OSError as error:
         if error.errno is None or isinstance(error, ConnectionError):
             raise
-        place = f"{error.filename}: " if error.filename else ""
-        raise OneLineError(f"{place}{error.strerror}", 1) from error
+        raise OneLineError(words_of(error), 1) from error
 
 
 @contextlib.contextmanager

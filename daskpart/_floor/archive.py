@@ -103,6 +103,8 @@ def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
     ------
     ReadError
         When `path` is absent, is damaged, or was not written by `write_arrays`.
+    PermissionError, MemoryError
+        When it may not be read, or does not fit: nothing is known of what is in it.
     """
     target = Path(path_text(path)).expanduser()
     suffix = checked_suffix(target)
@@ -112,7 +114,7 @@ def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
         arrays = _read_npz(source) if zarr is None else _read_zarr(zarr, source)
         header = json.loads(arrays.pop(_HEADER).tobytes())
         checksums, content = header["checksums"], header["content"]
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, MemoryError, PermissionError):  # the file may be whole
         raise
     except Exception as error:  # zipfile, zlib, json and zarr each raise kinds of their own
         raise ReadError(
@@ -185,6 +187,8 @@ def _or_untouched(target: Path, partial: Path, n_bytes: int) -> Iterator[None]:
 
 
 def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
+    while isinstance(error.__cause__, OSError):  # of a file in the folder: what the disk said
+        error = error.__cause__
     folder = next(parent for parent in target.absolute().parents if parent.exists())
     free = shutil.disk_usage(folder).free
     kept = "what was there before is untouched" if target.exists() else "nothing was left there"

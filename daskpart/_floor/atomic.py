@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -16,6 +17,23 @@ from pathlib import Path
 from typing import IO
 
 from .checks import path_text
+
+
+def writable_folder(path: str | PathLike[str]) -> None:
+    """Make a folder, and a file in it for a moment: what will be refused is refused now.
+
+    Raises
+    ------
+    OSError
+        Where nothing can be written; the message names the folder.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        words = f"nothing can be written to the folder {os.fspath(path)}: {error.strerror}"
+        raise OSError(error.errno, words) from error
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import fsspec
@@ -59,6 +60,10 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     InputError
         An address of an unknown kind, or of one that needs a package which is not installed.
     """
+    if not _is_address(path) and Path(path).is_fifo():  # to open it would wait for who writes
+        raise ReadError(
+            f"{path}: this is a pipe, and can be read only once; write it to a file, and give that"
+        )
     try:
         with _open_file(path, "rb") as stream:
             yield stream

@@ -24,6 +24,7 @@ from typing import Any
 
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 
+from daskpart._floor.atomic import writable_folder
 from daskpart.errors import InputError
 
 from .checkpoints import CheckpointWriter
@@ -189,8 +190,12 @@ class Checkpoint(EpochCallback):
         return (epoch // self.every + 1) * self.every
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
-        """Refuse a path with checkpoints of another fit before hours of training, not after."""
+        """Refuse a path before hours of training, not after.
+
+        There are checkpoints of another fit, or it cannot be written to.
+        """
         self._writer.check_free(first_epoch)
+        writable_folder(self._writer.folder)
         return False
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:

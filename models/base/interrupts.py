@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -18,15 +18,17 @@ PAUSE = 1.0  # seconds in which a second Ctrl-C is the first: mpiexec passes on 
 
 
 @contextmanager
-def interrupts_at_the_end() -> Iterator[None]:
+def interrupts_at_the_end() -> Iterator[Callable[[], bool]]:
     """Hold the first Ctrl-C back until the block is over; a second one comes through.
+
+    Gives what tells whether one is held back. It comes also where the block ends with an error.
 
     Whoever handles it otherwise, Python itself or a handler of the program, is asked then. Only in
     the main thread, which alone is told of it.
     """
     usual = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
-        yield
+        yield lambda: False
         return
     pressed: float | None = None
 
@@ -40,8 +42,8 @@ def interrupts_at_the_end() -> Iterator[None]:
 
     signal.signal(signal.SIGINT, hold_back)
     try:
-        yield
+        yield lambda: pressed is not None
     finally:
         signal.signal(signal.SIGINT, usual)
-    if pressed is not None:
-        usual(signal.SIGINT, sys._getframe())
+        if pressed is not None:
+            usual(signal.SIGINT, sys._getframe())

@@ -198,7 +198,13 @@ class _Reader:
     def __call__(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return getattr(self, f"_{value[_FORM]}")(value)
+        form = getattr(self, f"_{value[_FORM]}", None)
+        if form is None:
+            raise ReadError(
+                f"{self._folder} holds a {value[_FORM]}, which this version of daskpart does not "
+                "know. Use the version that wrote it."
+            )
+        return form(value)
 
     def _array(self, value: dict) -> np.ndarray:
         found = unpack_labels(self._arrays, value["name"], value["labels"])

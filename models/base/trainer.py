@@ -124,8 +124,8 @@ class Trainer:
         KeyboardInterrupt
             After the run, when Ctrl-C was pressed in it once; at once when it was pressed twice.
         """
-        with interrupts_at_the_end():
-            return self._resilient(lambda text: self._run(text, last))
+        with interrupts_at_the_end() as interrupted:
+            return self._resilient(lambda text: self._run(text, last), interrupted)
 
     def state(self) -> State:
         """The state after the last step that was run."""
@@ -260,14 +260,16 @@ class Trainer:
 
     # -- losses ---
 
-    def _resilient(self, work: Callable[[Text], Result]) -> Result:
-        """``work(text)``; again on a new session after a loss."""
+    def _resilient(
+        self, work: Callable[[Text], Result], interrupted: Callable[[], bool] = lambda: False
+    ) -> Result:
+        """``work(text)``; again on a new session after a loss, unless Ctrl-C was pressed."""
         while True:
             try:
                 return work(self._current())
             except WorkerLostError as error:
                 self._losses += 1
-                if self._losses > MAX_LOSSES:
+                if self._losses > MAX_LOSSES or interrupted():
                     raise
                 warnings.warn(
                     f"{error} The fit goes on from the end of {self.unit} {self.kept.epoch}.",

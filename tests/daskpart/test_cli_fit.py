@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import daskpart
+from daskpart._floor import archive
 from daskpart.datasets import train_test_split_ratings
 from daskpart.models.base.checkpoints import CheckpointWriter
 
@@ -193,10 +196,29 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_epoch(
         9,
     )
     assert run_cli("fit", "mf", rating_file, *arguments, "--out", tmp_path / "out") == 1
-    assert "No space left on device" in capsys.readouterr().out
+    assert "\nNo space left on device\n" in capsys.readouterr().out
     metrics = metrics_of(tmp_path / "out")
     assert metrics["ended"] == "failed" and metrics["epochs"] == 3
     assert "An error broke it off" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("folder", ["out", "checkpoints"])
+def test_a_folder_that_cannot_be_written_to_is_said_before_the_fit(
+    folder, tmp_path, rating_file, capsys, run_cli, monkeypatch
+):
+    usual = tempfile.TemporaryFile
+
+    def refuse(dir):
+        if Path(dir).name == folder:
+            raise OSError(errno.EROFS, "Read-only file system", "tmp1234")
+        return usual(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    checkpoints = ("--checkpoint-path", tmp_path / "checkpoints")
+    arguments = (*SMALL_FIT, *checkpoints, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", rating_file, *arguments) == 1
+    words = f"nothing can be written to the folder {tmp_path / folder}: Read-only file system"
+    assert capsys.readouterr().err == f"Error: {words}\n"
 
 
 def test_a_file_whose_name_is_no_utf_8(tmp_path, rating_file, run_cli):
@@ -205,6 +227,36 @@ def test_a_file_whose_name_is_no_utf_8(tmp_path, rating_file, run_cli):
     arguments = (*SMALL_FIT, "--no-plots", "--out", tmp_path / "out")
     assert run_cli("fit", "mf", os.fsdecode(source), *arguments) == 0
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_full_disk_is_said_once_and_nothing_is_called_written(
+    tmp_path, rating_file, capsys, run_cli, monkeypatch
+):
+    def full(path, arrays):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(archive, "_write_npz", full)
+    arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli(*arguments) == 1
+    captured = capsys.readouterr()
+    assert "written:" not in captured.out
+    error = captured.err.splitlines()[-1]
+    assert error.startswith(f"Error: {tmp_path / 'out' / 'model'} was not written: No space left")
+    assert error.count("was not written") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_an_output_without_all_letters_gets_question_marks(
+    encoding, tmp_path, rating_file, run_cli, monkeypatch
+):
+    """Such as a log of Windows: "…" and "η" are no reason to lose a fit."""
+    output = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", output)
+    arguments = (*SMALL_FIT, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", rating_file, *arguments) == 0
+    output.flush()
+    assert "report.html" in output.buffer.getvalue().decode(encoding, "replace")
 
 
 def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):

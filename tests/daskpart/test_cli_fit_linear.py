@@ -166,6 +166,7 @@ def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
         (("logistic", bare), "no feature"),
         (("logistic", real), "sample 2 has the label 0.5"),
         (("svm", tmp_path / "absent"), "no such file"),
+        (("svm", tmp_path), "this is a folder"),
         (("linear", sample_file, "--names", short), "names 2 features"),
         (("svm", sample_file, "--loss", "hinge"), "corners"),
         (("logistic", sample_file, "--test", real, "--names", short), "names 2 features"),

@@ -150,6 +150,20 @@ def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     assert len(model.history_) == metrics["epochs"]
 
 
+def test_what_was_learnt_outlives_who_reads_the_output(tmp_path, rating_file):
+    """Ctrl-C ends both sides of `daskpart fit … | tee log`."""
+    out = tmp_path / "out"
+    arguments = (*SMALL_FIT, "--max-iter", "100000", "--no-plots", "--out", out)
+    process = started("fit", "mf", rating_file, *arguments)
+    with process:
+        wait_for_epoch(process, 3)
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == INTERRUPTED
+    assert metrics_of(out)["ended"] == "interrupted"
+
+
 def mpi_processes() -> dict[int, int]:
     """Rank in MPI → process, of the jobs that this process has begun."""
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ from daskpart.errors import InputError, ReadError
 from daskpart.partitions import Partition
 
 GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item in range(20))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes among files here")
+@pytest.mark.parametrize("name", ["u.data", "x.libsvm", "x.tns", "u.data.gz", "x.unknown"])
+def test_a_pipe_is_named_and_nobody_waits_for_it(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ReadError, match=rf"{name}: this is a pipe.*write it to a file"):
+        daskpart.read(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import time
 import pytest
 
 import daskpart
+from daskpart.errors import WorkerLostError
 from daskpart.models.base import interrupts
 from daskpart.models.base.interrupts import interrupts_at_the_end
+from daskpart.models.base.trainer import Trainer
 
 
 def press():
@@ -49,6 +51,33 @@ def test_the_second_comes_through(monkeypatch):
         press()
         done.append("never")
     assert not done
+
+
+def test_it_comes_also_after_an_error():
+    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end() as interrupted:
+        assert not interrupted()
+        press()
+        assert interrupted()
+        raise WorkerLostError("the workers got it, too")
+
+
+def test_a_fit_that_loses_workers_by_it_ends(monkeypatch):
+    """In place of going on, on a cluster that may have no worker left."""
+    ratings = daskpart.datasets.power_law_ratings(30, 20, 300, random_state=0)
+    begun, run = [], Trainer._run
+
+    def lost(trainer, text, last):
+        begun.append(trainer.kept.epoch)
+        if len(begun) == 3:
+            press()
+            raise WorkerLostError("the workers got it, too")
+        return run(trainer, text, last)
+
+    monkeypatch.setattr(Trainer, "_run", lost)
+    model = daskpart.MatrixFactorization(4, n_ranks=2, max_iter=10**6, partitioner="block")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ratings, client=None)
+    assert len(begun) == 3 and model.n_iter_ == begun[-1] > 0
 
 
 def test_other_handlers_are_asked_and_threads_left_alone():

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import daskpart
+from daskpart.collectives import transports
 from daskpart.containers.matrix import as_matrix
-from daskpart.errors import DaskpartWarning, WorkerLostError
+from daskpart.errors import DaskpartWarning, InputError, WorkerLostError
 from daskpart.models.base.callbacks import EpochCallback
 
 OPTIONS = {"eta": 2, "max_iter": 3, "partitioner": "random"}
@@ -106,6 +107,26 @@ def test_no_worker_is_an_error_in_bounded_time(ratings):
         LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
         Client(empty),
         dask.config.set({"daskpart.start-seconds": 0.3}),
-        pytest.raises((WorkerLostError, ValueError), match=r"worker"),
     ):
-        model().fit(ratings)
+        for transport in ("graph", "dask"):
+            with pytest.raises((WorkerLostError, ValueError), match=r"worker"):
+                model(transport).fit(ratings)
+        with pytest.raises(InputError, match=r"no workers, and none came in 0\.3 s"):
+            model("auto").fit(ratings)
+
+
+@pytest.mark.cluster
+def test_auto_waits_for_the_first_worker(ratings, monkeypatch):
+    """As long as start-seconds says: where a queue starts workers, that takes its time."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(transports, "_AUTO_SECONDS", 0.1)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as late,
+        Client(late),
+    ):
+        timer = threading.Timer(1.0, late.scale, (1,))
+        timer.start()
+        fitted = model("auto").fit(ratings)
+        timer.join()
+        assert fitted.comm_report_.transport == "dask"

@@ -88,12 +88,19 @@ def test_divergence_and_too_many_ranks(ratings, client):
 
 
 class Interrupt(EpochCallback):
-    """Ctrl-C, a moment after the first epoch."""
+    """Ctrl-C, a moment after the first epoch, for this process and `others`."""
+
+    def __init__(self, *others):
+        self.processes = (*others, os.getpid())
 
     def epoch_done(self, row, snapshot):
         if row["epoch"] == 1:
-            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(0.02, self.press).start()
         return False
+
+    def press(self):
+        for process in self.processes:
+            os.kill(process, signal.SIGINT)
 
 
 def test_ctrl_c_keeps_whole_epochs(ratings, client):
@@ -104,6 +111,22 @@ def test_ctrl_c_keeps_whole_epochs(ratings, client):
     assert 1 <= interrupted.n_iter_ < 10_000
     assert_same(model("local", max_iter=interrupted.n_iter_).fit(ratings), interrupted)
     assert_same(model("local").fit(ratings), model().fit(ratings))  # the cluster is usable
+
+
+def test_ctrl_c_of_a_terminal_leaves_the_workers_there(ratings, own_client):
+    """It goes to the whole group of processes, as that of Jupyter does."""
+    processes = own_client.run(os.getpid)
+    interrupted = model(max_iter=10_000)
+    interrupted.set_callbacks(Interrupt(*processes.values()))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(ratings, client=own_client)
+    assert_same(model("local", max_iter=interrupted.n_iter_).fit(ratings), interrupted)
+    assert_same(model("local").fit(ratings), model().fit(ratings, client=own_client))
+    assert own_client.run(os.getpid) == processes
+    answers = set(
+        own_client.run(lambda: signal.getsignal(signal.SIGINT) is signal.SIG_IGN).values()
+    )
+    assert answers == {False}  # as it was before
 
 
 class KillWorkerAfter(EpochCallback):

@@ -180,3 +180,12 @@ def test_a_model_of_an_older_version_loads_or_says_so(model, tmp_path):
     file.write_text(json.dumps(header))
     with pytest.raises(ReadError, match=r"a MFPlanReport of another version .* 'eta'\. Use the"):
         Model.load(tmp_path / "model")
+
+
+def test_a_form_that_a_newer_version_wrote_is_an_error_in_words(model, tmp_path):
+    model.save(tmp_path / "model")
+    header = json.loads((tmp_path / "model" / "model.json").read_text())
+    header["results"]["strange_"] = {"form": "quantum"}
+    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    with pytest.raises(ReadError, match=r"holds a quantum.*Use the version that wrote it"):
+        Model.load(tmp_path / "model")

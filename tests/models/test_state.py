@@ -339,6 +339,21 @@ def test_a_damaged_checkpoint_is_not_in_the_way_of_a_fit_that_goes_on(tmp_path, 
         assert writer.epochs() == [1]
 
 
+@pytest.mark.parametrize("reason", [PermissionError(13, "Permission denied"), MemoryError()])
+def test_a_checkpoint_that_cannot_be_looked_at_is_not_put_aside(tmp_path, reason, monkeypatch):
+    """It may well be whole."""
+
+    def refuse(path):
+        raise reason
+
+    writer = CheckpointWriter(tmp_path / "run.npz", MFState)
+    writer.write(make_factors(epoch=1))
+    monkeypatch.setattr(archive, "_read_npz", refuse)
+    with pytest.raises(type(reason)):
+        writer.latest()
+    assert writer.epochs() == [1]
+
+
 def test_a_checkpoint_of_another_version_is_said_before_the_fit(tmp_path):
     ratings = daskpart.datasets.power_law_ratings(9, 8, 30)
     model = daskpart.MatrixFactorization(
