@@ -223,8 +223,7 @@ class PendingAllreduce:
             self.n_posted += 1
 
     def _next_step(self) -> Step:
-        step, *_ = self.steps
-        self.steps = self.steps[1:]
+        step, self.steps = self.steps[0], self.steps[1:]
         return step
 
 

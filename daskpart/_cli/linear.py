@@ -238,10 +238,12 @@ def _read_tables(paths: list[str], label: str) -> list[Any]:
 
 def _held_out(X: Any, y: np.ndarray, share: float, seed: Any) -> tuple[Any, Any, np.ndarray]:
     """A share of the samples and their targets, None where that is less than one, and the rest."""
-    order = np.random.default_rng(seed).permutation(len(y))
     n_held = int(len(y) * share)
+    if not n_held:
+        return None, X, y
+    order = np.random.default_rng(seed).permutation(len(y))
     held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
-    return (X[held], y[held]) if n_held else None, X[kept], y[kept]
+    return (X[held], y[held]), X[kept], y[kept]
 
 
 def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
