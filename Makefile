@@ -47,9 +47,10 @@ types: $(FOR_TEST)  ## mypy
 unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
-# -E: read every page again, so that notebooks run against the code as it is now
+# -E: read every page again, so that notebooks run against the code as it is now. One after the other:
+# two at once now and then chose the same port for their kernels ("Address already in use")
 docs: $(FOR_TEST)  ## build docs/_build/html; runs the notebooks; a warning is an error
-	$(BIN)/sphinx-build -E -W --keep-going -q -j 2 -b html docs docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"
 
 bench: $(FOR_TEST)  ## measure this machine: kernels, partitioners, staleness
