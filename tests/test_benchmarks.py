@@ -291,6 +291,7 @@ STUDIES = {
     "linear_memory": ["--megabytes", "2", "--ranks", "2"],
     "compressed_files": ["--megabytes", "1", "--ranks", "2", "--turns", "1"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
+    "sgd_on_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1", "--batch-size", "999"],
     "linear_optimum": ["--data", "few"],
     "linear_models": [
         "--data", "few", "--size", "3000", "--epochs", "1", "--samples", "200", "--turns", "1",

@@ -52,6 +52,11 @@ class ServerEndpoint(ABC):
         self.delay, self.task = spec.delay, 0
         self._spec, self._traffic = spec, RankTraffic(spec.n_ranks)
 
+    @property
+    def own_ids(self) -> NDArray[np.int64]:
+        """Ids on the shard beside this rank, rising."""
+        return self._spec.directory.ids_of_shards[self.rank]
+
     def pull(self, ids: ArrayLike) -> NDArray[Any]:
         """Rows of some ids, as the shards hold them now.
 

@@ -172,7 +172,7 @@ class ParameterServer:
         return self._transport.history
 
     def run(
-        self, program: Callable[..., Any], *per_rank: Sequence[Any], **shared: Any
+        self, program: Callable[..., Any], *per_rank: Sequence[Any] | PerRank, **shared: Any
     ) -> list[Any]:
         """Run a program on every rank and wait for all of them.
 

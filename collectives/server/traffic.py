@@ -119,6 +119,12 @@ class ServerReport:
         """The staleness of the stalest pull; 0 if there was none."""
         return max(self.staleness, default=0)
 
+    @property
+    def mean_staleness(self) -> float:
+        """By how many tasks pulls found the slowest rank behind, in the mean; 0 without pulls."""
+        total = sum(behind * pulls for behind, pulls in self.staleness.items())
+        return total / max(1, sum(self.staleness.values()))
+
     def to_dict(self) -> dict[str, Any]:
         """Sums, local and remote apart, and the busiest worker's remote rows."""
         local = self.is_local
@@ -137,6 +143,7 @@ class ServerReport:
             "remote rows of the busiest shard": int(remote.sum(axis=0).max()),
             "clock messages, remote": clocks,
             "clock bytes, remote": _CLOCK_BYTES * clocks,
+            "staleness, mean": self.mean_staleness,
             "staleness, maximum": self.max_staleness,
             "seconds blocked, mean": float(self.seconds_blocked.mean()),
         }

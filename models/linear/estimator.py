@@ -11,7 +11,6 @@ objectives, so the same optimum.
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.errors import InputError
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
@@ -29,7 +27,7 @@ from daskpart.models.samples.problem import encoded
 from .delayed_blocks import DelayedBlocks, Penalty
 from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
-from .server import ServerConnection, ServerText
+from .server import BlocksText, ServerText
 
 
 class LinearClassifier(SampleClassifier, LinearModel):
@@ -85,13 +83,10 @@ class LogisticRegression(LinearClassifier):
         Share of the L1 term in the penalty (elastic net).
     multi_class : {"multinomial", "ovr"}, default="multinomial"
         With more than two classes: one softmax, or each class against the rest.
-    delay : int or math.inf, default=0
-        Of ``solver="server"``, which goes beside "lbfgs" and "sgd": delayed block proximal gradient
-        on the parameter server, for any `l1_ratio`. By how many blocks a rank may run ahead of the
-        slowest: 0 is synchronous and gives the same bits on every transport.
     n_blocks : int, default=16
-        Of ``solver="server"``: coordinates are fetched and sent in so many blocks. More blocks make
-        longer steps and more messages.
+        Of ``solver="server"``, which goes beside "lbfgs" and "sgd": delayed block proximal gradient
+        on the parameter server, for any `l1_ratio`. Coordinates are fetched and sent in so many
+        blocks. More blocks make longer steps and more messages.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as in scikit-learn.
     {shared parameters}
@@ -118,16 +113,14 @@ class LogisticRegression(LinearClassifier):
         **LinearClassifier._parameter_constraints,
         "multi_class": [StrOptions({"multinomial", "ovr"})],
         "solver": [StrOptions({"lbfgs", "sgd", "server"})],
-        "delay": [Interval(Real, 0, np.inf, closed="both")],
         "n_blocks": [COUNT],
     }
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *LinearClassifier._decide_bits,
-        *("multi_class", "delay", "n_blocks"),
+        *("multi_class", "n_blocks"),
     )
 
     multi_class: str
-    delay: float
     n_blocks: int
 
     def __init__(
@@ -136,7 +129,6 @@ class LogisticRegression(LinearClassifier):
         *,
         l1_ratio: float = 0.0,
         multi_class: str = "multinomial",
-        delay: float = 0,
         n_blocks: int = 16,
         class_weight: Any = None,
         fit_intercept: bool = True,
@@ -152,6 +144,7 @@ class LogisticRegression(LinearClassifier):
         shuffle: bool = True,
         partitioner: str = "auto",
         aggregation: str = "auto",
+        delay: float = 0,
         top_k: int | None = None,
         top_k_bucket: int | None = None,
         top_k_approximate: bool = False,
@@ -189,21 +182,9 @@ class LogisticRegression(LinearClassifier):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def _check(self) -> None:
-        super()._check()
-        if self.solver != "server" and self.delay:
-            raise InputError("delay goes with solver='server'")
-        if self.delay != np.inf and self.delay != int(self.delay):
-            raise InputError(f"delay is {self.delay}: give a whole number of blocks, or math.inf")
-
-    def _connection(self, plan: Any, client: Any) -> Any:
+    def _server_text(self, *of_server: Any, problem: Any) -> ServerText:
         if self.solver != "server":
-            return super()._connection(plan, client)
-        return ServerConnection(self.transport, plan.n_ranks, client)
-
-    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> Any:
-        if self.solver != "server":
-            return super()._text(session, plan, problem, state)
+            return super()._server_text(*of_server, problem=problem)
         strength, n_outputs = self._strength(problem), problem.n_outputs
         fit = DelayedBlocks(
             n_samples=problem.n_samples,
@@ -215,8 +196,7 @@ class LogisticRegression(LinearClassifier):
             delay=float(self.delay),
             penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
         )
-        rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
-        return ServerText(session, plan, rows_on, fit, float(self.tol))
+        return BlocksText(*of_server, fit=fit)
 
     def _loss_of(self, n_outputs: int) -> Loss:
         joint = n_outputs > 1 and self.multi_class == "multinomial"
@@ -279,6 +259,7 @@ class LinearSVC(LinearClassifier):
         shuffle: bool = True,
         partitioner: str = "auto",
         aggregation: str = "auto",
+        delay: float = 0,
         top_k: int | None = None,
         top_k_bucket: int | None = None,
         top_k_approximate: bool = False,
@@ -367,6 +348,7 @@ class LinearRegression(SampleRegressor, LinearModel):
         shuffle: bool = True,
         partitioner: str = "auto",
         aggregation: str = "auto",
+        delay: float = 0,
         top_k: int | None = None,
         top_k_bucket: int | None = None,
         top_k_approximate: bool = False,

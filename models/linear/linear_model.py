@@ -24,10 +24,8 @@ from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
-from daskpart.models.optimisation.aggregation import (
-    Aggregator,
-    aggregation_of,
-)
+from daskpart.models.base.text import Text
+from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
@@ -39,7 +37,9 @@ from daskpart.models.samples.rows import in_columns
 from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
+from .server import ServerConnection, ServerText, SgdServerText
 from .sgd import Sgd
+from .sgd_on_server import ServerSgd
 from .state import LinearState
 from .text import LinearText
 
@@ -64,7 +64,7 @@ batch_size : int, default=128
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
     "adagrad" has a rate for each weight, so features may be of any scale, as counts of words are.
     "momentum" and "adam" change all weights in every step. "auto" is "adagrad" of classifiers, and
-    "sgd" with `top_k` and of LinearRegression.
+    "sgd" with `top_k`, on a parameter server, and of LinearRegression.
 learning_rate : {"auto", "optimal", "constant", "invscaling", "step"}, default="auto"
     "optimal": 1 / (λ (t0 + t)); "constant": eta0; "invscaling": eta0 / t^power_t; "step": eta0
     halved each 10 epochs. "auto" is "constant" by AdaGrad, else "optimal", of LinearRegression
@@ -75,18 +75,23 @@ power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 average : bool or "auto", default="auto"
     Predict with a mean of the weights at the ends of epochs, in which late ones weigh most: the
-    weights themselves never stop to move. "auto" does where it can be done, without an L1 term and
-    with ``optimizer="sgd"`` or "adagrad".
+    weights themselves never stop to move. "auto" does where it can be done, without an L1 term,
+    with ``optimizer="sgd"`` or "adagrad", and on no parameter server.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
     How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
     same features, so that a rank touches few of them and sends less; each rank then shuffles its
-    own, and has a share of each batch by its samples. "auto" is "parsa" with ``solver="server"``
-    and samples in memory, else "random".
+    own, and has a share of each batch by its samples. "auto" is "parsa" on a parameter server and
+    samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
-    or "auto", which takes the quickest at each epoch and gives the bits of "dense".
+    or "auto", which takes the quickest at each epoch and gives the bits of "dense". "server": the
+    weights lie on a parameter server, and a rank fetches and moves those that its batch touches;
+    for ``optimizer="sgd"`` without an L1 term.
+delay : int or math.inf, default=0
+    On a parameter server: by how many batches (or blocks, of ``solver="server"``) a rank may run
+    ahead of the slowest. 0 is synchronous and gives the same bits on every transport.
 top_k : int or None, default=None
     Send the k largest entries of a rank's gradient only, and keep the rest for the next step.
 top_k_bucket : int or None, default=None
@@ -124,7 +129,8 @@ best_iteration_ : int or None
     The one whose weights the model has, by `patience`; None without it: the last.
 history_ : pandas.DataFrame
     One row an epoch: loss (with the penalty; of SGD each sample's before its step), its change,
-    density of the summed gradients, seconds, seconds_computing, seconds_communicating (means over
+    density of the summed gradients (on a parameter server the mean staleness of what was fetched,
+    in batches or blocks), seconds, seconds_computing, seconds_communicating (means over
     ranks), messages, bytes.
 state_ : LinearState
     All that a further epoch needs.
@@ -160,6 +166,8 @@ class LinearModel(SampleModel):
         "power_t": [AT_LEAST_0],
         "average": ["boolean", StrOptions({"auto"})],
         "partitioner": [StrOptions(set(PARTITIONERS))],
+        "aggregation": [StrOptions({"server", *NAMES})],
+        "delay": [Interval(Real, 0, np.inf, closed="both")],
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     }
@@ -167,7 +175,7 @@ class LinearModel(SampleModel):
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
-        *("aggregation", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
+        *("aggregation", "delay", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
     )
     _state_class: ClassVar[type[State]] = LinearState
     _adaptive: ClassVar[str] = "adagrad"  # what "auto" is
@@ -182,6 +190,7 @@ class LinearModel(SampleModel):
     power_t: float
     average: bool | str
     partitioner: str
+    delay: float
     overlap: bool
     state_: LinearState
 
@@ -214,9 +223,35 @@ class LinearModel(SampleModel):
         if not sgd and (self.top_k is not None or self.overlap or average):
             raise InputError("top_k, overlap and average need solver='sgd'")
         self._check_compressor()
+        self._check_server()
+
+    def _check_server(self) -> None:
+        if self.delay and not self._on_server:
+            raise InputError("delay goes with a parameter server: aggregation='server', or "
+                             "LogisticRegression's solver='server'")  # fmt: skip
+        if self.delay != np.inf and self.delay != int(self.delay):
+            raise InputError(f"delay is {self.delay}: give a whole number, or math.inf")
+        if self.aggregation != "server":
+            return
+        if self.solver != "sgd":
+            raise InputError("aggregation='server' needs solver='sgd'")
+        if self._optimizer != "sgd":
+            raise InputError("aggregation='server' goes with optimizer='sgd' (or 'auto')")
+        if self.l1_ratio:
+            raise InputError("aggregation='server' goes with l1_ratio=0; LogisticRegression's "
+                             "solver='server' takes an L1 term")  # fmt: skip
+        if self.overlap or (self.average != "auto" and self.average):
+            raise InputError("aggregation='server' goes without overlap and average; a delay of 1 "
+                             "does what overlap does")  # fmt: skip
+
+    @property
+    def _on_server(self) -> bool:
+        """Whether weights lie on a parameter server."""
+        return "server" in (self.solver, self.aggregation)
 
     def _default_ranks(self, client: Any) -> int:
-        if self.solver == "sgd" and client_for(self.transport, client) is None:
+        by_messages = self.solver == "sgd" and not self._on_server
+        if by_messages and client_for(self.transport, client) is None:
             return 1  # in one process a step over a small batch takes less time than its messages
         return super()._default_ranks(client)
 
@@ -224,7 +259,7 @@ class LinearModel(SampleModel):
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> SamplesPlan:
         server = self.solver == "server"
-        n_ranks = min(n_ranks, problem.n_samples) if server else n_ranks
+        n_ranks = min(n_ranks, problem.n_samples) if self._on_server else n_ranks
         partitioner, placed = self._partitioner(problem), None
         if partitioner != "random" and n_ranks > 1:
             placed = placed_rows(problem, partitioner, n_ranks, random_state)
@@ -240,6 +275,9 @@ class LinearModel(SampleModel):
             "lbfgs": 6 + 2 * N_PAIRS / n_ranks,
             "server": 5,
         }
+        way = self.solver
+        if self.aggregation == "server":  # the shard, twice, and what was not sent
+            way, ways["shard"] = "shard", 2 / n_ranks + (self.top_k is not None)
         row_bytes = problem.bytes_of(members)
         if server:  # beside its rows: weights, and of each output a score and whether it is of it
             lengths = np.array([len(own) for own in members])
@@ -249,7 +287,7 @@ class LinearModel(SampleModel):
             partition=partition,
             partitioner=partitioner,
             members=members,
-            weight_bytes=int(8 * (problem.n_features + 1) * problem.n_outputs * ways[self.solver]),
+            weight_bytes=int(8 * (problem.n_features + 1) * problem.n_outputs * ways[way]),
             row_bytes=row_bytes,
             on_disk=problem.on_disk,
             touched=None if placed is None else placed.touched,
@@ -260,7 +298,7 @@ class LinearModel(SampleModel):
     def _partitioner(self, problem: Any) -> str:
         if self.partitioner != "auto":
             return self.partitioner
-        return "parsa" if self.solver == "server" and type(problem) is Samples else "random"
+        return "parsa" if self._on_server and type(problem) is Samples else "random"
 
     def _dealt_out(
         self, problem: Any, n_ranks: int, random_state: int
@@ -279,7 +317,7 @@ class LinearModel(SampleModel):
         """The name of the optimiser. AdaGrad divides by what arrives: under TopK that is little."""
         if self.optimizer != "auto":
             return self.optimizer
-        return self._adaptive if self.top_k is None else "sgd"
+        return "sgd" if self.top_k is not None or self.aggregation == "server" else self._adaptive
 
     @property
     def _learning_rate(self) -> str:
@@ -291,7 +329,8 @@ class LinearModel(SampleModel):
     def _averages(self) -> bool:
         """Whether the mean of the weights is what is learnt."""
         if self.average == "auto":
-            return self._optimizer in LAZY and not self.l1_ratio
+            one_of_all = self._optimizer not in LAZY or self.aggregation == "server"
+            return not one_of_all and not self.l1_ratio
         return bool(self.average)
 
     @property
@@ -333,9 +372,25 @@ class LinearModel(SampleModel):
             state = replace(state, residual=self._no_residual(n_ranks, size))
         return state
 
-    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> LinearText:
+    def _connection(self, plan: Any, client: Any) -> Any:
+        if self._on_server:
+            return ServerConnection(self.transport, plan.n_ranks, client)
+        return super()._connection(plan, client)
+
+    def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> Text:
+        if self._on_server:
+            rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
+            return self._server_text(session, plan, rows_on, float(self.tol), problem=problem)
         rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
+
+    def _server_text(self, *of_server: Any, problem: Any) -> ServerText:
+        plan = of_server[1]
+        return SgdServerText(*of_server, fit=ServerSgd(
+            **self._shared_options(problem), **self._batch_options(plan, problem),
+            l2=self._strength(problem), n_features=problem.n_features, delay=float(self.delay),
+            compressor=self._compressor(plan.random_state),
+        ))  # fmt: skip
 
     def _train(
         self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, own: Any
@@ -356,40 +411,50 @@ class LinearModel(SampleModel):
         return state
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
-        loss, strength = self._loss_of(problem.n_outputs), self._strength(problem)
-        shared = {
-            "loss": loss.code,
-            "epsilon": float(getattr(self, "epsilon", 0.0)),
-            "intercept": bool(self.fit_intercept),
-            "n_outputs": problem.n_outputs,
-        }
+        strength = self._strength(problem)
         if self.solver == "lbfgs":
             return Lbfgs(
-                **shared, l2=strength, n_samples=problem.n_samples,
+                **self._shared_options(problem), l2=strength, n_samples=problem.n_samples,
                 aggregator=Aggregator(aggregation_of(self.aggregation)),
                 block_rows=problem.block_rows,
                 scale_free=problem.classes is None,
             )  # fmt: skip
         l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
         return Sgd(
-            **shared,
+            **self._shared_options(problem),
+            **self._batch_options(plan, problem),
             l1=l1,
             l2=l2,
             average=self._averages,
             overlap=bool(self.overlap),
-            shuffle=bool(self.shuffle),
-            batch_size=int(self.batch_size),
-            block=problem.steps_of_block(int(self.batch_size)),
-            random_state=plan.random_state,
-            sizes=plan.sizes,
-            schedule=schedule_of(
-                self._learning_rate, float(self.eta0), power=float(self.power_t), strength=strength,
-                steepest=loss.steepest,
-            ),
-            curvature=loss.curvature,
             optimizer=optimizer_of(self._optimizer),
             aggregator=self._aggregator(plan.random_state),
-        )  # fmt: skip
+        )
+
+    def _shared_options(self, problem: Any) -> dict[str, Any]:
+        """What every solver is told."""
+        return {
+            "loss": self._loss_of(problem.n_outputs).code,
+            "epsilon": float(getattr(self, "epsilon", 0.0)),
+            "intercept": bool(self.fit_intercept),
+            "n_outputs": problem.n_outputs,
+        }
+
+    def _batch_options(self, plan: Any, problem: Any) -> dict[str, Any]:
+        """What SGD is told besides: batches and rates."""
+        loss = self._loss_of(problem.n_outputs)
+        return {
+            "shuffle": bool(self.shuffle),
+            "batch_size": int(self.batch_size),
+            "block": problem.steps_of_block(int(self.batch_size)),
+            "random_state": plan.random_state,
+            "sizes": plan.sizes,
+            "schedule": schedule_of(
+                self._learning_rate, float(self.eta0), power=float(self.power_t),
+                strength=self._strength(problem), steepest=loss.steepest,
+            ),
+            "curvature": loss.curvature,
+        }  # fmt: skip
 
     def _evaluation(self, problem: Any) -> Any:
         held = problem.validation

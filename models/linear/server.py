@@ -1,9 +1,12 @@
-"""The parameter server as a session of a fit, and the text of `solver="server"` on it.
+"""The parameter server as a session of a fit, and the texts on it.
 
     driver                              ranks, each with its rows and a shard
     begin_from(state)  ── w ────▶       rows laid out once, a solver each; ParameterServer of w
-    run(first, last)   ─────────▶       epochs of `delayed_blocks`: push, advance, pull
+    run(first, last)   ─────────▶       epochs: pull, push, advance
     gather             ◀── w ────       rows of all shards
+
+    solver="server"        `delayed_blocks`   a block of coordinates after the other
+    aggregation="server"   `sgd_on_server`    a batch of samples after the other
 
 Which rank has which rows, and which shard which coordinate, is said by the plan: Parsa puts rows
 together that touch the same coordinates, and these beside them.
@@ -11,6 +14,7 @@ together that touch the same coordinates, and these beside them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +28,10 @@ from daskpart.models.base.session import Connection, expected_transport
 from daskpart.models.base.text import Step, Text
 from daskpart.models.samples.plan import SamplesPlan
 
-from . import delayed_blocks
+from . import delayed_blocks, sgd_on_server
 from .delayed_blocks import DelayedBlocks, set_up, update_rule
+from .sgd import bounded
+from .sgd_on_server import ServerSgd
 from .state import LinearState
 
 
@@ -36,8 +42,8 @@ class ServerConnection(Connection):
         found = expected_transport(self.transport, self.n_ranks, self.client)
         if found == "graph":
             raise InputError(
-                "there is no parameter server on transport='graph', which solver='server' needs; "
-                "give 'auto', 'local', 'dask' or 'mpi'"
+                "there is no parameter server on transport='graph'; give 'auto', 'local', 'dask' "
+                "or 'mpi'"
             )
         share = after_loss or self.transport == "auto"
         return ServerSession(found, self.n_ranks, self.client, share)
@@ -98,7 +104,7 @@ class ServerSession:
 
 
 class ServerText(Text):
-    """A fit by delayed block proximal gradient.
+    """A fit on a parameter server: an epoch is a run of a program on all ranks.
 
     Parameters
     ----------
@@ -106,29 +112,76 @@ class ServerText(Text):
     plan : SamplesPlan
     rows_on : callable
         ``rows_on(comm)``: RankRows of each rank, a PerRank.
-    fit : DelayedBlocks
     tolerance : float
     """
+
+    session: ServerSession
+    _held: PerRank
 
     def __init__(
         self,
         session: ServerSession,
         plan: SamplesPlan,
         rows_on: Callable[[Communicator], PerRank],
-        fit: DelayedBlocks,
         tolerance: float,
     ) -> None:
         self.session, self._plan, self._rows_on = session, plan, rows_on
-        self._fit, self._tolerance = fit, tolerance
-        self._loss = np.inf
+        self._tolerance, self._loss = tolerance, np.inf
+        self._ranks = {"rank": [np.array([rank]) for rank in range(plan.n_ranks)]}
+
+    def _begin(self, n_items: int, **options: Any) -> ParameterServer:
+        """A new server, coordinates where the plan puts them."""
+        shards = self._plan.shards
+        placement = "hashed" if shards is None else shards
+        return self.session.begin(n_items, placement=placement, **options)
+
+    @property
+    def _server(self) -> ParameterServer:
+        assert self.session.server is not None
+        return self.session.server
+
+    def run(self, first: int, last: int) -> list[Step]:
+        """Do epochs `first` to `last`, fewer if the loss changes too little."""
+        steps: list[Step] = []
+        for number in range(first, last + 1):
+            steps.append(self._epoch(number))
+            if steps[-1].enough or not steps[-1].finite:
+                break
+        return steps
+
+    def _epoch(self, number: int) -> Step:
+        loss, more, seconds = self._pass(number)
+        self.session.count(seconds)
+        change, self._loss = loss - self._loss, loss
+        return Step(
+            {"loss": loss, "change": change, **more},
+            finite=bool(np.isfinite(loss)),
+            enough=abs(change) < self._tolerance,
+            number=number,
+            seconds=float(seconds.max()),
+        )
+
+    @abstractmethod
+    def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
+        """One pass over all samples: the loss, what else was measured, and seconds of each rank."""
+
+
+class BlocksText(ServerText):
+    """A fit by delayed block proximal gradient.
+
+    Parameters are those of `ServerText`, and `fit`, a `DelayedBlocks`.
+    """
+
+    def __init__(self, *of_server: Any, fit: DelayedBlocks) -> None:
+        super().__init__(*of_server)
+        self._fit = fit
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
         """A server that holds the weights of a state; every rank with its rows."""
-        fit, shards = self._fit, self._plan.shards
-        server = self.session.begin(
+        fit = self._fit
+        server = self._begin(
             fit.n_features + 1,
             row_length=fit.n_outputs * (2 if fit.delay else 1),
-            placement="hashed" if shards is None else shards,
             update=update_rule(fit.penalty, fit.delay),
             delay=fit.delay,
         )
@@ -148,41 +201,73 @@ class ServerText(Text):
             rows = weights * self._scale[:, None]
         return np.hstack([rows, np.zeros_like(rows)]) if self._fit.delay else rows
 
-    def run(self, first: int, last: int) -> list[Step]:
-        """Do epochs `first` to `last`, fewer if the loss changes too little."""
-        steps: list[Step] = []
-        for number in range(first, last + 1):
-            steps.append(self._epoch(number))
-            if steps[-1].enough or not steps[-1].finite:
-                break
-        return steps
-
-    def _epoch(self, number: int) -> Step:
-        session, server = self.session, self.session.server
-        assert server is not None
-        found = server.run(delayed_blocks.epoch, self._held, penalty=self._fit.penalty)
+    def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
+        found = self._server.run(delayed_blocks.epoch, self._held, penalty=self._fit.penalty)
+        measured = {"staleness": self._server.report.mean_staleness}
         seconds = np.array([of_rank for _, of_rank in found])
-        session.count(seconds)
-        loss = float(sum(part for part, _ in found))
-        change, self._loss = loss - self._loss, loss
-        return Step(
-            {"loss": loss, "change": change},
-            finite=bool(np.isfinite(loss)),
-            enough=abs(change) < self._tolerance,
-            number=number,
-            seconds=float(seconds.max()),
-        )
+        return float(sum(part for part, _ in found)), measured, seconds
 
     def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
         """The weights of all shards."""
-        assert self.session.server is not None
-        rows = self.session.server.values()[:, : self._fit.n_outputs].copy()
+        rows = self._server.values()[:, : self._fit.n_outputs].copy()
         weights = (rows / self._scale[:, None]).ravel()
-        nothing = {"rank": [np.array([rank]) for rank in range(self._plan.n_ranks)]}
-        parts = state.cut(nothing, self._plan.n_ranks)
+        parts = state.cut(self._ranks, self._plan.n_ranks)
         parts[0] |= {"weights": weights, "slots": {"rows": rows}}
-        return state.assembled(parts, nothing, loss=self._loss)
+        return state.assembled(parts, self._ranks, loss=self._loss)
 
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""
         return "the loss became infinite: scale the features (MaxAbsScaler)."
+
+
+class SgdServerText(ServerText):
+    """A fit by SGD whose weights lie on a parameter server.
+
+    Parameters are those of `ServerText`, and `fit`, a `ServerSgd`.
+    """
+
+    def __init__(self, *of_server: Any, fit: ServerSgd) -> None:
+        super().__init__(*of_server)
+        self._fit, self._steps = fit, 0
+
+    def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
+        """A server that holds the weights of a state; every rank with its rows."""
+        fit = self._fit
+        server = self._begin(fit.n_features + 1, row_length=fit.n_outputs, delay=fit.delay)
+        comm = server.communicator
+        rows = self._rows_on(comm)
+        self._fit = comm.run(bounded, rows, sgd=fit)
+        parts = [
+            {"residual": part["residual"], "steps": state.steps}
+            for part in state.cut(self._ranks, comm.n_ranks)
+        ]
+        solvers = comm.map(sgd_on_server.solver_of, rows, comm.values(parts))
+        self._held = server.hold(solvers)
+        server.set_values(state.weights.reshape(-1, fit.n_outputs))
+        self.memory = server.run(sgd_on_server.bytes_held, self._held)
+        server.reset_report()
+        self._steps, self._loss = state.steps, state.loss
+
+    def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
+        fit, server = self._fit, self._server
+        rates = fit.schedule.rates(self._steps + 1, fit.n_steps, number)
+        found = server.run(sgd_on_server.epoch, self._held, number=number, rates=rates, fit=fit)
+        self._steps += fit.n_steps
+        stale = server.report.mean_staleness  # of the shrinking no pull is stale
+        squares = server.run(sgd_on_server.shrink, scale=fit.scale_after(rates))
+        loss = sum(part for part, _ in found) / fit.n_samples + 0.5 * fit.l2 * sum(squares)
+        measured = {"learning_rate": float(rates[-1]), "staleness": stale}
+        return float(loss), measured, np.array([of_rank for _, of_rank in found])
+
+    def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
+        """The weights of all shards, and what each rank has not sent."""
+        parts = self._server.run(sgd_on_server.part_of, self._held)
+        parts[0] |= {"weights": self._server.values().ravel(), "mean": np.zeros(0), "slots": {}}
+        return state.assembled(parts, self._ranks, steps=self._steps, loss=self._loss)
+
+    def advice(self, step: Step) -> str:
+        """What to do when weights diverged."""
+        return (
+            "the loss became infinite. Lower eta0, scale the features (StandardScaler, "
+            "MaxAbsScaler), or take a smaller delay."
+        )

@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from daskpart.collectives import PerRank
+from daskpart.collectives.topk import Compressor
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -244,10 +245,10 @@ class SampleModel(DistributedEstimator):
         compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
 
     def _aggregator(self, random_state: int) -> Aggregator:
-        compressor = compressor_of(
-            self.top_k, self.top_k_bucket, self.top_k_approximate, random_state
-        )
-        return Aggregator(aggregation_of(self.aggregation), compressor)
+        return Aggregator(aggregation_of(self.aggregation), self._compressor(random_state))
+
+    def _compressor(self, random_state: int) -> Compressor | None:
+        return compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, random_state)
 
     def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
         """What a method answers for a Dask collection, as a Dask array; columns 0: one answer."""

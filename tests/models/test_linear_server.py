@@ -190,7 +190,7 @@ def test_the_same_bits_on_a_cluster(samples):
 def test_bad_input(samples):
     X, y = samples
     model = daskpart.LogisticRegression(**SERVER, n_ranks=2)
-    with pytest.raises(InputError, match="delay goes with solver='server'"):
+    with pytest.raises(InputError, match="delay goes with a parameter server"):
         daskpart.LogisticRegression(delay=1).fit(X, y)
     with pytest.raises(InputError, match=r"delay is 1.5: give a whole number"):
         model.set_params(delay=1.5).fit(X, y)
