@@ -291,6 +291,10 @@ STUDIES = {
     "linear_memory": ["--megabytes", "2", "--ranks", "2"],
     "compressed_files": ["--megabytes", "1", "--ranks", "2", "--turns", "1"],
     "linear_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1"],
+    "linear_overlap": [
+        "--data", "a9a", "--ranks", "2", "--batch-size", "999", "--epochs", "2", "--turns", "1",
+        "--transport", "local",
+    ],
     "sgd_on_server": ["--data", "a9a", "--ranks", "2", "--epochs", "1", "--batch-size", "999"],
     "linear_optimum": ["--data", "few"],
     "linear_models": [
