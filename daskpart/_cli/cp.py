@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -40,6 +40,17 @@ class _CP(Model):
         click.Option(["--labels"], metavar="MODE=FILE", multiple=True,
                      help="Names of the indices of a mode, one a line; may be repeated."),
     )  # fmt: skip
+    words: ClassVar[dict[str, str]] = {
+        "partitioner": 'How nonzeros are cut: "random", "fine-grain", "medium-grain", "hypercube", '
+        '"hypercube-fine-grain"; or arguments of daskpart.partition, such as '
+        "model=fine-grain,epsilon=0.1; or a file that 'daskpart partition' wrote, with one part a "
+        'rank. "auto": "hypercube" for embedded methods where K is a power of two, else '
+        '"medium-grain".',
+        "nonnegative": "Keep every factor at 0 or above (HALS).",
+        "ridge": "Added to the diagonal of each system of normal equations.",
+        "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "
+        "unfolding.",
+    }
     template = "cp.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -13,6 +13,7 @@ from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
 from .inputs import columns_of, in_words, load_matrix
+from .mf import PARTITIONER_WORDS
 from .options import SHARE, number, of_table
 from .rankings import (
     draw_losses,
@@ -44,6 +45,7 @@ class _Implicit(Model):
         *of_table(),
         number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
     )
+    words: ClassVar[dict[str, str]] = {"partitioner": f"How users are cut: {PARTITIONER_WORDS}"}
     template = "implicit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

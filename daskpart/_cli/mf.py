@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -27,6 +27,12 @@ from .rankings import (
     ranking_sentences,
 )
 
+PARTITIONER_WORDS = (
+    '"power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random", '
+    '"block"; "auto", which weighs the seconds that a cut saves over the fit against those of '
+    "cutting; or arguments of daskpart.partition, such as objective=power,rho=3,epsilon=0.1; or a "
+    "file that 'daskpart partition' wrote, with one part a rank."
+)
 _FAR_ABOVE = 1.3
 
 
@@ -51,6 +57,10 @@ class _MF(Model):
         *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )
+    words: ClassVar[dict[str, str]] = {
+        "partitioner": PARTITIONER_WORDS,
+        "clip": "Keep predictions within the range of the ratings of the fit.",
+    }
     template = "mf.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
