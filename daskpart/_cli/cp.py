@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_tensor
+from .inputs import TENSORS, in_words, load_tensor
+from .options import format_of
 
 _BESIDE = 3  # modes in a row of pictures
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
@@ -33,7 +34,7 @@ class _CP(Model):
     example = "X.tns"
     argument = "TENSOR"
     options = (
-        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        format_of(TENSORS),
         click.Option(["--names"], metavar="A,B,…",
                      help="Names of the modes, in order; of a table, its columns that are modes."),
         click.Option(["--value"], metavar="NAME", help="Column of a table that has the values."),

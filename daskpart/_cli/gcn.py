@@ -17,8 +17,8 @@ from daskpart.readers import read
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN, is_table, lines_of, load_graph, read_table
-from .options import SHARE, number
+from .inputs import BUILT_IN, GRAPHS, is_table, lines_of, load_graph, read_table
+from .options import SHARE, format_of, number
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
 _VERTEX_NAMES = {"vertex", "node", "id", "name", "nodeid", "node_id", "vertex_id"}
@@ -40,7 +40,7 @@ class _GCN(Model):
     example = "edges.txt --labels y.txt"
     argument = "GRAPH"
     options = (
-        click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
+        format_of(GRAPHS),
         click.Option(["--features"], metavar="FILE",
                      help="Of the vertices: .npy, .npz, .mtx, or a table (.csv, .parquet), whose "
                      "first column may name them.  [default: identity]"),

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-import click
 import numpy as np
 
 from daskpart.containers.matrix import as_matrix
@@ -17,8 +16,8 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import columns_of, in_words, load_matrix
-from .options import SHARE, number, of_table
+from .inputs import MATRICES, columns_of, in_words, load_matrix
+from .options import SHARE, format_of, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -53,7 +52,7 @@ class _MF(Model):
     example = "u.data"
     argument = "RATINGS"
     options = (
-        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        format_of(MATRICES),
         *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )

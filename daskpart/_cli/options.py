@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,12 @@ COUNT = Count(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1, max_open=True)
 SEED = Count(min=0)
+
+
+def format_of(formats: Sequence[str]) -> click.Option:
+    """The option ``--format`` of a command that reads these."""
+    words = f"Format of the file: {', '.join(formats)}.  [default: told from the file]"
+    return click.Option(["--format"], metavar="NAME", help=words)
 
 
 def of_table() -> list[click.Option]:
