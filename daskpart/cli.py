@@ -132,7 +132,7 @@ def recommend_command(
 @click.argument("pairs", type=_o.Place())
 @_o.options(_o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."))
 def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
-    """A number for each line of PAIRS, a CSV file with columns of users and items.
+    """A number for each line of PAIRS, a CSV or Parquet table with columns of users and items.
 
     Pairs with a user or an item that the model of FOLDER does not know are counted, and get the
     mean.

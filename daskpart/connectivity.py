@@ -112,6 +112,18 @@ class Connectivity:
         Cost of each item in every metric but the η-PASGD ones and `rank_volume`.
     owners : int32[n_items], optional
         The rank that owns the item; -1 where no part touches it.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.csr_array([[1, 0, 1], [1, 1, 0], [0, 1, 0]])
+    >>> columns = daskpart.Hypergraph.column_net(X)             # nets of rows
+    >>> partition = daskpart.Partition([0, 0, 1], n_parts=2)
+    >>> connectivity = daskpart.Connectivity.from_partition(columns, partition)
+    >>> connectivity.connectivity.tolist()                      # parts that touch each column
+    [1, 2, 1]
+    >>> connectivity.connectivity_minus_one()                   # rows of one expand
+    1
     """
 
     pointer: NDArray[np.int64]

@@ -49,6 +49,13 @@ class Hypergraph:
         Not negative.
     net_costs : int64[n_nets]
         Not negative.
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> hypergraph = daskpart.Hypergraph.from_nets([0, 2, 5], [0, 1, 1, 2, 3], n_vertices=4)
+    >>> hypergraph.n_nets, hypergraph.n_vertices                # of vertices 0, 1, and 1, 2, 3
+    (2, 4)
     """
 
     n_vertices: int

@@ -68,6 +68,13 @@ class Partition:
     ------
     InputError
         A part out of range, a wrong shape, a negative or NaN weight.
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> partition = daskpart.Partition([0, 0, 1, 1, 1], n_parts=2)
+    >>> partition.part_weights.tolist(), partition.members(0).tolist()
+    ([2, 3], [0, 1])
     """
 
     assignment: NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""What a CP-ALS iteration sends, from its plan: after Tables 2 to 5 of the seed paper.
+"""What a CP-ALS iteration sends, from its plan: after Tables 2 to 5 of Abubaker et al..
 
     Table 2    messages: point to point (largest, average) against the embedding
     Table 3    naive against aware embedding

@@ -1,4 +1,4 @@
-"""CP-ALS in plain mpi4py: Algorithms 1 and 2 of the seed paper, with the steps of `models.cp`.
+"""CP-ALS in plain mpi4py: Algorithms 1 and 2 of Abubaker et al., with the steps of `models.cp`.
 
     Algorithm 1   reduce and expand by Isend and Irecv, λ and Grams by allreduces of their own
     Algorithm 2   one message a round to the neighbour in the hypercube:

@@ -1,4 +1,4 @@
-"""Graph convolution in plain mpi4py: Algorithms 1 and 2 of the seed paper, with the steps of ours.
+"""Graph convolution in plain mpi4py: Algorithms 1 and 2 of Demirci et al., with the steps of ours.
 
     rows that others read ─► Isend     own columns of Â meanwhile     ─► rows of the halo
     gradients of all weights ─► one allreduce ─► a step of the optimiser on every rank

@@ -22,15 +22,27 @@ def communicator_for(
     Parameters
     ----------
     transport : {"auto", "local", "graph", "dask", "mpi"}
-        "auto" is local without a client; with one it is SPMD, over MPI where the workers are ranks
-        of an MPI job and over Dask comms otherwise, with several ranks a thread if need be; and the
-        graph while another run holds the workers.
+        "auto" is local without a client; with one it is "mpi" where the workers are ranks of an MPI
+        job and "dask" otherwise, with several ranks a thread if need be; and "graph" while another
+        run holds the workers.
     n_ranks : int
     client : distributed.Client, optional
         Default: the current one, if any.
     oversubscribe : bool
         Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
         that is an InputError.
+
+    Returns
+    -------
+    Communicator
+        To be closed: a context manager.
+
+    Examples
+    --------
+    >>> from daskpart.collectives import allreduce, communicator_for
+    >>> with communicator_for("local", n_ranks=3) as communicator:
+    ...     allreduce(communicator, communicator.values([1, 2, 3])).result()
+    6
     """
     if transport not in TRANSPORTS:
         raise InputError(f"transport={transport!r}; allowed are {', '.join(TRANSPORTS)}.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
 import pandas as pd
 
 from .fit import Data, Fit, Model
-from .inputs import in_words, load_tensor
+from .inputs import TENSORS, in_words, load_tensor
+from .options import format_of
 
 _BESIDE = 3  # modes in a row of pictures
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
@@ -33,13 +34,24 @@ class _CP(Model):
     example = "X.tns"
     argument = "TENSOR"
     options = (
-        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        format_of(TENSORS),
         click.Option(["--names"], metavar="A,B,…",
                      help="Names of the modes, in order; of a table, its columns that are modes."),
         click.Option(["--value"], metavar="NAME", help="Column of a table that has the values."),
         click.Option(["--labels"], metavar="MODE=FILE", multiple=True,
                      help="Names of the indices of a mode, one a line; may be repeated."),
     )  # fmt: skip
+    words: ClassVar[dict[str, str]] = {
+        "partitioner": 'How nonzeros are cut: "random", "fine-grain", "medium-grain", "hypercube", '
+        '"hypercube-fine-grain"; or arguments of daskpart.partition, such as '
+        "model=fine-grain,epsilon=0.1; or a file that 'daskpart partition' wrote, with one part a "
+        'rank. "auto": "hypercube" for embedded methods where K is a power of two, else '
+        '"medium-grain".',
+        "nonnegative": "Keep every factor at 0 or above (HALS).",
+        "ridge": "Added to the diagonal of each system of normal equations.",
+        "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "
+        "unfolding.",
+    }
     template = "cp.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

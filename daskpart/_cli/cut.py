@@ -138,7 +138,7 @@ def sentences(cut: Cut) -> list[str]:
         "above the mean.",
         f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
         f"(at most {cut.connectivity.max_connectivity()}).",
-        f"Exchanging what is linked once, there and back, moves "
+        f"One exchange of what is linked, there and back, moves "
         f"{cut.connectivity.pasgd_volume(1):,} rows.",
     ]
     if cut.partition.info.get("seconds") is not None:

@@ -20,7 +20,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -168,6 +168,8 @@ class Model:
         A file of such data.
     options : sequence of click.Option
         Of reading, beside those of the estimator; they come to `load`.
+    words : dict of str to str
+        `--help` of those parameters of the estimator that take more from Python than from a shell.
     template : str
         The page; one that extends ``fit.html``.
     """
@@ -176,6 +178,7 @@ class Model:
     argument = "DATA"
     example = "data"
     options: Sequence[click.Option] = ()
+    words: ClassVar[dict[str, str]] = {}
     template = "fit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
@@ -232,7 +235,7 @@ class FitCommand(click.Command):
         self.params = [
             click.Argument(["source"], metavar=model.argument),
             *model.options,
-            *of_estimator(getattr(daskpart, model.estimator)),
+            *of_estimator(getattr(daskpart, model.estimator), model.words),
             *_run_options(),
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -17,8 +17,8 @@ from daskpart.readers import read
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN, is_table, lines_of, load_graph, read_table
-from .options import SHARE, number
+from .inputs import BUILT_IN, GRAPHS, is_table, lines_of, load_graph, read_table
+from .options import SHARE, format_of, number
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
 _VERTEX_NAMES = {"vertex", "node", "id", "name", "nodeid", "node_id", "vertex_id"}
@@ -28,19 +28,19 @@ class _GCN(Model):
     """Classify the vertices of GRAPH by graph convolution, from the labels of some.
 
     GRAPH is a file of edges (source target [weight], by number or by name, with or without a
-    header), a square matrix (Matrix Market, .npz), or python-source, the built-in data: which
-    module of Python's standard library imports which, with the names that they use as features and
-    their packages as labels.
+    header), a square matrix (Matrix Market, .npz), a METIS graph (.graph), or python-source, the
+    built-in data: which module of Python's standard library imports which, with the names that
+    they use as features and their packages as labels. All but python-source needs --labels.
 
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
     """
 
     estimator = "GCNClassifier"
-    example = "edges.txt"
+    example = "edges.txt --labels y.txt"
     argument = "GRAPH"
     options = (
-        click.Option(["--format"], help="Format of the graph's file.  [default: told from it]"),
+        format_of(GRAPHS),
         click.Option(["--features"], metavar="FILE",
                      help="Of the vertices: .npy, .npz, .mtx, or a table (.csv, .parquet), whose "
                      "first column may name them.  [default: identity]"),
@@ -49,6 +49,24 @@ class _GCN(Model):
                      "name and the label of those that have one."),
         number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
     )  # fmt: skip
+    words: ClassVar[dict[str, str]] = {
+        "hidden": "Widths of the hidden layers.",
+        "layer": 'What a layer computes. "sgc" is best without hidden layers, --hidden 0.',
+        "layer_options": 'Parameters of the layer, such as heads=4: of "sgc" hops; of "appnp" '
+        'hops, teleport; of "gin" epsilon; of "gat" heads, output_heads, slope, attention_dropout.',
+        "weight_decay": "Share of each matrix of weights that is added to its gradient.",
+        "batch_size": "Train on mini-batches of so many vertices, or, below 1, of this share of "
+        "them; a step each, and in an epoch every vertex once. Not given: full batches, exact.",
+        "sampler": 'What a mini-batch is. "neighbour": labelled vertices, and of each layer\'s '
+        'vertices at most 10 neighbours; "layer": labelled vertices, and for each layer as many, '
+        'drawn by importance; "vertex": any vertices, and the edges among them.',
+        "validation_fraction": "Share of the labelled vertices that are held out, as --patience "
+        "needs.",
+        "partitioner": 'How vertices are cut: "connectivity", exact in what travels; '
+        '"stochastic", by sampled mini-batches; "metis" (the graph), "random", "block"; or '
+        "arguments of daskpart.partition; or a file that 'daskpart partition' wrote, with one part "
+        "a rank.",
+    }
     template = "gcn.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

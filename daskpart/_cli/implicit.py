@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-import click
 import numpy as np
 
 from daskpart.containers.matrix import as_matrix
@@ -12,8 +11,9 @@ from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
-from .inputs import columns_of, in_words, load_matrix
-from .options import SHARE, number, of_table
+from .inputs import MATRICES, columns_of, in_words, load_matrix
+from .mf import PARTITIONER_WORDS
+from .options import SHARE, format_of, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -40,10 +40,11 @@ class _Implicit(Model):
     example = "plays.tsv"
     argument = "EVENTS"
     options = (
-        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        format_of(MATRICES),
         *of_table(),
         number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
     )
+    words: ClassVar[dict[str, str]] = {"partitioner": f"How users are cut: {PARTITIONER_WORDS}"}
     template = "implicit.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

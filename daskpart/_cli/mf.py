@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
-import click
 import numpy as np
 
 from daskpart.containers.matrix import as_matrix
@@ -17,8 +16,8 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import columns_of, in_words, load_matrix
-from .options import SHARE, number, of_table
+from .inputs import MATRICES, columns_of, in_words, load_matrix
+from .options import SHARE, format_of, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -27,6 +26,12 @@ from .rankings import (
     ranking_sentences,
 )
 
+PARTITIONER_WORDS = (
+    '"power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random", '
+    '"block"; "auto", which weighs the seconds that a cut saves over the fit against those of '
+    "cutting; or arguments of daskpart.partition, such as objective=power,rho=3,epsilon=0.1; or a "
+    "file that 'daskpart partition' wrote, with one part a rank."
+)
 _FAR_ABOVE = 1.3
 
 
@@ -47,10 +52,14 @@ class _MF(Model):
     example = "u.data"
     argument = "RATINGS"
     options = (
-        click.Option(["--format"], help="Format of the file.  [default: told from the file]"),
+        format_of(MATRICES),
         *of_table(),
         number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
     )
+    words: ClassVar[dict[str, str]] = {
+        "partitioner": PARTITIONER_WORDS,
+        "clip": "Keep predictions within the range of the ratings of the fit.",
+    }
     template = "mf.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ class _MLP(LinearCommand):
     example = "digits.libsvm"
     classifies = True
     options = tuple(each for each in LinearCommand.options if each.name != "names")
+    words: ClassVar[dict[str, str]] = {"hidden": "Widths of the hidden layers."}
     template = "mlp.html"
 
     def load(self, source: str, given: dict[str, Any]) -> Any:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from numbers import Integral
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import click
 
 _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
+_OF_PYTHON = " A RandomState or None draws the seed."
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
 
@@ -59,6 +61,36 @@ class Count(click.IntRange):
             return number
 
 
+class CountOrShare(click.ParamType):
+    """A whole number of at least 1, or a share between 0 and 1."""
+
+    name = "count or share"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number, whole or not."""
+        try:
+            share = float(value)
+        except ValueError:
+            share = 1.0  # Count says what is wrong with it
+        return share if 0 < share < 1 else COUNT.convert(value, param, ctx)
+
+
+class Widths(Count):
+    """A width of some; 0 alone: none of them."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    @staticmethod
+    def without(ctx: Any, param: Any, values: tuple[int, ...]) -> tuple[int, ...]:
+        """The widths, () where 0 was said; an error where it stands among others."""
+        if values == (0,):
+            return ()
+        if 0 in values:
+            raise click.BadParameter("0 says that there is none, so it stands alone", ctx, param)
+        return values
+
+
 class Bytes(Count):
     """An amount of bytes, also as 1MB or 8 KiB."""
 
@@ -95,6 +127,19 @@ class Partitioner(click.ParamType):
         return {name.strip(): _number_or_text(text.strip()) for name, _, text in pairs}
 
 
+class Arguments(Partitioner):
+    """Parameters by name."""
+
+    name = "arguments"
+    letters = "KEY=VALUE,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """A dict; a one-line error for a word alone."""
+        if isinstance(value, str) and "=" not in value:
+            self.fail(f"{value!r}: write name=value, with commas between several", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Place(click.Path):
     """A path, ~ being home: a shell leaves it as it is behind an equals sign."""
 
@@ -119,6 +164,12 @@ COUNT = Count(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1, max_open=True)
 SEED = Count(min=0)
+
+
+def format_of(formats: Sequence[str]) -> click.Option:
+    """The option ``--format`` of a command that reads these."""
+    words = f"Format of the file: {', '.join(formats)}.  [default: told from the file]"
+    return click.Option(["--format"], metavar="NAME", help=words)
 
 
 def of_table() -> list[click.Option]:
@@ -181,19 +232,22 @@ def options(*given: click.Option) -> Any:
 # -- from an estimator ---
 
 
-def of_estimator(kind: type) -> list[click.Option]:
+def of_estimator(kind: type, other_words: Mapping[str, str]) -> list[click.Option]:
     """An option for each parameter of an estimator that a word or a number can give.
 
     Parameters
     ----------
     kind : type
         A `DistributedEstimator` with numpydoc text and constraints.
+    other_words : mapping of str to str
+        Help of the parameters whose text tells of values that only Python can give.
     """
     words = parameter_words(kind)
     found = []
     for name, parameter in inspect.signature(kind).parameters.items():
         if name not in _LEFT_OUT:
             types, text = words.get(name, ("", ""))
+            text = other_words.get(name, text)
             allowed = kind._parameter_constraints[name]  # type: ignore[attr-defined]
             option = _option(name, parameter.default, _type(allowed, types), text)
             found += [] if option is None else [option]
@@ -214,7 +268,9 @@ def parameter_words(kind: type) -> dict[str, tuple[str, str]]:
 
 def _plain(text: str) -> str:
     """Words of a docstring as `--help` shows them."""
-    return " ".join(text.split()).replace("`", "").replace("None:", "not given:")
+    words = " ".join(text.split()).replace("`", "").removesuffix(_OF_PYTHON)
+    words = re.sub(r"(^|\. )None:", r"\1Not given:", words)
+    return words.replace("None:", "not given:")
 
 
 def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | None:
@@ -228,21 +284,30 @@ def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | No
     names = [dashed, *([_OTHER_NAMES[name]] if name in _OTHER_NAMES else []), name]
     letters: dict[Any, str] = {
         Count: "N",
+        Widths: "N",
+        CountOrShare: "N|SHARE",
         Switch: "yes|no|auto",
         click.FloatRange: "X",
-        Partitioner: "NAME|FILE.npz|KEY=VALUE,…",
+        Partitioner: Partitioner.letters,
+        Arguments: Arguments.letters,
     }
     several = isinstance(default, tuple)
+    without = None
     if several:
-        words += " May be repeated."
+        kind, without = Widths(), Widths.without
+        words += " May be repeated; 0: none."
     return click.Option(names, type=kind, default=default, show_default=default is not None,
-                        multiple=several, metavar=letters.get(type(kind)), help=words)  # fmt: skip
+                        multiple=several, metavar=letters.get(type(kind)), callback=without,
+                        help=words)  # fmt: skip
 
 
 def _type(allowed: list[Any], types: str) -> Any:
     """The first of the constraints that text can meet; None if there is none."""
     from sklearn.utils._param_validation import Interval, StrOptions
 
+    ranges = [each for each in allowed if isinstance(each, Interval)]
+    if {each.type for each in ranges} == {Integral, Real}:
+        return CountOrShare()
     for constraint in allowed:
         if constraint == "boolean" and any(isinstance(each, StrOptions) for each in allowed):
             return Switch()
@@ -259,7 +324,7 @@ def _type(allowed: list[Any], types: str) -> Any:
         if constraint is os.PathLike:
             return Place()
         if constraint is dict:
-            return Partitioner()
+            return Partitioner() if str in allowed else Arguments()
     return None
 
 

@@ -1,6 +1,6 @@
 """Local numbering: the order in which each rank keeps the items that it has to do with.
 
-    items of rank k, in its own order (seed papers: η-PASGD, Fig. 1; CP decomposition, §2.2)
+    items of rank k, in its own order (η-PASGD, Fig. 1; CP decomposition, §2.2)
 
     local | owned | nonlocal       `number_touched`: what shards hold
       │       │        └─ other ranks touch it too, and one of them owns it

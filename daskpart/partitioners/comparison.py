@@ -162,6 +162,14 @@ def compare_partitions(
     InputError
         An unknown method or metric, a partition into another number of parts or of other data;
         before anything is cut.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> found = daskpart.compare_partitions(X, 4, ["random", "direct"], ["connectivity"])
+    >>> found.best("connectivity")
+    'direct'
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
     metrics = [one_of(metric, "metric", METRICS) for metric in _names(metrics, "metrics")]

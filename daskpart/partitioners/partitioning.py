@@ -107,6 +107,14 @@ def partition(
     Power-connectivity: Abubaker, Caglayan, Karsavuran, Aykanat, "Minimizing Staleness and
     Communication Overhead in Distributed SGD for Collaborative Filtering", section 4, Algorithm 3
     and Theorem 1.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> partition = daskpart.partition(X, 4)                    # of the rows
+    >>> partition.assignment.shape, bool(partition.imbalance <= 0.03)
+    ((60,), True)
     """
     started = working_clock()
     goal = objective_named(objective, rho)

@@ -1,6 +1,6 @@
 """A sparse matrix held by parts: one shard a rank, rows permuted by a partition.
 
-    rows of the matrix            by part           and bordered (seed paper 000, Fig. 1)
+    rows of the matrix            by part           and bordered (η-PASGD, Fig. 1)
       0 ■ ■ . . .   part 1        part 0   1 . . ■ ■ .          ■ . . │ ■
       1 . . ■ ■ .   part 0   ─▶            3 . . ■ . ■    ─▶    ■ . . │ . ■
       2 ■ . . . ■   part 1        part 1   0 ■ ■ . . .          . ■ ■ │

@@ -79,7 +79,17 @@ def shard(
 
     Notes
     -----
-    The numbering is that of seed paper 000, section 3.1. Cost in memory: O(nnz + rows + columns).
+    Memory: O(nnz + rows + columns). The numbering is that of Abubaker, Caglayan, Karsavuran,
+    Aykanat, "Minimizing Staleness and Communication Overhead in Distributed SGD for Collaborative
+    Filtering", section 3.1.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> shards = daskpart.shard(X, daskpart.partition(X, 4))
+    >>> shards.array.numblocks, shards.to_coo().shape
+    ((4, 1), (60, 40))
     """
     one_of(axis, "axis", _AXES)
     inner = data.data if is_a(data, "xarray", "DataArray") else data

@@ -65,7 +65,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     max_iter : int
         Most steps.
     n_ranks : int or None
-        None: as many as the workers have threads, or this process cores.
+        None: as many as the workers have threads, or as this process has cores.
     transport : {"auto", "local", "graph", "dask", "mpi"}
     warm_start : bool
         Begin at the state of the last fit.

@@ -1,4 +1,4 @@
-"""CP-ALS on ranks: the two algorithms of the seed paper, for any number of modes.
+"""CP-ALS on ranks: the two algorithms of Abubaker et al., for any number of modes.
 
     Algorithm 1, point to point               Algorithm 2, embedded
     for each mode m                           for each mode m

@@ -7,8 +7,8 @@
     hypercube-fine-grain   the same for single nonzeros
     a Partition, an array  as given
 
-The hypercube mapping makes the *concurrent* volume small, which embedded methods pay for (seed
-paper, §5); the others the volume, which point-to-point messages pay for.
+The hypercube mapping makes the *concurrent* volume small, which embedded methods pay for (§5
+of Abubaker et al.); the others the volume, which point-to-point messages pay for.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         (Algorithm 2), where a rank handles 2·M·log2 K messages an iteration. "auto": the one with
         the smaller predicted time on the transport at hand.
     n_ranks : int or None, default=None
-        K. None: a power of two, as many as the cluster's workers have threads, or this process
-        cores.
+        K. None: the largest power of two that the threads of the cluster's workers suffice for,
+        or the cores of this process.
     partitioner : str, dict, Partition or int array of shape (nnz,), default="auto"
         "random", "fine-grain", "medium-grain", "hypercube", "hypercube-fine-grain"; or the
         arguments of `daskpart.partition`, such as ``{"model": "fine-grain", "epsilon": 0.1}``; or a
@@ -114,12 +114,14 @@ class CPDecomposition(CPModel, DistributedEstimator):
     checkpoint_path : path or None, default=None
         ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations, the last two stay.
     checkpoint_every : int, default=1
+        Iterations between two checkpoints.
     resume : bool, default=False
         Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
     verbose : int, default=0
-        1: the fit as the fit goes, in a bar, or a line a step where the output is no terminal.
+        1: the fit after each iteration, in a bar, or a line a step where the output is no
+        terminal.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""From a tensor and the part of each nonzero to what every rank holds (seed paper: §2.2).
+"""From a tensor and the part of each nonzero to what every rank holds (Abubaker et al., §2.2).
 
     factor rows of mode m on rank k, in its local order
 

@@ -2,7 +2,7 @@
 
 Rows are factor rows of R numbers. Under an embedding the messages of an allreduce carry them, and
 norms and Grams ride along as payload: rows of payload are counted apart. Messages of the two
-allreduces of point to point are counted apart too, as in Table 2 of the seed paper.
+allreduces of point to point are counted apart too, as in Table 2 of Abubaker et al.
 
 Source: Abubaker, Karsavuran, Aykanat, "Scalable Unsupervised ML: Latency Hiding in Distributed
 Sparse Tensor Decomposition", §6.
@@ -36,7 +36,7 @@ class CPPlanReport(PlanReport):
     n_components : int
     dims : tuple of str
         Names of the modes.
-    messages, rows : ndarray of int64, shape (n_modes, 2, n_ranks)
+    messages, rows_sent : ndarray of int64, shape (n_modes, 2, n_ranks)
         What each rank sends in the reduce and in the expand of each mode; rows without payload.
     payload_rows : int
         Rows of payload that a rank of an embedded method sends at most in an iteration.
@@ -152,6 +152,9 @@ class CPPlanReport(PlanReport):
             if self.allreduce_messages
             else ""
         )
+        # of point to point, where all rows move in one round, it would be the rows that are shared
+        embedded = self.method != "p2p"
+        concurrent = {"concurrent volume": f"{self.concurrent_volume:,} rows"} if embedded else {}
         by_mode = " | ".join(
             f"{dim}: {int(sent):,}"
             for dim, sent in zip(self.dims, self.rows_sent.sum(axis=(1, 2)), strict=True)
@@ -163,7 +166,7 @@ class CPPlanReport(PlanReport):
             f"iteration{payload}",
             "busiest rank": f"sends {self.volume_max:,} rows",
             "by mode": by_mode,
-            "concurrent volume": f"{self.concurrent_volume:,} rows",
+            **concurrent,
             "imbalance": f"heaviest rank {self.imbalance:.1%} above the mean of "
             f"{self.nonzeros.mean():,.0f} nonzeros",
             "predicted": f"{self.predicted_seconds:.3g} s of messages an iteration at "

@@ -148,6 +148,16 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     Attributes
     ----------
     {shared attributes}
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> import numpy as np
+    >>> ring = np.stack([np.arange(30), (np.arange(30) + 1) % 30], axis=1)
+    >>> y = np.where(np.arange(30) % 5 == 0, np.arange(30.0), np.nan)
+    >>> model = daskpart.GCNRegressor(n_ranks=2, max_iter=5, symmetrize=True)
+    >>> model.fit(None, y, graph=ring).predict().shape
+    (30,)
     """
 
     _measures: ClassVar[tuple[Measure, ...]] = (

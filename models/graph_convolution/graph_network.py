@@ -68,11 +68,13 @@ dropout : float, default=0.5
     Share of the entries of each layer's input that are put to 0 in training. Where the first
     product is kept, those of the product are.
 optimizer : {"adam", "sgd", "momentum", "adagrad"} or Optimizer, default="adam"
+    How weights follow from gradients.
 learning_rate : {"constant", "decay", "bold-driver"}, default="constant"
     How the rate moves over epochs.
 initial_learning_rate : float, default=0.01
+    Rate of the first epoch.
 weight_decay : float or tuple of float, default=5e-4
-    Times a matrix of weights is added to its gradient; a tuple has one number a layer.
+    Share of each matrix of weights that is added to its gradient; a tuple has one number a layer.
 batch_size : int, float or None, default=None
     None: full batches, exact. Else train on mini-batches of so many vertices, or, below 1, of this
     share of them; a step each, and in an epoch every vertex once.
@@ -107,16 +109,19 @@ partitioner : str, dict, Partition or int array of shape (n,), default="connecti
     `daskpart.partition`; or a `daskpart.Partition` with one part a rank; or the part of each
     vertex. Imbalance 0.01.
 n_ranks : int or None, default=None
-    None: as many as the workers have threads, or this process cores.
+    None: as many as the workers have threads, or as this process has cores.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `daskpart.MatrixFactorization`.
 dtype : {"float32", "float64"}, default="float32"
+    Of features, weights, and what travels.
 warm_start : bool, default=False
     Begin at the weights of the last fit.
 checkpoint_path : path or None, default=None
+    ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
 checkpoint_every : int, default=1
+    Epochs between two checkpoints.
 resume : bool, default=False
-    Begin at the newest checkpoint; gives the bits of an unbroken fit.
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
 random_state : int, RandomState or None, default=0
     Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
 verbose : int, default=0

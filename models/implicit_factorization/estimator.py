@@ -60,7 +60,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     alpha : float, default=1.0
         α, what an event adds to the confidence.
     regularization : float, default=0.01
-        λ.
+        λ, weight of the squared norms of the factors.
     frequency_exponent : float, default=0.0
         ν; the λ of a row is regularization · (its events)^ν. 0: the same for all; 1: as much as in
         a sum over events.
@@ -69,11 +69,13 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         exactly in one block of `block_size` components after the other, from the row as it was
         (iALS++), for more than some 100 components.
     cg_steps : int, default=3
+        Steps of "cg" for each row and iteration.
     block_size : int, default=64
+        Components that "subspace" solves for at once.
     nonnegative : bool, default=False
         Keep factors at 0 or above, by coordinate descent; needs solver="cholesky".
     n_ranks : int or None, default=None
-        K, number of parts. None: as many as the workers have threads, or this process cores.
+        K, number of parts. None: as many as the workers have threads, or as this process has cores.
     partitioner : str, dict, Partition or int array of shape (M,), default="power"
         How users are cut: "power", "connectivity", "cut-net", "metis", "random", "block", or as for
         `MatrixFactorization`.
@@ -97,8 +99,9 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     warm_start : bool, default=False
         Begin at the factors of the last fit.
     checkpoint_path : path or None, default=None
-        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations.
+        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations, the last two stay.
     checkpoint_every : int, default=1
+        Iterations between two checkpoints.
     resume : bool, default=False
         Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
     random_state : int, RandomState or None, default=0

@@ -56,7 +56,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         F, length of a factor row.
     n_ranks : int or None, default=None
         K, number of parts. May exceed the workers. None: as many as the workers have threads, or
-        this process cores.
+        as this process has cores.
     eta : int or None, default=None
         η, synchronisations an epoch; None: as many as ranks, which is free of staleness (1 under
         "gasgd").
@@ -87,7 +87,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     initial_learning_rate : float or None, default=None
         Rate of the first epoch; None: 0.1 for adagrad, 0.02 for decay, 0.01 for the others.
     regularization : float, default=0.05
-        γ.
+        γ, weight of the squared norms of factors and biases.
     biases : bool, default=True
         Fit μ, b_i and b_j too.
     init_scale : float, default=0.1
@@ -115,6 +115,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     checkpoint_path : path or None, default=None
         ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
     checkpoint_every : int, default=1
+        Epochs between two checkpoints.
     resume : bool, default=False
         Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
     random_state : int, RandomState or None, default=0

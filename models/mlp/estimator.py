@@ -127,6 +127,14 @@ class MLPRegressor(SampleRegressor, Perceptron):
     Attributes
     ----------
     {shared attributes}
+
+    Examples
+    --------
+    >>> import daskpart, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = daskpart.MLPRegressor((8,), n_ranks=2, max_iter=5, tol=0).fit(X, X[:, 0])
+    >>> model.predict(X[:4]).shape
+    (4,)
     """
 
     _measures: ClassVar[tuple[Measure, ...]] = (

@@ -67,7 +67,8 @@ top_k_bucket : int or None, default=512
 top_k_approximate : bool, default=False
     Draw entries by their size, k of a bucket in expectation.
 n_ranks : int or None, default=None
-    Ranks that hold the samples. None: as many as the workers have threads, or this process cores.
+    Ranks that hold the samples. None: as many as the workers have threads, or as this process has
+    cores.
 patience : int or None, default=None
     Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
     the weights of the epoch with the lowest.

@@ -70,6 +70,36 @@ def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
     assert (model.history_["rows asked for"] > 0).all()
 
 
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        (("--batch-size", "0.5"), "batch_size", 0.5),
+        (("--batch-size", "1e1"), "batch_size", 10),
+        (("--layer", "sgc", "--hidden", 0), "hidden", ()),
+        (("--layer", "gat", "--layer-options", "heads=2"), "layer_options", {"heads": 2}),
+    ],
+)
+def test_values_that_are_no_plain_number(files, tmp_path, run_cli, given, name, value):
+    data = (files / "A.mtx", "--features", files / "X.npy", "--labels", files / "y.txt")
+    run = ("--max-iter", 1, "--ranks", 2, "--partitioner", "block", "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "gcn", *data, *run, *given) == 0
+    assert daskpart.GCNClassifier.load(tmp_path / "model").get_params()[name] == value
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--hidden", 0, "--hidden", 8), "it stands alone"),
+        (("--batch-size", "1.5"), "must be a whole number"),
+        (("--batch-size", "0"), "is not in the range x>=1"),
+        (("--layer-options", "heads"), "write name=value"),
+    ],
+)
+def test_values_that_say_nothing(capsys, run_cli, given, message):
+    assert run_cli("fit", "gcn", "A.mtx", *given) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_built_in_data_have_names(tmp_path, run_cli):
     arguments = ("--symmetrize", *SMALL, "--no-plots", "--out", tmp_path)
     assert run_cli("fit", "gcn", "python-source", *arguments) == 0

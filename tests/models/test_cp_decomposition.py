@@ -124,7 +124,8 @@ def test_report_with_no_run(tensor):
     assert report.concurrent_volume < report.volume
     direct = wide.set_params(method="p2p").plan(tensor).report()
     assert direct.allreduce_messages == 36 and direct.volume < report.volume
-    assert "64 ranks" in repr(report)
+    assert "64 ranks" in repr(report) and "concurrent volume" in repr(report)
+    assert "concurrent volume" not in repr(direct)  # its rows move in one round
 
 
 def test_an_exact_decomposition_is_found(exact):

@@ -112,6 +112,15 @@ def refine(
     Within the power-of-λ metrics see Abubaker et al., "Minimizing Staleness and Communication
     Overhead in Distributed SGD for Collaborative Filtering"; for the hypercube their "Latency
     hiding in distributed sparse tensor decomposition", §5. Neither paper refines K ways.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> start = daskpart.partition(X, 4, method="block")
+    >>> better = daskpart.refine(X, start, "power")
+    >>> better.info["metric_after"] < better.info["metric_before"]
+    True
     """
     started = working_clock()
     one_of(metric, "metric", METRICS)
