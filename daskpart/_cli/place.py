@@ -44,12 +44,13 @@ def sentences(result: ParsaResult) -> list[str]:
     """The result in plain words."""
     told = result.to_dict()
     sizes = result.partition.part_weights
+    least, most = int(sizes.min()), int(sizes.max())
+    size = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     return [
         f"{told['data']:,} examples with {told['edges']:,} values of {told['parameters']:,} "
         f"features, read in {told['blocks']:,} {'block' if told['blocks'] == 1 else 'blocks'}.",
-        f"{result.n_parts} parts of {int(sizes.min()):,} to {int(sizes.max()):,} examples; a part "
-        f"needs {told['memory, maximum']:,} features at most (random parts: "
-        f"{told['random: memory, maximum']:,}).",
+        f"{result.n_parts} parts of {size} examples; a part needs {told['memory, maximum']:,} "
+        f"features at most (random parts: {told['random: memory, maximum']:,}).",
         f"A part fetches and serves {told['traffic, maximum']:,} at most (random parts: "
         f"{told['random: traffic, maximum']:,}). Found in {told['seconds']:.2f} s.",
     ]

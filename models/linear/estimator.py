@@ -229,6 +229,15 @@ class LinearSVC(LinearClassifier):
     intercept_ : ndarray of shape (n_outputs,)
     classes_ : ndarray of shape (n_classes,)
     {shared attributes}
+
+    Examples
+    --------
+    >>> import daskpart, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y = np.where(X[:, 0] > X[:, 1], "above", "below")
+    >>> model = daskpart.LinearSVC(n_ranks=2, transport="local").fit(X, y)
+    >>> model.predict([[1.0, -1.0, 0.0]]).tolist()
+    ['above']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -307,6 +316,14 @@ class LinearRegression(SampleRegressor, LinearModel):
     coef_ : ndarray of shape (n_features,), or (n_outputs, n_features) for several targets
     intercept_ : float, or ndarray of shape (n_outputs,)
     {shared attributes}
+
+    Examples
+    --------
+    >>> import daskpart, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = daskpart.LinearRegression(n_ranks=2, transport="local").fit(X, 2 * X[:, 0] + 1)
+    >>> model.coef_.round(3).tolist(), round(model.intercept_, 3)
+    ([2.0, 0.0, 0.0], 1.0)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -213,7 +213,8 @@ class LinearModel(SampleModel):
                 raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
                                  "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
             if self.l1_ratio:
-                raise InputError("l1_ratio above 0 needs solver='sgd'")
+                raise InputError("l1_ratio above 0 needs solver='sgd', or LogisticRegression's "
+                                 "solver='server'")  # fmt: skip
         if sgd and self._optimizer not in LAZY and average:
             raise InputError("average goes with optimizer='sgd' or 'adagrad'")
         if sgd and self._optimizer not in LAZY and self.l1_ratio:
