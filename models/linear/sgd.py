@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,12 @@ from .losses import mean_loss
 _FORGETTING = 3  # half of a mean over 100 epochs is of the last 16
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
+Steps = TypeVar("Steps", bound="LossSteps")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sgd(Batches):
-    """What a fit by SGD is, equal on all ranks.
+class LossSteps(Batches):
+    """Steps along the gradient of a loss, wherever the weights lie; equal on all ranks.
 
     Attributes
     ----------
@@ -62,30 +63,43 @@ class Sgd(Batches):
         Code of the loss.
     epsilon : float
         Of the Huber loss.
-    l1, l2 : float
-        Strength of the penalties, of the mean loss.
-    intercept, average, overlap : bool
+    l2 : float
+        Strength of the L2 penalty, of the mean loss.
+    intercept : bool
     n_outputs : int
     schedule : Schedule
-    optimizer : Optimizer
-        Without weight decay.
-    aggregator : Aggregator
     curvature : float
         How fast the slope of the loss changes at most, by score.
     """
 
     loss: int
     epsilon: float
-    l1: float
     l2: float
     intercept: bool
-    average: bool
-    overlap: bool
     n_outputs: int
     schedule: Schedule
+    curvature: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd(LossSteps):
+    """What a fit by SGD is, equal on all ranks.
+
+    Attributes
+    ----------
+    l1 : float
+        Strength of the L1 penalty, of the mean loss.
+    average, overlap : bool
+    optimizer : Optimizer
+        Without weight decay.
+    aggregator : Aggregator
+    """
+
+    l1: float
+    average: bool
+    overlap: bool
     optimizer: Optimizer
     aggregator: Aggregator
-    curvature: float
 
     @property
     def is_lazy(self) -> bool:
@@ -147,12 +161,12 @@ class SgdModel:
         return sum(array.nbytes for array in (*held, *self.slots.values()))
 
 
-def bounded(comm: Communicator, rows: PerRank, *, sgd: Sgd) -> Sgd:
+def bounded(comm: Communicator, rows: PerRank, *, sgd: Steps) -> Steps:
     """The fit with a rate that begins where gradient descent falls; a text."""
     return comm.fold(comm.map(squares_of, rows, sgd=sgd), bounded_by, sgd=sgd).result()
 
 
-def squares_of(rows: Rows, *, sgd: Sgd) -> tuple[float, int]:
+def squares_of(rows: Rows, *, sgd: LossSteps) -> tuple[float, int]:
     """Sum of squares of a rank's values, and its samples."""
     total = 0.0
     for block in in_blocks(rows, sgd.block_rows):
@@ -161,7 +175,7 @@ def squares_of(rows: Rows, *, sgd: Sgd) -> tuple[float, int]:
     return total, len(rows)
 
 
-def bounded_by(squares: list[tuple[float, int]], *, sgd: Sgd) -> Sgd:
+def bounded_by(squares: list[tuple[float, int]], *, sgd: Steps) -> Steps:
     """The same from what `squares_of` gave on each rank.
 
     The mean of ‖x‖², with a 1 for the intercept, is taken up to a power of two: so it is the same

@@ -31,42 +31,25 @@ from daskpart.collectives import ServerEndpoint
 from daskpart.collectives.stream import entries_stream
 from daskpart.collectives.topk import Compressor, Feedback
 from daskpart.models.base.state import Part
-from daskpart.models.optimisation.schedules import Schedule
-from daskpart.models.samples.rows import Batches, RankRows, Rows
+from daskpart.models.samples.rows import RankRows, Rows
 
 from .kernels import GRADIENT, WEIGHT, accumulate
+from .sgd import LossSteps
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSgd(Batches):
+class ServerSgd(LossSteps):
     """What a fit is, equal on all ranks.
 
     Attributes
     ----------
-    loss : int
-        Code of the loss.
-    epsilon : float
-        Of the Huber loss.
-    l2 : float
-        Strength of the penalty, of the mean loss.
-    intercept : bool
-    n_features, n_outputs : int
-    schedule : Schedule
-    curvature : float
-        How fast the slope of the loss changes at most, by score.
+    n_features : int
     compressor : TopK, ApproximateTopK or None
     delay : float
         τ in batches.
     """
 
-    loss: int
-    epsilon: float
-    l2: float
-    intercept: bool
     n_features: int
-    n_outputs: int
-    schedule: Schedule
-    curvature: float
     compressor: Compressor | None
     delay: float
 
