@@ -53,8 +53,7 @@ class LinearCommand(Model):
         X, y, test, named = _read(source, given["test"], given["label"])
         if not X.shape[1]:
             raise InputError(f"{source}: there is no feature in it, nothing to learn from")
-        if self.classifies:
-            self._check_labels(source, y)
+        self._check_labels(source, y)
         if test is None and given["test_fraction"]:
             test, X, y = _held_out(X, y, given["test_fraction"], given["random_state"])
         share = given["validation_fraction"]
@@ -62,7 +61,8 @@ class LinearCommand(Model):
         words = [f"{source}: {len(y):,} samples of {X.shape[1]:,} features, {X.nnz:,} values"]
         if self.classifies:
             classes, counts = np.unique(y, return_counts=True)
-            told = ", ".join(f"{c:g}: {n:,}" for c, n in zip(classes, counts, strict=True))
+            counted = zip(classes.tolist(), counts, strict=True)
+            told = ", ".join(f"{as_words(label)}: {n:,}" for label, n in counted)
             words.append(f"samples of each class: {told}")
         if test is not None:
             words.append(f"{len(test[1]):,} held out to judge by")
@@ -72,6 +72,13 @@ class LinearCommand(Model):
         return Data(X, words, test, {"y": y, "eval_set": validation})
 
     def _check_labels(self, source: str, y: Any) -> None:
+        if y.dtype.kind == "U" and not self.classifies:
+            raise InputError(
+                f"{source}: sample 1 has the label {str(y[0])!r}: a line is fitted to numbers; for "
+                "classes use 'daskpart fit logistic'"
+            )
+        if y.dtype.kind in "Ub" or not self.classifies:
+            return
         if (y != np.round(y)).any():
             at = int(np.argmax(y != np.round(y)))
             raise InputError(
@@ -232,7 +239,7 @@ def _read_tables(paths: list[str], label: str) -> list[Any]:
         if (file.n_features, file.feature_names) != (first.n_features, first.feature_names):
             raise InputError(f"{file.path}: its columns are not those of {first.path}, in order")
     names = None if first.feature_names is None else np.array(first.feature_names)
-    read = [file.rows_of(range(len(file.blocks))).examples(0, file.n_features) for file in files]
+    read = [file.examples_of(range(len(file.blocks))) for file in files]
     return [*read, names]
 
 

@@ -16,9 +16,9 @@ from .linear import LinearCommand
 class _MLP(LinearCommand):
     """Learn from SAMPLES to tell classes apart, by a multi-layer perceptron.
 
-    SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table of
-    numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2). Labels are
-    whole numbers.
+    SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv
+    or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
+    numbers, or in a table text.
     """
 
     estimator = "MLPClassifier"

@@ -8,9 +8,9 @@ from .linear import LinearCommand
 class _SVM(LinearCommand):
     """Learn from SAMPLES to tell classes apart, by a wide margin.
 
-    SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table of
-    numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2). Labels are
-    whole numbers, -1 and +1 or any others.
+    SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv
+    or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
+    numbers, -1 and +1 or any others, or in a table text.
     """
 
     estimator = "LinearSVC"

@@ -4,14 +4,14 @@
     39,40,0                 target 0, features age 39, hours 40
     50,0,1                  target 1, feature  age 50            zeros are not stored
 
-All columns are numbers. A line of a CSV file is a row, so a file can be cut anywhere; a parquet
-file is cut at its row groups.
+Features are numbers; labels may be text or bools (`text_labels`). A line of a CSV file is a row, so
+a file can be cut anywhere; a parquet file is cut at its row groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
 from .scanning import Chunk, rows_of
 from .streams import BYTE_ORDER_MARK, head, opened, plain_name
+from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
 
 _PARQUET = (".parquet", ".pq")
 
@@ -44,6 +45,11 @@ class Table:
         Of cells; empty for parquet.
     begin : int
         Bytes before the first row.
+    has_text : bool
+        Whether labels are text; bools of parquet are read as such.
+    texts : tuple of str, or None
+        Of labels that are text all that occur, sorted: rows then have their numbers. None: a survey
+        looks for them, and rows have what was written.
     """
 
     n_columns: int
@@ -51,6 +57,8 @@ class Table:
     names: tuple[str, ...] | None = None
     separators: str = ""
     begin: int = 0
+    has_text: bool = False
+    texts: tuple[str, ...] | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -61,12 +69,26 @@ class Table:
 
     def rows_of(self, chunk: Chunk, wanted: Wanted) -> Rows:
         """The rows of some lines (ReadError with the line of what is no number)."""
-        found = rows_of(chunk, self.n_columns)
+        if self.has_text:
+            return self._with_text(chunk, wanted)
+        found = rows_of(replace(chunk, names=self.names or ()), self.n_columns)
         is_label = np.arange(len(found.numbers)) % self.n_columns == self.label
         labels = found.values(is_label, "label", np.dtype(np.float64))
         values = found.values(~is_label, "value", wanted.dtype)
         refuse_labels(found, labels, wanted)
         return self._sparse(values, labels)
+
+    def _with_text(self, chunk: Chunk, wanted: Wanted) -> Rows:
+        """The same where labels are text."""
+        cut, labels = cut_labels(chunk, self.separators, self.label, self.n_columns)
+        found = rows_of(replace(cut, names=self.feature_names or ()), self.n_columns - 1)
+        values = found.values(slice(None), "value", wanted.dtype)
+        refuse_others(found, labels, wanted.labels)
+        return self._sparse(values, self._handed_on(labels, chunk.path))
+
+    def _handed_on(self, labels: Any, path: str) -> Any:
+        """Labels that are text, as rows have them."""
+        return labels if self.texts is None else numbered(labels, self.texts, path)
 
     def group(self, path: str, number: int, wanted: Wanted) -> Rows:
         """The rows of a row group of a parquet file."""
@@ -74,15 +96,19 @@ class Table:
             columns = None if self.names is None else [*self.names]
             group = _parquet(stream, path).read_row_group(number, columns=columns)
         frame = group.to_pandas(ignore_metadata=True)
-        cells = np.column_stack([_numbers(frame, name, path, number) for name in frame])
-        labels = cells[:, self.label].astype(np.float64)
+        name = frame.columns[self.label]
+        features = [_numbers(frame, each, path, number) for each in frame if each != name]
+        read = _texts if self.has_text else _numbers
+        labels = read(frame, name, path, number)
         if wanted.labels is not None and not np.isin(labels, wanted.labels).all():
-            strange = labels[~np.isin(labels, wanted.labels)][0]
+            strange = labels[~np.isin(labels, wanted.labels)][0].item()
             raise ReadError(
                 f"{path}, row group {number}: expected one of the labels {wanted.labels}; found "
-                f"{strange:g}"
+                f"{strange!r}"
             )
-        return self._sparse(np.delete(cells, self.label, axis=1).astype(wanted.dtype), labels)
+        if self.has_text:
+            labels = self._handed_on(labels, path)
+        return self._sparse(np.column_stack(features).astype(wanted.dtype), labels)
 
     def _sparse(self, values: np.ndarray, labels: np.ndarray) -> Rows:
         """Rows without their zeros."""
@@ -106,6 +132,8 @@ def is_table(path: str) -> bool:
 def table_of(path: str, label: str | int) -> Table:
     """How a table is written, by its first lines or its schema.
 
+    The label of the first row tells whether labels are text.
+
     Raises
     ------
     InputError
@@ -116,17 +144,43 @@ def table_of(path: str, label: str | int) -> Table:
             schema = _parquet(stream, path).schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         names = [name for name in schema.names if name not in index]
-        return _checked(path, names, names, label)
-    start = head(path)
-    first = start.split(b"\n", 1)[0]
-    line = first.decode("utf-8", "replace").strip()
+        found = _checked(path, names, names, label)
+        return replace(found, has_text=_holds_text(schema.field(names[found.label]).type))
+    lines = head(path).split(b"\n")
+    line = lines[0].decode("utf-8", "replace").strip()
     separator = next((mark for mark in "\t,;" if mark in line), ",")
     cells = [cell.strip().strip('"') for cell in line.split(separator)]
-    if all(is_number(cell) for cell in cells):
-        return _checked(path, cells, None, label, separator)
+    if all(is_number(cell) for cell in cells) or _is_row(cells, label, lines[1:], separator):
+        found = _checked(path, cells, None, label, separator)
+        return replace(found, has_text=is_text(cells[found.label]))
     with opened(path) as stream:
         mark = len(BYTE_ORDER_MARK) * stream.read(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK)
-    return _checked(path, cells, cells, label, separator, len(first) + 1 + mark)
+    found = _checked(path, cells, cells, label, separator, len(lines[0]) + 1 + mark)
+    return replace(found, has_text=is_text(first_label(lines[1:], separator, found.label)))
+
+
+def _is_row(
+    cells: Sequence[str], label: str | int, others: Sequence[bytes], separator: str
+) -> bool:
+    """Whether a first line is a row whose label is text, 39,40,yes, and no header, 0,1,rich."""
+    if isinstance(label, str) or not 0 <= label < len(cells):
+        return False
+    rest = [cell for place, cell in enumerate(cells) if place != label]
+    if not rest or not all(map(is_number, rest)) or not is_text(cells[label]):
+        return False
+    by_place = [str(place) for place in range(len(cells))]
+    if rest in (by_place[:-1], by_place[1:], by_place[:label] + by_place[label + 1 :]):
+        return False
+    second = first_label(others, separator, label)
+    return second is None or is_text(second)
+
+
+def _holds_text(kind: Any) -> bool:
+    """Whether a column of parquet is of text, of categories that are text, or of bools."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind))
 
 
 def _checked(
@@ -173,3 +227,15 @@ def _numbers(frame: Any, name: str, path: str, group: int) -> np.ndarray:
             f"found {column.iloc[row]!r}"
         )
     return cells
+
+
+def _texts(frame: Any, name: str, path: str, group: int) -> np.ndarray:
+    """A column of labels as text (ReadError for one that is missing)."""
+    column = frame[name]
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise ReadError(
+            f"{path}, row group {group}, row {int(np.argmax(missing))}: there is no label in "
+            f"column {name!r}; leave out rows without one"
+        )
+    return column.to_numpy(dtype=str)

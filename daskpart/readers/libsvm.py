@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,8 +46,8 @@ class Wanted:
         Features beyond are refused, with their line.
     zero_based : bool or None
         Whether the first feature is 0; None: so if an index 0 occurs.
-    labels : tuple of float or None
-        The only labels that may occur; None: any.
+    labels : tuple of float or of str, or None
+        The only labels that may occur; None: any. Text for a table whose labels are text.
     dtype : dtype
     table : Table or None
         Of examples that are rows of a table; None: libsvm.
@@ -55,7 +55,7 @@ class Wanted:
 
     n_features: int | None = None
     zero_based: bool | None = None
-    labels: tuple[float, ...] | None = None
+    labels: tuple[Any, ...] | None = None
     dtype: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
     table: Table | None = None
 
@@ -65,12 +65,17 @@ class Wanted:
         n_features: int | None = None,
         zero_based: bool | None = None,
         dtype: np.typing.DTypeLike = np.float64,
-        labels: Iterable[float] | None = None,
+        labels: Iterable[Any] | None = None,
     ) -> Wanted:
         """From what a user gives (InputError)."""
         if n_features is not None:
             n_features = whole_number(n_features, "n_features", least=1, most=LARGEST_ID)
-        allowed = None if labels is None else tuple(float(each) for each in labels)
+        allowed = None if labels is None else tuple(labels)
+        if allowed and not all(isinstance(each, str) for each in allowed):
+            try:
+                allowed = tuple(float(each) for each in allowed)
+            except (TypeError, ValueError):
+                raise InputError(f"labels={allowed!r}: give numbers, or give text") from None
         return cls(n_features, zero_based, allowed, value_type(dtype))
 
     @property
@@ -97,6 +102,7 @@ class Rows(NamedTuple):
         Rising within a row.
     values : ndarray [n]
     labels : float64[n_rows]
+        Of a table whose labels are text their numbers; while it is surveyed the text.
     """
 
     lengths: np.ndarray
@@ -148,6 +154,7 @@ class Examples(NamedTuple):
     ----------
     data : scipy.sparse.csr_array, shape (n_examples, n_features)
     target : ndarray of float64, shape (n_examples,)
+        Of a table also text, or bools.
     """
 
     data: sp.csr_array

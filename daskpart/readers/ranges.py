@@ -35,7 +35,7 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import PinnedTask, RankCollection
 from daskpart.errors import InputError, ReadError
 
-from .example_tables import group_bytes, is_parquet, is_table, table_of
+from .example_tables import Table, group_bytes, is_parquet, is_table, table_of
 from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
 from .scanning import Chunk, apart_by
 from .streams import (
@@ -45,6 +45,7 @@ from .streams import (
     location,
     opened,
 )
+from .text_labels import values_of
 
 _SURVEY_BYTES = 32 << 20  # of a task
 _LEAST_BLOCKS = 64
@@ -61,7 +62,7 @@ class Block(NamedTuple):
     n_rows, nnz : int
     least, most : int
         Feature indices as written; 1 and 0 where there are none.
-    labels : ndarray of float64
+    labels : ndarray of float64, or of str
         Those that occur, rising; of the first `_MOST_LABELS` + 1 alone.
     checksum : int
         CRC-32 of the text.
@@ -73,7 +74,7 @@ class Block(NamedTuple):
     nnz: int
     least: int
     most: int
-    labels: NDArray[np.float64]
+    labels: NDArray[Any]
     checksum: int
 
 
@@ -122,10 +123,21 @@ class ExamplesFile:
         return sum(block.nnz for block in self.blocks)
 
     @cached_property
-    def labels(self) -> NDArray[np.float64] | None:
+    def labels(self) -> NDArray[Any] | None:
         """The labels that occur, rising; None where there are too many to be classes."""
-        found = np.unique(np.concatenate([block.labels for block in self.blocks]))
+        found = _labels_in(self.blocks)
+        if self.texts is not None:
+            found = np.unique(values_of(self.texts))
         return found if len(found) <= _MOST_LABELS else None
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """Labels as they are written, if they are text; rows have the numbers of these."""
+        return None if self.wanted.table is None else self.wanted.table.texts
+
+    def labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """What the labels of some rows are: text, bools, or these numbers themselves."""
+        return numbers if self.texts is None else values_of(self.texts)[numbers.astype(np.int64)]
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -179,6 +191,11 @@ class ExamplesFile:
             )
         return rows
 
+    def examples_of(self, blocks: range) -> Examples:
+        """Some consecutive blocks as a matrix, and their labels; errors as `rows_of`."""
+        data, numbers = self.rows_of(blocks).examples(self.first, self.n_features)
+        return Examples(data, self.labels_of(numbers))
+
     def pieces(self, n_ranks: int) -> RankCollection:
         """The file as a Dask collection of `Examples`, one a rank, in the order of the file.
 
@@ -189,7 +206,7 @@ class ExamplesFile:
         n_ranks = whole_number(n_ranks, "n_ranks", least=1)
         name = f"examples-{tokenize(self.path, self.fingerprint(), self.wanted, n_ranks)}"
         tasks = {
-            (name, rank): PinnedTask((name, rank), _examples_of, self, blocks)
+            (name, rank): PinnedTask((name, rank), self.examples_of, blocks)
             for rank, blocks in enumerate(self.ranges(n_ranks))
         }
         return RankCollection(HighLevelGraph.from_collections(name, tasks), list(tasks))
@@ -208,7 +225,7 @@ def survey(
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
-    labels: Iterable[float] | None = None,
+    labels: Iterable[Any] | None = None,
     dtype: np.typing.DTypeLike = np.float64,
     on_disk: bool | str = "auto",
     client: Any = None,
@@ -221,15 +238,17 @@ def survey(
     ----------
     path : str or path-like
         Or an address that fsspec knows. Workers must find it there, too. A libsvm file; or with
-        `label` a table of numbers, as CSV (a line a row) or parquet.
+        `label` a table, as CSV (a line a row) or parquet. Its features are numbers.
     label : str or int, optional
-        Of a table: name or position of the column that is to be learnt; all others are features.
+        Of a table: name or position of the column that is to be learnt; all others are features. It
+        may hold text, which is then what classes are called, or bools. The first row tells whether
+        it does; or `labels`, where labels are text of which some look like numbers.
     n_features : int, optional
         Number of features, as of a fit; others are refused.
     zero_based : bool, optional
         Whether the first feature is 0. By default so if an index 0 occurs anywhere in the file.
-    labels : iterable of float, optional
-        The labels that may occur, such as ``(-1, 1)``. By default any.
+    labels : iterable of float or of str, optional
+        The labels that may occur, such as ``(-1, 1)`` or ``("no", "yes")``. By default any.
     dtype : dtype, default float64
         Of the values, once they are read.
     on_disk : bool or "auto", default="auto"
@@ -279,6 +298,7 @@ def survey(
     blocks = tuple(block for of_task in found for block in of_task)
     if not sum(block.n_rows for block in blocks):
         raise ReadError(f"{place}: there are no examples in it")
+    wanted = _with_texts(place, wanted, blocks)
     least, most = min(block.least for block in blocks), max(block.most for block in blocks)
     first, width = numbering(place, least, most, wanted)
     return ExamplesFile(place, wanted, blocks, first, width, on_disk)
@@ -291,16 +311,47 @@ def _as_written(path: str, wanted: Wanted, label: str | int | None) -> tuple[Wan
             raise InputError(f"{path} is a table: say which column is to be learnt, label=…")
         return wanted, 0
     table = table_of(path, label)
+    table = replace(table, has_text=_has_text(path, table, wanted.labels))
     width = table.n_columns - 1
     if wanted.n_features not in (None, width):
         raise InputError(f"{path}: n_features={wanted.n_features}, but the table has {width}")
     return replace(wanted, table=table, n_features=width, zero_based=True), table.begin
 
 
+def _has_text(path: str, table: Table, labels: tuple[Any, ...] | None) -> bool:
+    """Whether labels of a table are read as text: as it seems, or as `labels` say (InputError)."""
+    if not labels:
+        return table.has_text
+    wants_text = isinstance(labels[0], str)
+    if wants_text == table.has_text or (wants_text and not is_parquet(path)):
+        return wants_text
+    found, other = ("text", "text, too") if table.has_text else ("numbers", "numbers")
+    raise InputError(f"{path}: its labels are {found}; labels={labels!r} should be {other}")
+
+
+def _with_texts(path: str, wanted: Wanted, blocks: tuple[Block, ...]) -> Wanted:
+    """The same with the labels that were found, if they are text (InputError for too many)."""
+    if wanted.table is None or not wanted.table.has_text:
+        return wanted
+    found = _labels_in(blocks)
+    if len(found) > _MOST_LABELS:
+        some = ", ".join(map(repr, found[:3].tolist()))
+        raise InputError(
+            f"{path}: the labels are more than 10,000 different texts, such as {some}: too many to "
+            "be classes. Is label=… the right column?"
+        )
+    return replace(wanted, table=replace(wanted.table, texts=tuple(found.tolist())))
+
+
+def _labels_in(blocks: Iterable[Block]) -> NDArray[Any]:
+    """The labels of some blocks, rising; those without rows have none of any kind."""
+    return np.unique(np.concatenate([block.labels for block in blocks if block.n_rows]))
+
+
 def survey_group(path: str, number: int, ends: tuple[int, int], wanted: Wanted) -> list[Block]:
     """A row group of a parquet file as a block; what a task does."""
     rows = _group(path, number, wanted)
-    return [_block_of(rows, *ends, zlib.crc32(rows.values.data, zlib.crc32(rows.labels.data)))]
+    return [_block_of(rows, *ends, zlib.crc32(rows.values.data, zlib.crc32(rows.labels.tobytes())))]
 
 
 def _group(path: str, number: int, wanted: Wanted) -> Rows:
@@ -393,7 +444,3 @@ def text_size(path: str) -> int:
     """Bytes of the text; of a compressed file all of it is unpacked to know."""
     with opened(path) as stream:
         return stream.seek(0, os.SEEK_END)
-
-
-def _examples_of(file: ExamplesFile, blocks: range) -> Examples:
-    return file.rows_of(blocks).examples(file.first, file.n_features)

@@ -60,6 +60,10 @@ class Chunk:
         Whether a line of nothing is a row.
     start : int
         Where the text begins in the file, in bytes; needed where `lines_before` is None.
+    written : bytes or None
+        The lines as they stand in the file, for messages, where the text is a part of them.
+    names : tuple of str
+        What the numbers of a line are called, if anything.
     """
 
     path: str
@@ -68,6 +72,8 @@ class Chunk:
     lines_before: int | None
     blank_lines: bool = False
     start: int = 0
+    written: bytes | None = None
+    names: tuple[str, ...] = ()
 
     @cached_property
     def first_line(self) -> int:
@@ -137,7 +143,8 @@ class Chunk:
         for number, word in enumerate(words):
             if not _NUMBER.fullmatch(word):
                 rows = Rows(self, np.empty(0))
-                rows.fail_at(number, f"expected a number, found {rows.written(number)!r}")
+                found = f"{rows.column(number)}, found {rows.written(number)!r}"
+                rows.fail_at(number, f"expected a number{found}")
         return np.array([float(word) for word in words])
 
 
@@ -182,6 +189,12 @@ class Rows:
         text = self.chunk.text[start : end if end >= 0 else None].decode("utf-8", "replace")
         return text if len(text) <= 40 else text[:37] + "..."
 
+    def column(self, number: int) -> str:
+        """Where in its line a number stands, as words, if columns have names; else nothing."""
+        row = int(np.searchsorted(self.pointer, number, side="right")) - 1
+        at = number - int(self.pointer[row])
+        return f" in column {self.chunk.names[at]!r}" if at < len(self.chunk.names) else ""
+
     def bytes_before(self) -> NDArray[np.uint8]:
         """The byte before each number: its separator, or a line end."""
         return np.frombuffer(b"\n" + self.chunk.content, np.uint8)[self.chunk.layout.starts]
@@ -189,7 +202,8 @@ class Rows:
     def fail(self, row: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
         """Raise the error that names the path, the line of `row`, and the problem."""
         of_chunk = int(self.chunk.layout.lines[row])
-        written = self.chunk.text.split(b"\n", of_chunk + 1)[of_chunk]
+        text = self.chunk.text if self.chunk.written is None else self.chunk.written
+        written = text.split(b"\n", of_chunk + 1)[of_chunk]
         shown = written.decode("utf-8", "replace").rstrip()
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         line = self.chunk.first_line + of_chunk
@@ -250,7 +264,7 @@ class Rows:
         error: type[ReadError] = ReadError,
     ) -> NoReturn:
         number = int(np.arange(len(self.numbers))[which][np.argmin(good)])
-        self.fail_at(number, f"{problem} {self.written(number)}", error)
+        self.fail_at(number, f"{problem} {self.written(number)}{self.column(number)}", error)
 
 
 def read_rows(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +26,9 @@ from daskpart._floor.archive import read_arrays, write_arrays
 from daskpart.errors import InputError, ReadError
 from daskpart.partitions import Partition
 
-from .reports import Expected, PlanReport
+from .reports import Expected, PlanReport, value_words
+
+_MOST_SHOWN = 32  # of a list
 
 # seconds a message and seconds a byte: the hypercube allreduce of 4 workers on 2 cores, a round
 ALPHA_BETA = {
@@ -145,8 +147,8 @@ class FitPlan:
         for name, value in self.settings.items():
             if settings[name] != value:
                 raise InputError(
-                    f"the plan was made with {name}={value!r}, the model has {settings[name]!r}; "
-                    "make the plan anew, or set the parameter back"
+                    f"the plan was made with {name}={value_words(value)}, the model has "
+                    f"{value_words(settings[name])}; make the plan anew, or set the parameter back"
                 )
 
 
@@ -177,14 +179,25 @@ class SavedPlan(FitPlan):
 
 
 def described(value: Any) -> Any:
-    """A parameter as JSON that is equal only for equal parameters."""
-    if isinstance(value, Partition):
-        return f"partition {tokenize(value.assignment)}"
-    if isinstance(value, Mapping):
-        return {str(name): described(each) for name, each in value.items()}
+    """A parameter as JSON that is equal only for equal parameters, and can be read in errors."""
     if isinstance(value, str | int | float | bool | None):
         return value
-    return value.item() if isinstance(value, np.generic) else tokenize(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(name): described(each) for name, each in value.items()}
+    if isinstance(value, list | tuple) and len(value) <= _MOST_SHOWN:
+        return [described(each) for each in value]
+    if isinstance(value, Partition):
+        size = f"{value.n_vertices} into {value.n_parts} parts"
+        return f"a partition of {size}, {tokenize(value.assignment)}"
+    if is_dataclass(value) and not isinstance(value, type):
+        held = (f"{each.name}={value_words(described(getattr(value, each.name)))}"
+                for each in fields(value))  # fmt: skip
+        return f"{type(value).__name__}({', '.join(held)})"
+    named = value.__name__ if isinstance(value, type) else type(value).__name__
+    length = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    return f"{named}{length}, {tokenize(value)}"
 
 
 def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | None) -> None:

@@ -66,6 +66,16 @@ def _jsonable(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
+def value_words(value: Any) -> str:
+    """A parameter in JSON as Python shows it: lists as tuples."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name!r}: {value_words(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list | tuple):
+        held = ", ".join(map(value_words, value))
+        return f"({held},)" if len(value) == 1 else f"({held})"
+    return repr(value)
+
+
 def number_words(value: float) -> str:
     """A count: thousands grouped, two digits where it is not whole."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"

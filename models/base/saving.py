@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 import scipy.sparse
+from sklearn.utils._param_validation import InvalidParameterError
 
 from daskpart._floor.archive import existing, read_arrays, replace_folder, write_arrays
 from daskpart.errors import InputError, ReadError
@@ -87,11 +89,22 @@ def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
         )
     arrays, _ = read_arrays(folder / _ARRAYS)
     read = _Reader(folder, arrays)
-    parameters = {name: read(value) for name, value in header["parameters"].items()}
-    model: Any = cls(**parameters)
+    model: Any = cls(**{name: read.field("parameters", name, header) for name in sorted(known)
+                        if name in header["parameters"]})  # fmt: skip
+    try:
+        model._validate_params()
+    except InvalidParameterError as error:
+        raise ReadError(f"{folder / _HEADER}: parameters: {error}") from None
     model.state_ = model._state_class.load(folder / _STATE)
-    for name, value in header["results"].items():
-        setattr(model, name, read(value))
+    for name in header["results"]:
+        value = read.field("results", name, header)
+        wanted = next((kind for fits, kind in _KINDS.items() if re.fullmatch(fits, name)), None)
+        if wanted is not None and not wanted[1](value):
+            raise ReadError(
+                f"{folder / _HEADER}: results.{name} is a {type(value).__name__}: expected "
+                f"{wanted[0]}"
+            )
+        setattr(model, name, value)
     return model
 
 
@@ -99,14 +112,16 @@ def _header(folder: Path) -> dict[str, Any]:
     try:
         header = json.loads((folder / _HEADER).read_text())
         wanted = {"format", "class", "version", "parameters", "results"}
-        if header.get("format") == _FORMAT and set(header) >= wanted:
-            return header
-        reason = (
-            f"it is of format {header.get('format')}, this version reads {_FORMAT}"
-            if header.get("format") != _FORMAT
-            else "it is incomplete"
-        )
-    except (OSError, ValueError, AttributeError) as error:
+        if header.get("format") != _FORMAT:
+            reason = f"it is of format {header.get('format')}, this version reads {_FORMAT}"
+        elif not set(header) >= wanted:
+            reason = "it is incomplete"
+        else:
+            odd = [each for each in ("parameters", "results") if not isinstance(header[each], dict)]
+            if not odd:
+                return header
+            reason = f"{odd[0]} is a {type(header[odd[0]]).__name__}: expected names and values"
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         reason = str(error)
     raise ReadError(f"{folder} holds no saved model: {_HEADER} cannot be read ({reason}).")
 
@@ -195,10 +210,26 @@ class _Reader:
     def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
         self._folder, self._arrays = folder, arrays
 
+    def field(self, part: str, name: str, header: dict[str, Any]) -> Any:
+        """A parameter or result of the header (ReadError with its name)."""
+        try:
+            return self(header[part][name])
+        except ReadError:
+            raise
+        except Exception as error:  # whatever a form makes of values that are no such
+            reason = f"{type(error).__name__}: {error}"
+            raise ReadError(
+                f"{self._folder / _HEADER}: {part}.{name} cannot be read ({reason}). It is "
+                "damaged, or was changed by hand."
+            ) from error
+
     def __call__(self, value: Any) -> Any:
+        if isinstance(value, list):
+            raise TypeError("a list where a value or its form is expected")
         if not isinstance(value, dict):
             return value
-        form = getattr(self, f"_{value[_FORM]}", None)
+        named = str(value[_FORM])
+        form = getattr(self, f"_{named}") if named in _READ else None
         if form is None:
             raise ReadError(
                 f"{self._folder} holds a {value[_FORM]}, which this version of daskpart does not "
@@ -219,10 +250,12 @@ class _Reader:
         return {name: self(each) for name, each in value["values"].items()}
 
     def _list(self, value: dict) -> list:
+        if not isinstance(value["values"], list):
+            raise TypeError(f"a {type(value['values']).__name__} where a list is expected")
         return [self(each) for each in value["values"]]
 
     def _tuple(self, value: dict) -> tuple:
-        return tuple(self(each) for each in value["values"])
+        return tuple(self._list(value))
 
     def _frame(self, value: dict) -> pd.DataFrame:
         return pd.DataFrame({name: self(column) for name, column in value["columns"].items()})
@@ -233,14 +266,31 @@ class _Reader:
         return generator
 
     def _report(self, value: dict) -> Any:
-        kind = class_named(value["class"], self._folder)
+        kind, values = class_named(value["class"], self._folder), self(value["values"])
+        if not isinstance(values, dict):
+            raise TypeError(f"a {type(values).__name__} where fields of a report are expected")
         try:
-            return kind.from_dict(self(value["values"]))
+            found = kind.from_dict(values)
         except TypeError as error:  # of a field without a default
             raise ReadError(
                 f"{self._folder} holds a {value['class']} of another version of daskpart: {error}. "
                 "Use the version that wrote it."
             ) from None
+        repr(found)  # it cannot be told where a field is of another type
+        return found
 
     def _part(self, value: dict) -> Any:
         return class_named(value["class"], self._folder).load(self._folder / value["file"])
+
+
+_READ = ("array", "sparse", "dict", "list", "tuple", "frame", "random", "report", "part")
+# results by their names: what each is, in words and as a check
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "n_.*_": ("a whole number", lambda value: type(value) is int and value >= 0),
+    ".*_report_": ("a report", lambda value: hasattr(value, "to_dict")),
+    "several_|keeps_product_": ("true or false", lambda value: isinstance(value, bool)),
+    "classes_|coef_|.*_names_|.*_names_in_": (
+        "an array",
+        lambda value: value is None or isinstance(value, np.ndarray),
+    ),
+}

@@ -30,9 +30,10 @@ from daskpart._floor.words import counted
 from daskpart.errors import InputError, ReadError
 
 from .labels import LabelIndex, pack_labels, unpack_labels
-from .reports import bytes_words
+from .reports import bytes_words, value_words
 
 _LIES = "lies"
+_PARTS = {"data": "the data", "weights": "the weights of the data"}  # what is no parameter
 _BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
 
@@ -435,7 +436,7 @@ class State:
     def _differences(self, settings: Mapping[str, Any]) -> list[str]:
         ours, theirs = plain(self.settings), plain(dict(settings))
         return [
-            f"{name}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
+            f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
             for name in sorted({*ours, *theirs})
             if _shown(ours, name) != _shown(theirs, name)
         ]
@@ -470,7 +471,7 @@ def _in_form(arrays: Mapping[str, NDArray[Any]], name: str, form: Any) -> Any:
 
 
 def _shown(settings: Mapping[str, Any], name: str) -> str:
-    return repr(settings[name]) if name in settings else "not set"
+    return value_words(settings[name]) if name in settings else "not set"
 
 
 def same_bits(one: State, other: State) -> bool:

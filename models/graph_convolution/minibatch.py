@@ -157,9 +157,11 @@ def epoch(
         own, plans, edges = mini_batch(
             comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
         )
+        at = (number - 1) * n_batches + batch + 1
+        memory = {**memory, "rate": rate.at(memory, at, number)}
         model, of_batch = one_step(
-            comm, own, plans, model, network=part, number=(number - 1) * n_batches + batch + 1,
-            optimizer=optimizer, rate=memory["rate"],
+            comm, own, plans, model, network=part, number=at, optimizer=optimizer,
+            rate=memory["rate"],
         )  # fmt: skip
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
         sums += of_batch

@@ -301,6 +301,7 @@ def epoch(
 ) -> tuple[Any, Step]:
     """One epoch: forward, backward, one allreduce, a step; then what is validated."""
     model, best, memory, seen = changing
+    memory = {**memory, "rate": rate.at(memory, number, number)}
     model, sums = one_step(
         comm, *fixed, model, network=network, number=number, optimizer=optimizer,
         rate=memory["rate"],

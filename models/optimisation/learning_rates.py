@@ -1,7 +1,8 @@
 """Learning rates over epochs: constant, 1/t decay, bold driver, and AdaGrad's fixed base rate.
 
 A rate's memory is a small dict of floats (`start`, `advance`), so that a checkpoint holds it and
-every rank of a run computes the same next rate from the same summed error.
+every rank of a run computes the same next rate from the same summed error. Of a `Schedule` the rate
+depends on step and epoch alone (`at`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from dataclasses import dataclass
 
 from daskpart.errors import InputError
 
+from .schedules import Schedule, schedule_of
+
 DEFAULT_RATES = {"adagrad": 0.1, "constant": 0.01, "decay": 0.02, "bold-driver": 0.01}
 _DECAY = 0.1
 _GROWTH, _CUT = 1.05, 0.5
+_SCHEDULED = ("invscaling", "step")
+OF_NETWORKS = ("constant", "decay", "bold-driver", *_SCHEDULED)
 
 
 @dataclass(frozen=True)
@@ -21,21 +26,37 @@ class LearningRate:
 
     Parameters
     ----------
-    name : {"adagrad", "constant", "decay", "bold-driver"}
+    name : {"adagrad", "constant", "decay", "bold-driver", "invscaling", "step"}
         "adagrad": the base rate stays, each row divides it by the root of its summed squared
         gradients. "decay": initial / (1 + 0.1 · epoch). "bold-driver": 5 % up after an epoch whose
         training error fell, halved after one whose error rose (Gemulla et al. 2011, §5.1).
     initial : float
         Rate of the first epoch, above 0.
+    power : float
+        Of "invscaling"; see `schedules`, also for "step".
     """
 
     name: str
     initial: float
+    power: float = 0.5
 
     @property
     def per_row(self) -> bool:
         """Whether rows keep a sum of squared gradients."""
         return self.name == "adagrad"
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What the rate follows, if it depends on step and epoch alone."""
+        if self.name not in _SCHEDULED:
+            return None
+        return schedule_of(self.name, self.initial, power=self.power)
+
+    def at(self, memory: dict[str, float], step: int, epoch: int) -> float:
+        """The rate of a step; steps and epochs of the fit are counted from 1."""
+        if self.schedule is None:
+            return memory["rate"]
+        return float(self.schedule.rates(step, 1, epoch)[0])
 
     def start(self) -> dict[str, float]:
         """The memory before the first epoch."""

@@ -123,16 +123,20 @@ def _rank_rows(
     examples: Examples | StoredExamples, own: Reading, *, classes: NDArray[Any] | None,
     encode: Encode,
 ) -> Rows:  # fmt: skip
-    as_rows = partial(_in_memory, rank=own.rank, classes=classes, encode=encode)
+    as_rows = partial(
+        _in_memory, rank=own.rank, classes=classes, encode=encode, labels_of=own.file.labels_of
+    )
     if isinstance(examples, StoredExamples):
         return StoredRows(own.rank, examples, as_rows)
     return as_rows(examples)
 
 
 def _in_memory(
-    examples: Examples, *, rank: int, classes: NDArray[Any] | None, encode: Encode
-) -> RankRows:
-    target = examples.target if classes is None else encode(examples.target, classes)
+    examples: Examples, *, rank: int, classes: NDArray[Any] | None, encode: Encode,
+    labels_of: Callable[[NDArray[np.float64]], NDArray[Any]],
+) -> RankRows:  # fmt: skip
+    labels = labels_of(examples.target)
+    target = np.asarray(labels, np.float64) if classes is None else encode(labels, classes)
     return rank_rows(rank, examples.data, target, np.ones(len(target)))
 
 
@@ -142,7 +146,8 @@ def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> 
     Raises
     ------
     InputError
-        If y or weights are given beside, or a label is none of the classes.
+        If y or weights are given beside, a label is none of the classes, or labels are text and
+        this is a regression.
     """
     if y is not None or sample_weight is not None:
         raise InputError("a file has its own targets, and no weights: give X alone, with y=None")
@@ -151,14 +156,21 @@ def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> 
                          "float64")  # fmt: skip
     if classes is not None:
         class_numbers(classes_of(file), classes)
+    elif file.labels is not None and file.labels.dtype.kind == "U":
+        raise InputError(
+            f"{file.path}: labels are text, such as {str(file.labels[0])!r}, and a regression "
+            "learns numbers; use a classifier, or another column"
+        )
 
 
-def classes_of(file: ExamplesFile) -> NDArray[np.float64]:
+def classes_of(file: ExamplesFile) -> NDArray[Any]:
     """The labels of a file, if they can be classes (InputError)."""
     if file.labels is None:
         raise InputError(
             f"{file.path}: more than 10,000 labels are no classes; use LinearRegression"
         )
+    if file.labels.dtype.kind in "Ub":
+        return file.labels
     parts = file.labels[file.labels != np.floor(file.labels)]
     if len(parts):
         raise InputError(

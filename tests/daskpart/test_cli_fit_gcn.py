@@ -62,10 +62,12 @@ def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli):
 def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
     given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
     more = ("--batch-size", 10, "--sampler", "vertex", "--partitioner", "stochastic")
+    more = (*more, "--learning-rate", "invscaling", "--power-t", 1)
     out = tmp_path / "out"
     assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more, "--out", out) == 0
     model = daskpart.GCNClassifier.load(out / "model")
     assert (model.batch_size, model.sampler) == (10, "vertex")
+    assert model.history_["learning_rate"].iloc[0] == 0.01 / 6
     assert model.plan_report_.n_batches == 6
     assert (model.history_["rows asked for"] > 0).all()
 

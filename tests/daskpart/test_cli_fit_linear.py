@@ -193,3 +193,37 @@ def test_the_picture_of_coefficients_says_which_classes_it_shows(
         f"output {label}" for label in range(4)
     ]
     assert "largest coefficients of 4 of 6 outputs" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("logistic", "LogisticRegression"), ("svm", "LinearSVC"), ("mlp", "MLPClassifier"),
+])  # fmt: skip
+def test_labels_of_a_table_may_be_text(tmp_path, capsys, run_cli, name, kind):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(120, 2))
+    frame = pd.DataFrame(X, columns=["age", "hours"])
+    frame["income"] = np.where(X.sum(axis=1) > 0, ">50K", "<=50K")
+    frame[:100].to_csv(tmp_path / "x.csv", index=False)
+    frame[100:].to_csv(tmp_path / "test.csv", index=False)
+    where = ("--label", "income", "--test", tmp_path / "test.csv", "--out", tmp_path / "out")
+    assert run_cli("fit", name, tmp_path / "x.csv", *SMALL, *where) == 0
+    told = capsys.readouterr().out
+    assert "samples of each class: <=50K: " in told and ">50K: " in told
+    model = getattr(daskpart, kind).load(tmp_path / "out" / "model")
+    assert model.classes_.tolist() == ["<=50K", ">50K"]
+    assert set(model.predict(X)) == {"<=50K", ">50K"}
+    if name == "mlp":
+        assert metrics_of(tmp_path / "out")["classes"] == ["<=50K", ">50K"]
+    else:
+        assert ">50K" in (tmp_path / "out" / "coefficients.csv").read_text()
+
+
+def test_text_that_cannot_be_learnt(tmp_path, capsys, run_cli):
+    (tmp_path / "x.csv").write_text("age,work,income\n39,0,no\n40,state,yes\n")
+    assert run_cli("fit", "logistic", tmp_path / "x.csv", "--label", "income") == 2
+    assert "line 3: expected a number in column 'work', found 'state'" in capsys.readouterr().err
+    assert run_cli("fit", "linear", tmp_path / "x.csv", "--label", "income") == 2
+    assert "expected a number in column 'work'" in capsys.readouterr().err
+    (tmp_path / "x.csv").write_text("age,income\n39,no\n40,yes\n")
+    assert run_cli("fit", "linear", tmp_path / "x.csv", "--label", "income") == 2
+    assert "label 'no': a line is fitted to numbers" in capsys.readouterr().err

@@ -85,7 +85,17 @@ def test_a_fit_of_a_table_is_the_fit_in_memory(folder, frame, name):
 
 
 BAD = [
-    ("a,y\n1,2\n3,x\n", {}, ReadError, "line 3: expected a number, found 'x'"),
+    ("a,y\n1,2\n3,x\n", {}, ReadError, "line 3: expected a number in column 'y', found 'x'"),
+    ("a,y\n1,2\nz,3\n", {}, ReadError, "line 3: expected a number in column 'a', found 'z'"),
+    ("b,y,a\n1,no,2\n3,yes,x\n", {}, ReadError, "line 3: .* in column 'a', found 'x'; .*3,yes,x"),
+    ("a,y\n1,no\n3,\n", {}, ReadError, "line 3: there is no label"),
+    ("a,y\n1,no\n3\n", {}, ReadError, "line 3: expected 2 cells in a line, found 1"),
+    ("a,y\n1,no\n\n3,a,b\n", {}, ReadError, "line 4: expected 2 cells in a line, found 3"),
+    ('a,y\n1,no\n3,"yes\n4,no\n', {}, ReadError, "line 3: a quote is not closed"),
+    ("a,y\n1,no\ninf,no\n", {}, ReadError, "line 3: expected a finite value"),
+    ("a,y\n1,no\n2,na\n", {"labels": ("no", "yes")}, ReadError, "line 3: .*'yes'; found 'na'"),
+    ("a,y\n1,no\n", {"labels": (0, 1)}, InputError, "labels are text, too|are text; labels="),
+    ("a,y\n1,no\n", {"labels": (0, "x")}, InputError, "give numbers, or give text"),
     ("a,y\n1,2\n3,\n", {}, ReadError, "line 3: expected 2 numbers in a line, found 1"),
     ("a,y\n1,2\nnan,1\n", {}, ReadError, "line 3: expected a finite value"),
     ("a,y\n1,2\n1,3\n", {"labels": (1, 2)}, ReadError, "line 3: expected one of the labels 1, 2"),
@@ -104,6 +114,98 @@ def test_bad_tables(tmp_path, content, options, error, message):
         survey(tmp_path / "x.csv", **{"label": "y", **options})
 
 
+# -- labels that are text ---
+
+WORDS = {"text": [">50K", "<=50K, or so"], "bool": [True, False]}
+
+
+def text_table(frame, kind, at, name):
+    table = frame.assign(rich=np.array(WORDS[kind])[frame["rich"].to_numpy()])
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+        if kind == "text":
+            table["rich"] = table["rich"].astype("category")
+        table.to_parquet(at / name, row_group_size=40)
+    else:
+        table.to_csv(at / name, index=False)
+    return table.drop(columns="rich"), table["rich"]
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_labels_of_text_are_classes_as_in_memory(frame, tmp_path, name, kind, on_disk):
+    X, y = text_table(frame, kind, tmp_path, name)
+    file = survey(tmp_path / name, label="rich", on_disk=on_disk)
+    assert file.labels.tolist() == sorted(WORDS[kind])
+    pieces = file.pieces(3).compute()
+    assert np.concatenate([piece.target for piece in pieces]).tolist() == y.tolist()
+    shared = {"n_ranks": 3, "transport": "local", "tol": 1e-8}
+    here = daskpart.LogisticRegression(**shared).fit(X, np.asarray(y))
+    there = daskpart.LogisticRegression(**shared).fit(file)
+    assert there.classes_.tolist() == here.classes_.tolist()
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-6)
+    assert there.predict(X).tolist() == here.predict(X).tolist()
+    assert there.score(X, np.asarray(y)) > 0.9
+
+
+def test_bools_are_numbers_to_a_regression_and_text_is_not(frame, tmp_path):
+    shared = {"n_ranks": 2, "transport": "local"}
+    X, y = text_table(frame, "bool", tmp_path, "t.csv")
+    line = daskpart.LinearRegression(**shared).fit(survey(tmp_path / "t.csv", label="rich"))
+    expected = daskpart.LinearRegression(**shared).fit(X, y.astype(float))
+    np.testing.assert_allclose(line.coef_, expected.coef_, atol=1e-6)
+    text_table(frame, "text", tmp_path, "t.csv")
+    with pytest.raises(InputError, match="labels are text, such as '<=50K, or so'"):
+        daskpart.LinearRegression(**shared).fit(survey(tmp_path / "t.csv", label="rich"))
+
+
+def test_text_that_looks_like_numbers_is_text_where_the_user_says_so(tmp_path):
+    (tmp_path / "x.csv").write_text("a,y\n1,1\n2,3+\n3,2\n")
+    file = survey(tmp_path / "x.csv", label="y", labels=("1", "2", "3+"))
+    assert file.labels.tolist() == ["1", "2", "3+"]
+
+
+@pytest.mark.parametrize(
+    ("content", "n_rows", "names"),
+    [
+        ("39,40,yes\n50,13,no\n", 2, None),  # no header
+        ("0,1,rich\n50,13,no\n", 1, ("0", "1")),  # as pandas names columns
+        ("7,8,rich\n50,13,0\n", 1, ("7", "8")),
+        ("39,40,yes\n", 1, None),
+    ],
+)
+def test_a_first_line_with_a_text_label_is_a_row(tmp_path, content, n_rows, names):
+    (tmp_path / "x.csv").write_text(content)
+    file = survey(tmp_path / "x.csv", label=2)
+    assert (file.shape[0], file.feature_names) == (n_rows, names)
+
+
+@given(st.lists(st.integers(10, 12_000), max_size=4))
+def test_any_cut_of_a_table_with_text_gives_every_label_once(folder, frame, cuts):
+    path = folder / "text.csv"
+    if not path.exists():
+        frame.assign(rich=np.where(frame["rich"], "yes", "no")).to_csv(path, index=False)
+    file = survey(path, label="rich")
+    borders = [file.wanted.table.begin, *sorted(cuts), None]
+    borders = [max(each, borders[0]) if each else each for each in borders]
+    parts = [rows_between(file.path, *pair, file.wanted) for pair in pairwise(borders)]
+    labels = np.concatenate([part.labels for part in parts])
+    assert labels.tolist() == frame["rich"].tolist()
+
+
+def test_a_file_that_changes_and_labels_without_end(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,y\n1,no\n2,yes\n")
+    file = survey(path, label="y")
+    path.write_text("a,y\n1,no\n2,was\n")
+    with pytest.raises(ReadError, match="'was' was not in it when it was surveyed"):
+        file.pieces(1).compute()
+    path.write_text("a,y\n" + "".join(f"{n},word{n}\n" for n in range(10_001)))
+    with pytest.raises(InputError, match="more than 10,000 different texts, such as 'word0'"):
+        survey(path, label="y")
+
+
 def test_bad_parquet(tmp_path):
     pytest.importorskip("pyarrow")
     path = tmp_path / "x.parquet"
@@ -113,6 +215,12 @@ def test_bad_parquet(tmp_path):
     pandas.DataFrame({"a": ["x", "y"], "y": [0, 1]}).to_parquet(path)
     with pytest.raises(ReadError, match=r"column 'a' is .*; expected numbers"):
         survey(path, label="y")
+    pandas.DataFrame({"a": [1, 2], "y": ["x", None]}).to_parquet(path)
+    with pytest.raises(ReadError, match="row 1: there is no label in column 'y'"):
+        survey(path, label="y")
+    pandas.DataFrame({"a": [1, 2], "y": [0, 1]}).to_parquet(path)
+    with pytest.raises(InputError, match="its labels are numbers; labels="):
+        survey(path, label="y", labels=("0", "1"))
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(ReadError, match="not a parquet file"):
         survey(path, label="y")

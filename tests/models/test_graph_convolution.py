@@ -165,9 +165,10 @@ def test_any_partition_trains_the_same(partitioner):
     )
 
 
-def dense_gcn(A, X, y, epochs, rate, hidden):
+def dense_gcn(A, X, y, epochs, rate, hidden, power=0.0):
     """A twin: two layers of dense matrices, plain gradient descent, in a few lines."""
-    fitted = model(n_ranks=1, hidden=hidden, dropout=0, weight_decay=0, optimizer="sgd",
+    moves = {"learning_rate": "invscaling", "power_t": power} if power else {}
+    fitted = model(n_ranks=1, hidden=hidden, dropout=0, weight_decay=0, optimizer="sgd", **moves,
                    initial_learning_rate=rate, max_iter=epochs).fit(X, y, graph=A)  # fmt: skip
     start = model(hidden=hidden)._network(model()._problem(X, y, {"graph": A}, 0), 0)
     start = replace(start, layers=start.layers).first_weights()
@@ -177,7 +178,7 @@ def dense_gcn(A, X, y, epochs, rate, hidden):
     hat = root[:, None] * loops * root
     known = np.flatnonzero(y >= 0)
     one_hot = np.eye(3)[y[known]]
-    for _ in range(epochs):
+    for epoch in range(epochs):
         Z1 = hat @ X @ W1 + b1
         H1 = np.maximum(Z1, 0)
         Z2 = hat @ H1 @ W2 + b2
@@ -189,14 +190,16 @@ def dense_gcn(A, X, y, epochs, rate, hidden):
         G1 = (S @ W2.T) * (Z1 > 0)
         steps = (hat @ X).T @ G1, G1.sum(axis=0), H1.T @ S, G2.sum(axis=0)
         for weight, gradient in zip((W1, b1, W2, b2), steps, strict=True):
-            weight -= rate * gradient
+            weight -= rate / (1 + epoch) ** power * gradient
     return fitted, np.concatenate([each.ravel() for each in (W1, b1, W2, b2)])
 
 
-@pytest.mark.parametrize("directed", [False, True])
-def test_training_is_that_of_dense_matrices(directed):
-    fitted, expected = dense_gcn(graph(directed), features(), labels(), 12, 0.5, (5,))
+@pytest.mark.parametrize(("directed", "power"), [(False, 0.0), (True, 0.0), (True, 0.5)])
+def test_training_is_that_of_dense_matrices(directed, power):
+    fitted, expected = dense_gcn(graph(directed), features(), labels(), 12, 0.5, (5,), power)
     np.testing.assert_allclose(weights_of(fitted), expected, rtol=1e-10)
+    rates = 0.5 / np.arange(1, 13) ** power
+    np.testing.assert_allclose(fitted.history_["learning_rate"], rates, rtol=1e-15)
 
 
 # -- what travels ---

@@ -10,13 +10,17 @@ import daskpart
 
 COMMON = {"hidden": (16,), "max_iter": 3, "partitioner": "random", "validation_fraction": 0.2}
 CASES = [
-    {"layer": "gcn", "first_product": "each", **COMMON},
+    {"layer": "gcn", "first_product": "each", "learning_rate": "invscaling", **COMMON},
     {
         "layer": "gat",
         "layer_options": {"heads": 4, "output_heads": 2, "attention_dropout": 0.3},
         **COMMON,
     },
-    {"layer": "sage", "batch_size": 20, "sampler": "neighbour", **COMMON},
+    {
+        **{"layer": "sage", "batch_size": 20, "sampler": "neighbour"},
+        **{"learning_rate": "invscaling", "power_t": 0.3},
+        **COMMON,
+    },
     {"layer": "sage", **COMMON},
     {"layer": "gin", "layer_options": {"epsilon": 0.1}, **COMMON},
     {"layer": "sgc", **COMMON, "hidden": ()},

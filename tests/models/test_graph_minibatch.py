@@ -336,17 +336,60 @@ def test_memory_of_a_mini_batch_is_forecast():
 # -- fits that go on, and are kept ---
 
 
-def test_resume_gives_the_bits_of_an_unbroken_fit(tmp_path):
-    def fit(**options):
-        made = batched(learning_rate="decay", **options)
-        return made.fit(features(), labels(), graph=graph())
+RATES = [
+    {"learning_rate": "decay"},
+    {"learning_rate": "invscaling", "power_t": 0.7},
+    {"learning_rate": "step"},
+]
 
-    whole = fit(max_iter=5)
-    fit(max_iter=2, checkpoint_path=tmp_path / "run.npz")
-    resumed = fit(max_iter=5, checkpoint_path=tmp_path / "run.npz", resume=True)
+
+@pytest.mark.parametrize("rate", RATES, ids=lambda rate: rate["learning_rate"])
+@pytest.mark.parametrize("make", [batched, model])
+def test_resume_gives_the_bits_of_an_unbroken_fit(tmp_path, make, rate):
+    def fit(**options):
+        return make(**rate | options).fit(features(), labels(), graph=graph())
+
+    whole = fit(max_iter=12)
+    fit(max_iter=5, checkpoint_path=tmp_path / "run.npz")
+    resumed = fit(max_iter=12, checkpoint_path=tmp_path / "run.npz", resume=True)
     assert weights_of(resumed).tobytes() == weights_of(whole).tobytes()
-    with pytest.raises(InputError, match="batch_size"):
-        fit(size=8, checkpoint_path=tmp_path / "run.npz", resume=True)
+    assert resumed.history_["learning_rate"].equals(whole.history_["learning_rate"])
+    with pytest.raises(InputError, match="power_t"):
+        fit(power_t=0.1, checkpoint_path=tmp_path / "run.npz", resume=True)
+    if make is batched:
+        with pytest.raises(InputError, match="batch_size"):
+            fit(size=8, checkpoint_path=tmp_path / "run.npz", resume=True)
+
+
+def test_rates_of_a_schedule_count_steps_or_epochs():
+    """As those of linear models: the history has the rate of an epoch's last step."""
+    falling, stepped, constant = (
+        batched(learning_rate=name, max_iter=21).fit(features(), labels(), graph=graph())
+        for name in ("invscaling", "step", "constant")
+    )
+    n_batches = -(-np.count_nonzero(labels() >= 0) // 9)
+    assert n_batches > 1
+    steps = n_batches * np.arange(1, 22)
+    np.testing.assert_allclose(falling.history_["learning_rate"], 0.01 / np.sqrt(steps))
+    expected = 0.01 * 0.5 ** np.repeat([0, 1, 2], [10, 10, 1])
+    assert stepped.history_["learning_rate"].tolist() == expected.tolist()
+    assert (constant.history_["learning_rate"] == 0.01).all()
+    losses = [each.history_["loss"].iloc[0] for each in (stepped, constant, falling)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("make", [batched, model])
+def test_a_warm_start_takes_a_rate_that_is_new(make):
+    def weights_after(**options):
+        found = make(warm_start=True, max_iter=2).fit(features(), labels(), graph=graph())
+        before = weights_of(found).copy()
+        found.set_params(**options).fit(features(), labels(), graph=graph())
+        return found, np.abs(weights_of(found) - before).max()
+
+    _, moved = weights_after()
+    small, moved_little = weights_after(initial_learning_rate=1e-6)
+    assert small.history_["learning_rate"].iloc[-1] == 1e-6
+    assert moved_little < 1e-3 * moved
 
 
 def test_a_sampler_is_saved_with_the_model(tmp_path):

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import daskpart
 from daskpart.errors import InputError, ReadError
 from daskpart.models.base import saving
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -189,3 +192,83 @@ def test_a_form_that_a_newer_version_wrote_is_an_error_in_words(model, tmp_path)
     (tmp_path / "model" / "model.json").write_text(json.dumps(header))
     with pytest.raises(ReadError, match=r"holds a quantum.*Use the version that wrote it"):
         Model.load(tmp_path / "model")
+
+
+# -- model.json changed by hand, or damaged ---
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folder of a fitted graph network, what is in model.json, and data to predict for."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(30, 4)), np.arange(30) % 3
+    graph = scipy.sparse.random_array((30, 30), density=0.1, rng=random, format="csr")
+    fitted = daskpart.GCNClassifier(
+        (5,), n_ranks=2, max_iter=2, transport="local", partitioner="random",
+        layer_options={}, weight_decay=(1e-4, 0.0),
+    ).fit(X, y, graph=graph)  # fmt: skip
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    fitted.save(folder)
+    return folder, json.loads((folder / "model.json").read_text()), X
+
+
+def _load_changed(saved, where, value):
+    """The model after one value of model.json was changed; `where`: its keys."""
+    folder, header, _ = saved
+    changed = json.loads(json.dumps(header))
+    place = changed
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    (folder / "model.json").write_text(json.dumps(changed))
+    return daskpart.GCNClassifier.load(folder)
+
+
+@pytest.mark.parametrize(("where", "value", "message"), [
+    (("parameters", "max_iter"), "abc", "'max_iter' parameter .* Got 'abc'"),
+    (("parameters", "hidden"), {"form": "list"}, r"parameters\.hidden cannot be read .*'values'"),
+    (("parameters", "hidden"), {"form": "list", "values": "16"}, r"parameters\.hidden .* a str"),
+    (("parameters", "layer_options"), [], r"parameters\.layer_options cannot be read .* list"),
+    (("parameters",), [], "parameters is a list: expected names"),
+    (("results",), "", "results is a str"),
+    (("results", "n_features_in_"), "4", r"results\.n_features_in_ is a str: .* whole number"),
+    (("results", "classes_"), 3, r"results\.classes_ is a int: expected an array"),
+    (("results", "plan_report_"), None, r"results\.plan_report_ is a NoneType: .* report"),
+    (("results", "plan_report_", "values"), [], r"results\.plan_report_ cannot be read"),
+    (("results", "plan_report_", "form"), "_call__", "holds a _call__"),
+    (("results", "partition_", "file"), 3, r"results\.partition_ cannot be read"),
+    (("results", "graph_", "shape"), ["a", 2], r"results\.graph_ cannot be read"),
+])  # fmt: skip
+def test_a_value_of_another_type_is_named(saved, where, value, message):
+    with pytest.raises(ReadError, match=message) as caught:
+        _load_changed(saved, where, value)
+    assert str(saved[0]) in str(caught.value)
+
+
+def _places(value, before=()):
+    """The keys of all that is in some JSON."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in inside:
+        yield (*before, key)
+        if isinstance(each, dict | list):
+            yield from _places(each, (*before, key))
+
+
+STRANGE = st.sampled_from(
+    ["abc", "", None, True, -1, 0, 7, 10**30, 0.5, [], [1, "a"], {}, {"form": "dict"},
+     {"form": "array", "name": "array-0", "shape": [1], "labels": None}, {"a": {"b": []}}],
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), value=STRANGE)
+def test_a_changed_model_is_refused_or_tells_of_itself(saved, data, value):
+    where = data.draw(st.sampled_from(sorted(_places(saved[1]), key=repr)))
+    try:
+        found = _load_changed(saved, where, value)
+    except ReadError as error:
+        assert str(saved[0]) in str(error)
+    else:
+        for each in (found, found.plan_report_, found.comm_report_, found.history_):
+            assert repr(each)
+        assert found.get_params()

@@ -7,7 +7,7 @@ import json
 import os
 import pickle
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,12 +17,22 @@ from sklearn.base import clone
 
 import daskpart
 from daskpart._floor import archive
+from daskpart._floor.archive import plain
+from daskpart.data_models import NeighbourSampler
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.checkpoints import CheckpointWriter
+from daskpart.models.base.plan import described
+from daskpart.models.base.reports import value_words
 from daskpart.models.base.state import State, replicated, rows_of, same_bits, scalar
 from daskpart.models.cp.state import CPState
 from daskpart.models.matrix_factorization.state import MFState
+from daskpart.partitions import Partition
 
+PARAMETERS = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, "a", "(1,)"]),
+    lambda inner: st.lists(inner, max_size=2) | st.lists(inner, max_size=2).map(tuple),
+    max_leaves=3,
+)
 SUFFIXES = [".npz", ".zarr"]
 sharing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 
@@ -291,6 +301,45 @@ def test_resume_of_another_fit_names_both_sides():
     assert "eta: 2 there, 4 now" in message
     assert "rho: not set there, 2 now" in message
     assert "regularization: 0.05 there, not set now" in message
+
+
+def test_another_fit_is_told_in_what_a_user_typed():
+    """Tuples, dicts, samplers and partitions, and not their hashes."""
+    parts = Partition(np.array([0, 1, 0], np.int32), 2, np.ones(3, np.int64), {})
+    given = {
+        "hidden": ((16,), (8, 4)),
+        "layer_options": ({"hops": 2}, {"hops": (3, 1)}),
+        "sampler": (NeighbourSampler(fanouts=(3, 2)), "vertex"),
+        "partitioner": (parts, np.arange(40)),
+        "weight_decay": ([0.1] * 2, 0.5),
+        "same": ((1, 2), [1, 2]),
+    }
+    there, now = ({name: described(pair[side]) for name, pair in given.items()} for side in (0, 1))
+    factors = replace(make_factors(), settings={**there, "data": "3 × 2, ab"})
+    with pytest.raises(InputError) as caught:
+        factors.check_resumes({**now, "data": "3 × 2, cd"})
+    message = str(caught.value)
+    assert "hidden: (16,) there, (8, 4) now" in message
+    assert "layer_options: {'hops': 2} there, {'hops': (3, 1)} now" in message
+    assert (
+        "sampler: 'NeighbourSampler(size=0.01, fanouts=(3, 2), " in message
+        and "'vertex' now" in message
+    )
+    assert "partitioner: 'a partition of 3 into 2 parts, " in message
+    assert "there, 'ndarray of 40, " in message
+    assert "weight_decay: (0.1, 0.1) there, 0.5 now" in message
+    assert "the data: '3 × 2, ab' there, '3 × 2, cd' now" in message
+    assert "same" not in message.replace("Use the same", "")
+
+
+@given(PARAMETERS, PARAMETERS)
+def test_parameters_are_described_alike_only_where_they_are_equal(one, other):
+    def as_lists(value):
+        return [as_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+    same = repr(as_lists(one)) == repr(as_lists(other))
+    found = value_words(plain(described(one))) == value_words(plain(described(other)))
+    assert found == same
 
 
 @pytest.mark.parametrize("suffix", ["", ".npz", ".zarr"])

@@ -1,0 +1,134 @@
+"""Labels of a table that are text: cut out of its lines, and numbered once all of them are known.
+
+    39,yes,40          39,40      yes          survey     all labels of the file: no, yes
+    50,no,13     ─►    50,13      no      ─►   reading    1, 0
+    38,yes,9           38,9       yes
+
+What is left are numbers, which the scanner reads. The labels are in sorted order, as scikit-learn
+has classes, so that a label travels as its number and comes back as what it was. Where all are
+true or false, in the spellings that pandas knows, they are bools.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import ReadError
+
+from .detection import is_number
+from .scanning import Chunk, Rows
+
+_TRUE = ("True", "TRUE", "true")
+_BOOLS = (*_TRUE, "False", "FALSE", "false")
+
+
+def first_label(lines: Sequence[bytes], separator: str, position: int) -> str | None:
+    """The label of the first line that has one; None where there is none, or lines are damaged."""
+    text = [line.decode("utf-8", "replace").strip() for line in lines]
+    with suppress(csv.Error):  # who reads the file says in which line
+        for cells in csv.reader([line for line in text if line], delimiter=separator):
+            if position < len(cells) and not cells[0].startswith(("#", "%")):
+                return cells[position].strip()
+    return None
+
+
+def is_text(label: str | None) -> bool:
+    """Whether a label is something, and no number."""
+    return bool(label) and not is_number(str(label))
+
+
+def cut_labels(
+    chunk: Chunk, separator: str, position: int, n_columns: int
+) -> tuple[Chunk, NDArray[np.str_]]:
+    """Lines without their labels, and the labels.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    separator : str
+        Of cells; cells may stand in quotes.
+    position, n_columns : int
+        Which of how many cells of a line is the label.
+
+    Returns
+    -------
+    Chunk
+        A line of numbers for each line.
+    ndarray of str, shape (n_rows,)
+
+    Raises
+    ------
+    ReadError
+        A line with more or fewer cells, or without a label: path, line, what was found.
+    """
+    kept: list[str] = []
+    labels: list[str] = []
+    lines = [line.removesuffix("\r") for line in _decoded(chunk).split("\n")]
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    try:
+        for cells in rows:
+            if rows.line_num != len(kept) + 1:
+                raise csv.Error("a quote is not closed")
+            is_remark = len(cells) != n_columns and cells and cells[0].startswith(("#", "%"))
+            if not any(cells) or is_remark:
+                kept.append("")
+                continue
+            if len(cells) != n_columns:
+                raise csv.Error(f"expected {n_columns} cells in a line, found {len(cells)}")
+            label = cells.pop(position).strip()
+            if not label:
+                raise csv.Error("there is no label; leave out lines without one")
+            labels.append(label)
+            kept.append(separator.join(cells))
+    except csv.Error as error:
+        at = len(kept)
+        line = lines[at] if len(lines[at]) <= 60 else lines[at][:57] + "..."
+        raise ReadError(
+            f"{chunk.path}, line {chunk.first_line + at}: {error}; the line is {line!r}"
+        ) from None
+    return replace(chunk, text="\n".join(kept).encode(), written=chunk.text), np.array(labels, str)
+
+
+def _decoded(chunk: Chunk) -> str:
+    try:
+        return chunk.text.decode()
+    except UnicodeDecodeError as error:
+        line = chunk.first_line + chunk.text.count(b"\n", 0, error.start)
+        raise ReadError(f"{chunk.path}, line {line}: the text is not UTF-8") from None
+
+
+def numbered(labels: NDArray[np.str_], known: Sequence[str], path: str) -> NDArray[np.float64]:
+    """The number of each label among those that are known, which are sorted (ReadError)."""
+    places = np.searchsorted(known, labels)
+    places[places == len(known)] = 0
+    strange = labels[np.asarray(known)[places] != labels]
+    if len(strange):
+        raise ReadError(
+            f"{path}: the label {str(strange[0])!r} was not in it when it was surveyed; leave the "
+            "file alone while it is read"
+        )
+    return places.astype(np.float64)
+
+
+def values_of(known: Sequence[str]) -> NDArray[np.str_] | NDArray[np.bool_]:
+    """What the labels are: bools where all are true or false, else text."""
+    if all(label in _BOOLS for label in known):
+        return np.array([label in _TRUE for label in known])
+    return np.array(known, str)
+
+
+def refuse_others(rows: Rows, labels: NDArray[np.str_], allowed: Sequence[str] | None) -> None:
+    """Refuse labels that may not occur, with the line of the first (ReadError)."""
+    if allowed is None:
+        return
+    strange = np.flatnonzero(~np.isin(labels, allowed))
+    if len(strange):
+        found = str(labels[strange[0]])
+        words = ", ".join(map(repr, allowed))
+        rows.fail(int(strange[0]), f"expected one of the labels {words}; found {found!r}")
