@@ -215,7 +215,7 @@ def lay_out(
     first = network.layers[0]
     data = comm.map(with_features, graphs, features, targets)
     if first.keeps_product:
-        product = comm.map(plain_features, features)
+        product = features
         for hop in range(first.hops):
             pending = comm.post_values(
                 exchange,
@@ -482,11 +482,6 @@ def with_features(graph: Any, features: Any, targets: RankTargets) -> RankData:
     return RankData(graph, _as_rows(features), None, targets)
 
 
-def plain_features(features: Any) -> Any:
-    """The features."""
-    return features.copy()
-
-
 def with_product(data: RankData, product: Any, *, reads_inputs: bool) -> RankData:
     """A rank's data with the kept product in the place of features, or beside them."""
     beside = data.rows if reads_inputs else None
@@ -531,7 +526,8 @@ def add_remote_features(total: Any, inbox: ValueInbox, graph: Any) -> Any:
     if not halves.n_halo:
         return total
     halo = _stacked(inbox.payloads, total.shape[1])
-    return total + _matrix(halves.remote, halves.n_halo) @ halo
+    total += _matrix(halves.remote, halves.n_halo) @ halo  # in its place, where it is dense
+    return total
 
 
 def _stacked(payloads: list[Any], n_columns: int) -> Any:
