@@ -6,6 +6,7 @@ Whoever renames what they call finds out here, not when the next table is wanted
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import subprocess
 import sys
@@ -161,10 +162,16 @@ QUICK: dict[str, dict[str, Any]] = {  # what no option of a study makes small
     "cp_kernel": {"PEER_SECONDS": 0.0, "TRIAD_FLOATS": 2**12},
     "cp_memory": {"TYPES": ("float32",)},
     "cp_switch": {"SHAPE": (200, 80, 80), "N_NONZEROS": 3000, "LENGTHS": (1, 4)},
+    "gcn_minibatch": {"TRAININGS": {
+        "full batch": {"max_iter": 2},
+        "layers": {"sampler": "layer", "batch_size": 0.05, "max_iter": 1},
+    }},
     "latency": {"TURN_SECONDS": 0.0, "TURNS": 1},
     "linear_memory": {"N_FEATURES": 10_000, "N_LINES": 300, "N_BLOCKS": 2},
+    "linear_models": {"SUM_RANKS": 2, "SUM_TURNS": 2},
+    "parsa": {"DELAYS": (0, 2, math.inf), "GROWTH_PARTS": (4,), "WORKERS": 4, "BLOCKS": 8},
     "sparse_allreduce": {"TURNS": 1},
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def test_batch_job_ends_with_an_error_when_the_input_is_wrong(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def texts() -> Iterator[dict[str, ModuleType]]:
-    """The two examples as modules; worker processes, which inherit the path, import them too."""
+    """The two examples as modules."""
     sys.path.insert(0, str(EXAMPLES))
     yield {name: importlib.import_module(name) for name in ("pagerank", "kmeans")}
     sys.path.remove(str(EXAMPLES))
@@ -99,16 +99,11 @@ def texts() -> Iterator[dict[str, ModuleType]]:
 
 
 @pytest.fixture(scope="module")
-def client(texts: dict[str, ModuleType], forked_workers: None) -> Iterator[Any]:
-    from distributed import Client, LocalCluster
-
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
+def workers(texts: dict[str, ModuleType], quiet_client: Any) -> Iterator[Any]:
+    """The client of workers that find the examples, as those that inherit the path do."""
+    quiet_client.run(sys.path.insert, 0, str(EXAMPLES))
+    yield quiet_client
+    quiet_client.run(sys.path.remove, str(EXAMPLES))
 
 
 def told(printed: str) -> list[str]:
@@ -176,10 +171,10 @@ def test_texts_on_ranks_that_are_threads(
 @pytest.mark.parametrize("transport", ["graph", "dask"])
 @pytest.mark.parametrize("name", ["pagerank", "kmeans"])
 def test_texts_on_worker_processes(
-    name: str, transport: str, texts: dict, capsys: pytest.CaptureFixture, client: Any
+    name: str, transport: str, texts: dict, capsys: pytest.CaptureFixture, workers: Any
 ) -> None:
     expected = run_text(texts[name], "local", capsys, None)
-    assert run_text(texts[name], transport, capsys, client) == expected
+    assert run_text(texts[name], transport, capsys, workers) == expected
     assert len(expected) > 5
 
 

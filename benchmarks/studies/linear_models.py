@@ -47,7 +47,7 @@ SUM_COLUMNS = (
     "ms of the sum, MPI", "ms a step, in this process",
 )  # fmt: skip
 SUMS = ("dense", "auto")
-SUM_TURNS = 11
+SUM_TURNS, SUM_RANKS = 11, 4
 OPTIMIZERS = {"AdaGrad": "auto", "plain SGD": "sgd"}
 DASK_ML = Path(__file__).with_name("dask_ml_run.py")
 DASK_ML_SOLVERS = ("lbfgs", "admm")
@@ -324,8 +324,9 @@ def seconds_of_sums(
         return found
 
 
-def sums(n_features: int, n_samples: int, n_ranks: int = 4) -> list[list]:
+def sums(n_features: int, n_samples: int) -> list[list]:
     """Dense against sparse sums of batches of 1000 a rank, of power-law features."""
+    n_ranks = SUM_RANKS
     shape = n_features, n_samples, n_ranks
     alone = seconds_of_sums(None, *shape, "local")
     by_mpi = in_mpi_job(seconds_of_sums, n_ranks, *shape, "mpi") if has_mpiexec() else {}
@@ -399,9 +400,9 @@ def main(
         "A generated libsvm file, on worker processes: looked through by `survey`, and read by "
         "ranks, each its range, to rows dealt out over the ranks:\n\n"
         f"{markdown_table(READ_COLUMNS, read)}\n\n"
-        "A step of SGD on 4 ranks of this process, a batch of 1000 a rank, 100 features a sample "
-        "by a power law: all values of the gradients sent, or entries by the algorithm that the "
-        "ranks choose. Of the sum alone the median of "
+        f"A step of SGD on {SUM_RANKS} ranks of this process, a batch of 1000 a rank, 100 features "
+        "a sample by a power law: all values of the gradients sent, or entries by the algorithm "
+        "that the ranks choose. Of the sum alone the median of "
         f"{SUM_TURNS - 1} turns: on ranks of this process, one after the other, where messages "
         "cost nothing, and on MPI ranks, which share the cores. The rest of a step is computing: "
         "the gradient of the batch, and the step of all weights that the sum touches, on each "

@@ -39,14 +39,17 @@ if "DASKPART_TESTS_IN_MPI_JOB" in os.environ:
 
 
 # of 5 ranks on 4 workers some share theirs and some do not; 8 are a power of two, and all do
-_NUMBERS_OF_RANKS = {"graph-processes": (1, 5), "mpi": (1, 5, 8)}
+_NUMBERS_OF_RANKS = {"graph-processes": (1, 5), "dask-processes": (1, 5, 8), "mpi": (5, 8)}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out some numbers of ranks where a run takes long and others of its kind say as much.
 
+    There a test that draws its calls draws them once, too.
+
     Each text is run by any number of ranks on the threads of a process; all numbers are sent
-    messages by MPI in `mpi_spmd_job.py`, and as tasks of workers in `mpi_job.py`.
+    messages by MPI in `mpi_spmd_job.py`, by Dask where decompositions are fitted on workers, and
+    as tasks of workers in `mpi_job.py`.
     """
     left_out = [item for item in items if not _is_among_those_run(item)]
     config.hook.pytest_deselected(items=left_out)
@@ -56,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_among_those_run(item: pytest.Item) -> bool:
     params = item.callspec.params if hasattr(item, "callspec") else {}
     some = _NUMBERS_OF_RANKS.get(params.get("make_communicator", ""))
-    return some is None or params.get("n_ranks", 1) in some
+    return some is None or (params.get("n_ranks", some[0]) in some and not params.get("seed"))
 
 
 @pytest.fixture(scope="session")

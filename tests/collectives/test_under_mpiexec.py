@@ -27,15 +27,19 @@ SAID = [
     "the same factors over MPI and Dask comms",
     "spmd: all done",
 ]
+JOBS = ("mpi_job.py", "mpi_server_job.py", "mpi_spmd_job.py", "mpi_suite_job.py")
 
 pytestmark = pytest.mark.mpi
 
 
 @pytest.fixture(scope="module")
 def said(mpi_job):
-    """What the scripts print, each on the workers that the one before has left."""
-    names = ("mpi_job.py", "mpi_server_job.py", "mpi_spmd_job.py")
-    return mpi_job(*(HERE / name for name in names))
+    """What the scripts print, each on the workers that the one before has left.
+
+    The last one is pytest, with what workers import from the root of the tests.
+    """
+    known = {"DASKPART_TESTS_IN_MPI_JOB": "1", "PYTHONPATH": str(HERE.parents[1])}
+    return mpi_job(*(HERE / name for name in JOBS), **known)
 
 
 @pytest.mark.parametrize("line", SAID)
@@ -43,9 +47,7 @@ def test_transports_and_parameter_server(said, line):
     assert line in said
 
 
-def test_every_collective(mpi_job):
-    """What the other transports are tested by, over MPI; workers import the tests from the root."""
-    root = str(HERE.parents[1])
-    said = mpi_job(HERE / "mpi_suite_job.py", DASKPART_TESTS_IN_MPI_JOB="1", PYTHONPATH=root)
+def test_every_collective(said):
+    """What the other transports are tested by, over MPI."""
     counted = re.search(r"(\d+) passed", said)
     assert counted and int(counted.group(1)) > 50, said[-2000:]

@@ -32,9 +32,21 @@ ON_RANKS = [
 ]
 
 
-@pytest.fixture(params=STOPPING)
+@pytest.fixture(params=STOPPING, scope="module")
 def case(request) -> Case:
     return MODELS[request.param]
+
+
+@pytest.fixture(scope="module")
+def whole(case) -> Any:
+    """The fit that others are held against; nobody changes it."""
+    return fit(case)
+
+
+@pytest.fixture(scope="module")
+def patient(case) -> Any:
+    """The same with more patience."""
+    return fit(case, patience=4)
 
 
 def fit(case: Case, *, onto: Any = None, scale: float = 1.0, **options: Any) -> Any:
@@ -100,8 +112,8 @@ def test_the_model_is_that_of_its_best_step(case):
 
 
 @pytest.mark.parametrize("stop", ["best", "next", "end"])
-def test_a_resumed_fit_has_the_best_step_of_an_unbroken_one(case, tmp_path, stop):
-    whole, path = fit(case), tmp_path / "run.npz"
+def test_a_resumed_fit_has_the_best_step_of_an_unbroken_one(case, whole, patient, tmp_path, stop):
+    path = tmp_path / "run.npz"
     best = whole.best_iteration_
     stop = {"best": best, "next": best + 1, "end": whole.n_iter_}[stop]
     half = fit(case, checkpoint_path=path, max_iter=stop)
@@ -110,11 +122,11 @@ def test_a_resumed_fit_has_the_best_step_of_an_unbroken_one(case, tmp_path, stop
     resumed = fit(case, checkpoint_path=path, resume=True)
     assert_same_twice(whole, resumed)  # of one that had run out nothing more is done
     more = fit(case, checkpoint_path=path, resume=True, patience=4)
-    assert_same_twice(more, fit(case, patience=4))
+    assert_same_twice(more, patient)
 
 
-def test_a_fit_that_goes_on_has_the_best_step_of_an_unbroken_one(case, tmp_path):
-    whole, model = fit(case), fit(case, max_iter=1, warm_start=True)
+def test_a_fit_that_goes_on_has_the_best_step_of_an_unbroken_one(case, whole, tmp_path):
+    model = fit(case, max_iter=1, warm_start=True)
     while model.n_iter_ < whole.n_iter_:
         model.save(tmp_path / "model")
         model = type(model).load(tmp_path / "model")
@@ -124,8 +136,7 @@ def test_a_fit_that_goes_on_has_the_best_step_of_an_unbroken_one(case, tmp_path)
     assert model.n_iter_ == whole.n_iter_  # patience has run out
 
 
-def test_ctrl_c_keeps_the_best_step(case):
-    whole = fit(case)
+def test_ctrl_c_keeps_the_best_step(case, whole):
     model = case.make()
     model.set_callbacks(At(whole.best_iteration_ + 1, _interrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -144,8 +155,8 @@ def test_every_rank_by_itself_finds_the_same(case, monkeypatch, n_ranks):
     assert_same_twice(expected, fit(case, onto=model, **options))
 
 
-def test_a_loss_does_not_change_the_best_step(case, monkeypatch):
-    whole, model = fit(case), case.make()
+def test_a_loss_does_not_change_the_best_step(case, whole, monkeypatch):
+    model = case.make()
     make_text, lost = type(model)._text, []
 
     def breaking(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -186,6 +197,8 @@ def test_ranks_hold_one_copy_more_of_the_weights(name):
     n = 3000
     chain = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
     held = {"validation_fraction": 0.3, "max_iter": 2, "optimizer": "sgd"}
+    if MODELS[name].make().batch_size:
+        held["batch_size"] = 300
     plain, watched = (
         MODELS[name].make(**held, patience=patience).fit(None, np.arange(n) % 3, graph=chain)
         for patience in (None, 5)
