@@ -35,11 +35,6 @@ class RankTargets:
     validation: NDArray[np.int64]
     validation_values: NDArray[Any]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in vars(self).values())
-
 
 @dataclass(eq=False)
 class RankData:
@@ -59,12 +54,6 @@ class RankData:
     rows: Rows
     beside: Rows | None
     targets: RankTargets
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        beside = 0 if self.beside is None else self.beside.nbytes
-        return self.graph.nbytes + self.rows.nbytes + beside + self.targets.nbytes
 
 
 @dataclass(eq=False)

@@ -50,11 +50,6 @@ class Halves:
         """Rows that the rank gets."""
         return len(self.halo)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in (*self.local, *self.remote, self.halo))
-
 
 @dataclass(frozen=True, eq=False)
 class RankGraph:
@@ -71,14 +66,6 @@ class RankGraph:
     own: NDArray[np.int64]
     forward: Halves
     backward: Halves
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        both = self.forward.nbytes + (
-            self.backward.nbytes if self.backward is not self.forward else 0
-        )
-        return both + self.own.nbytes
 
 
 def halves_of(

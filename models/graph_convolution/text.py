@@ -454,7 +454,8 @@ def bytes_held(
         len(data.graph.forward.local[1]) if network.joins_columns else 0,
         len(data.targets.training),
     )
-    return data.nbytes + bytes_made(there, back, *made) + int(passing)
+    # without dropout the first layer reads the features themselves: what is there twice counts once
+    return bytes_made(data, there, back, *made) + int(passing)
 
 
 def bytes_made(*made: Any) -> int:
