@@ -225,7 +225,7 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
     assert same_factors(tmp_path / "whole", tmp_path / "out")
 
 
-def test_a_signal_while_reading_is_one_word():
+def test_a_signal_while_reading_is_one_word(tmp_path):
     code = (
         "import os, signal, sys\n"
         "from daskpart import cli\n"
@@ -236,7 +236,8 @@ def test_a_signal_while_reading_is_one_word():
         "        cli.main(['fit', 'mf', 'x'])\n"
         "    print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(INTERRUPTED), str(TERMINATED)]
     assert done.stderr.split() == ["interrupted"] * 2
