@@ -101,9 +101,9 @@ def texts() -> Iterator[dict[str, ModuleType]]:
 @pytest.fixture(scope="module")
 def workers(texts: dict[str, ModuleType], quiet_client: Any) -> Iterator[Any]:
     """The client of workers that find the examples, as those that inherit the path do."""
-    quiet_client.run(sys.path.insert, 0, str(EXAMPLES))
+    quiet_client.run(lambda: sys.path.insert(0, str(EXAMPLES)))
     yield quiet_client
-    quiet_client.run(sys.path.remove, str(EXAMPLES))
+    quiet_client.run(lambda: sys.path.remove(str(EXAMPLES)))
 
 
 def told(printed: str) -> list[str]:
