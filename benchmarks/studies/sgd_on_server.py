@@ -17,7 +17,8 @@ import click
 
 import daskpart
 
-from .linear_server import FILES, samples
+from . import linear_server
+from .linear_server import FILES
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
 COLUMNS = (
@@ -29,7 +30,7 @@ DELAYS = (0, 1, 4, math.inf)
 
 def measure(name: str, n_ranks: int, epochs: int, batch_size: int) -> list[list]:
     """The lines of one data set."""
-    X, y = samples(name)
+    X, y = linear_server.samples(name)
     lines = []
     for partitioner in ("random", "parsa"):
         of_allreduce = None
