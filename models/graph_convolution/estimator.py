@@ -24,9 +24,10 @@ from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 
-from .graph_network import SHARED_ATTRIBUTES, SHARED_PARAMETERS, GraphNetwork
+from .graph_network import GraphNetwork
 from .plan import GCNPlan
 from .problem import GraphProblem
+from .shared_words import SHARED_ATTRIBUTES, SHARED_PARAMETERS
 from .targets import Targets, class_targets, number_targets
 from .vertex_names import named
 

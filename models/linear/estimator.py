@@ -27,7 +27,7 @@ from daskpart.models.samples.problem import encoded
 from .delayed_blocks import DelayedBlocks, Penalty
 from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
 from .losses import LOSSES, Loss
-from .server import BlocksText, ServerText
+from .sgd_on_server import ServerSgd
 
 
 class LinearClassifier(SampleClassifier, LinearModel):
@@ -182,11 +182,11 @@ class LogisticRegression(LinearClassifier):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def _server_text(self, *of_server: Any, problem: Any) -> ServerText:
+    def _server_options(self, plan: Any, problem: Any) -> ServerSgd | DelayedBlocks:
         if self.solver != "server":
-            return super()._server_text(*of_server, problem=problem)
+            return super()._server_options(plan, problem)
         strength, n_outputs = self._strength(problem), problem.n_outputs
-        fit = DelayedBlocks(
+        return DelayedBlocks(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
             n_outputs=n_outputs,
@@ -196,7 +196,6 @@ class LogisticRegression(LinearClassifier):
             delay=float(self.delay),
             penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
         )
-        return BlocksText(*of_server, fit=fit)
 
     def _loss_of(self, n_outputs: int) -> Loss:
         joint = n_outputs > 1 and self.multi_class == "multinomial"

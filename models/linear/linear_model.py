@@ -34,10 +34,11 @@ from daskpart.models.samples.plan import SamplesPlan
 from daskpart.models.samples.problem import Samples
 from daskpart.models.samples.rows import in_columns
 
+from .delayed_blocks import DelayedBlocks
 from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
-from .server import ServerConnection, ServerText, SgdServerText
+from .server import BlocksText, ServerConnection, SgdServerText
 from .sgd import Sgd
 from .sgd_on_server import ServerSgd
 from .state import LinearState
@@ -330,8 +331,8 @@ class LinearModel(SampleModel):
     def _averages(self) -> bool:
         """Whether the mean of the weights is what is learnt."""
         if self.average == "auto":
-            one_of_all = self._optimizer not in LAZY or self.aggregation == "server"
-            return not one_of_all and not self.l1_ratio
+            can = self._optimizer in LAZY and self.aggregation != "server"
+            return can and not self.l1_ratio
         return bool(self.average)
 
     @property
@@ -381,17 +382,21 @@ class LinearModel(SampleModel):
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> Text:
         if self._on_server:
             rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
-            return self._server_text(session, plan, rows_on, float(self.tol), problem=problem)
+            fit = self._server_options(plan, problem)
+            of_fit = SgdServerText if isinstance(fit, ServerSgd) else BlocksText
+            return of_fit(session, plan, rows_on, fit, float(self.tol))
         rows = self._rows(session, plan, problem, self._shuffles)
         return LinearText(session, rows, self._options(plan, problem), float(self.tol))
 
-    def _server_text(self, *of_server: Any, problem: Any) -> ServerText:
-        plan = of_server[1]
-        return SgdServerText(*of_server, fit=ServerSgd(
-            **self._shared_options(problem), **self._batch_options(plan, problem),
-            l2=self._strength(problem), n_features=problem.n_features, delay=float(self.delay),
+    def _server_options(self, plan: Any, problem: Any) -> ServerSgd | DelayedBlocks:
+        return ServerSgd(
+            **self._shared_options(problem),
+            **self._batch_options(plan, problem),
+            l2=self._strength(problem),
+            n_features=problem.n_features,
             compressor=self._compressor(plan.random_state),
-        ))  # fmt: skip
+            delay=float(self.delay),
+        )
 
     def _train(
         self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, own: Any

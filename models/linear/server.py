@@ -112,6 +112,7 @@ class ServerText(Text):
     plan : SamplesPlan
     rows_on : callable
         ``rows_on(comm)``: RankRows of each rank, a PerRank.
+    fit : DelayedBlocks or ServerSgd
     tolerance : float
     """
 
@@ -123,10 +124,11 @@ class ServerText(Text):
         session: ServerSession,
         plan: SamplesPlan,
         rows_on: Callable[[Communicator], PerRank],
+        fit: Any,
         tolerance: float,
     ) -> None:
         self.session, self._plan, self._rows_on = session, plan, rows_on
-        self._tolerance, self._loss = tolerance, np.inf
+        self._fit, self._tolerance, self._loss = fit, tolerance, np.inf
         self._ranks = {"rank": [np.array([rank]) for rank in range(plan.n_ranks)]}
 
     def _begin(self, n_items: int, **options: Any) -> ParameterServer:
@@ -167,14 +169,9 @@ class ServerText(Text):
 
 
 class BlocksText(ServerText):
-    """A fit by delayed block proximal gradient.
+    """A fit by delayed block proximal gradient."""
 
-    Parameters are those of `ServerText`, and `fit`, a `DelayedBlocks`.
-    """
-
-    def __init__(self, *of_server: Any, fit: DelayedBlocks) -> None:
-        super().__init__(*of_server)
-        self._fit = fit
+    _fit: DelayedBlocks
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
         """A server that holds the weights of a state; every rank with its rows."""
@@ -221,14 +218,9 @@ class BlocksText(ServerText):
 
 
 class SgdServerText(ServerText):
-    """A fit by SGD whose weights lie on a parameter server.
+    """A fit by SGD whose weights lie on a parameter server."""
 
-    Parameters are those of `ServerText`, and `fit`, a `ServerSgd`.
-    """
-
-    def __init__(self, *of_server: Any, fit: ServerSgd) -> None:
-        super().__init__(*of_server)
-        self._fit, self._steps = fit, 0
+    _fit: ServerSgd
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
         """A server that holds the weights of a state; every rank with its rows."""
@@ -254,7 +246,7 @@ class SgdServerText(ServerText):
         found = server.run(sgd_on_server.epoch, self._held, number=number, rates=rates, fit=fit)
         self._steps += fit.n_steps
         stale = server.report.mean_staleness  # of the shrinking no pull is stale
-        squares = server.run(sgd_on_server.shrink, scale=fit.scale_after(rates))
+        squares = server.run(sgd_on_server.shrink, scale=float(fit.scales(rates)[-1]))
         loss = sum(part for part, _ in found) / fit.n_samples + 0.5 * fit.l2 * sum(squares)
         measured = {"learning_rate": float(rates[-1]), "staleness": stale}
         return float(loss), measured, np.array([of_rank for _, of_rank in found])

@@ -53,9 +53,9 @@ class ServerSgd(LossSteps):
     compressor: Compressor | None
     delay: float
 
-    def scale_after(self, rates: NDArray[np.float64]) -> float:
-        """a after steps of these rates: each divides it by 1 + η λ."""
-        return float(np.exp(-np.log1p(rates * self.l2).sum()))
+    def scales(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """a before each step of these rates, and after the last: each divides it by 1 + η λ."""
+        return 1.0 / np.cumprod(np.append(1.0, 1.0 + rates * self.l2))
 
 
 @dataclass(eq=False)
@@ -87,8 +87,8 @@ def epoch(
     fit: ServerSgd,
 ) -> tuple[float, float]:  # fmt: skip
     """One pass over the rank's samples; gives the sum of their losses, and seconds."""
-    begun, total, scale = perf_counter(), 0.0, 1.0
-    blocks = fit.blocks(number)
+    begun, total, blocks = perf_counter(), 0.0, fit.blocks(number)
+    scales = fit.scales(rates).tolist()
     for step, rate in enumerate(rates.tolist()):
         place, in_block = divmod(step, fit.block_steps)
         own = fit.rows_of_block(solver.rows, int(blocks[place]))
@@ -96,8 +96,8 @@ def epoch(
             solver.order = fit.order(own, number, int(blocks[place]))
         batch = fit.of_step(solver.order, step)
         if len(batch):  # a rank with fewer samples ends its epoch early, and goes on in step
-            total += _step(endpoint, solver, own, batch, rate, scale, 1.0 / fit.count(step), fit)
-        scale /= 1.0 + rate * fit.l2
+            share = 1.0 / fit.count(step)
+            total += _step(endpoint, solver, own, batch, rate, scales[step], share, fit)
         endpoint.advance()
     return total, perf_counter() - begun
 

@@ -124,6 +124,7 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
         ("none", signal.SIGINT, INTERRUPTED),
         ("none", signal.SIGTERM, TERMINATED),
         pytest.param("processes", signal.SIGINT, INTERRUPTED, marks=pytest.mark.cluster),
+        pytest.param("processes", signal.SIGTERM, TERMINATED, marks=pytest.mark.cluster),
         pytest.param("mpi", signal.SIGINT, INTERRUPTED, marks=pytest.mark.mpi),
         pytest.param("mpi", signal.SIGTERM, TERMINATED, marks=pytest.mark.mpi),
     ],
@@ -225,19 +226,18 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
     assert same_factors(tmp_path / "whole", tmp_path / "out")
 
 
-def test_a_signal_while_reading_is_one_word(tmp_path):
+@pytest.mark.parametrize(("stop", "exit_code"), [("SIGINT", INTERRUPTED), ("SIGTERM", TERMINATED)])
+def test_a_signal_while_reading_is_one_word(stop, exit_code, tmp_path):
     code = (
         "import os, signal, sys\n"
         "from daskpart import cli\n"
+        f"def read(*_, **__): os.kill(os.getpid(), signal.{stop})\n"
         "import daskpart._cli.mf as job\n"
-        "for stop in (signal.SIGINT, signal.SIGTERM):\n"
-        "    job.load_matrix = lambda *_, **__: os.kill(os.getpid(), stop)\n"
-        "    if not os.fork():\n"
-        "        cli.main(['fit', 'mf', 'x'])\n"
-        "    print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        "job.load_matrix = read\n"
+        "cli.main(['fit', 'mf', 'x'])\n"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(INTERRUPTED), str(TERMINATED)]
-    assert done.stderr.split() == ["interrupted"] * 2
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == exit_code
+    assert done.stderr.strip() == "interrupted"

@@ -245,16 +245,8 @@ def test_a_random_state_may_be_drawn(case):
     assert case.make(random_state=None).fit(*data).n_iter_ == 4
 
 
-FIRST_OF_ITS_CLASS = [
-    name for name in MODELS if name.split(",")[0].split(" by ")[0].split(" in ")[0] == name
-]
-
-
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", FIRST_OF_ITS_CLASS)
-def test_a_lost_worker_does_not_change_the_result(name, own_client):
-    """That every state goes on from where it was kept, the tests above say, of all models."""
-    case = MODELS[name]
+def test_a_lost_worker_does_not_change_the_result(case, own_client):
     data = case.data()
     expected = case.make(n_ranks=2, max_iter=6).fit(*data)
     process = next(iter(own_client.run(os.getpid).values()))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
@@ -73,7 +73,6 @@ def test_one_against_the_rest_is_a_loss_an_output(monkeypatch):
     np.testing.assert_array_equal(slopes, np.concatenate([one[1] for one in each]))
 
 
-@settings(max_examples=15)
 @given(
     st.integers(1, 5), st.sampled_from(["squared", "huber"]), st.sampled_from(["sgd", "adagrad"]),
     st.sampled_from([0.0, 0.5]), st.integers(2, 4),

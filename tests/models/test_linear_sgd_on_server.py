@@ -126,7 +126,7 @@ def replayed(schedule: Any, delay: float, n_epochs: int = 1) -> tuple[Any, Any, 
             found = server.run(sgd_on_server.epoch, held, number=number, rates=rates, fit=fit)
             order = server.schedule
             if n_epochs > 1:
-                server.run(sgd_on_server.shrink, scale=fit.scale_after(rates))
+                server.run(sgd_on_server.shrink, scale=fit.scales(rates)[-1])
         loss = sum(part for part, _ in found) / len(y)
         return server.values(), order, loss, server.report.max_staleness
 

@@ -90,13 +90,13 @@ class KillWorkerAfter(EpochCallback):
 @pytest.mark.cluster
 @pytest.mark.parametrize("delay", [0.0, 0.1])
 def test_a_killed_worker_does_not_change_the_result(ratings, delay, own_client):
-    expected = model("local", max_iter=8).fit(ratings)
-    survivor = model("graph", max_iter=8)
+    expected = model("local", max_iter=12).fit(ratings)
+    survivor = model("graph", max_iter=12)
     survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
     with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
         survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)
-    assert survivor.history_["epoch"].tolist() == list(range(1, 9))
+    assert survivor.history_["epoch"].tolist() == list(range(1, 13))
 
 
 @pytest.mark.cluster

@@ -170,7 +170,7 @@ def test_ranks_by_themselves_give_the_same_bits(options, monkeypatch):
 @pytest.mark.cluster
 def test_all_transports_give_the_same_bits(client):
     X, y = samples()
-    make = {"n_ranks": 4, "top_k": 2, "top_k_bucket": 20, "max_iter": 1}
+    make = {"n_ranks": 4, "top_k": 2, "top_k_bucket": 20, "max_iter": 2}
     expected = classifier(**make).fit(X, y)
     for transport in ("graph", "dask"):
         model = classifier(**make, transport=transport).fit(X, y, client=client)
