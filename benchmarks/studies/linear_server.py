@@ -46,7 +46,13 @@ def samples(name: str) -> tuple:
 def optimum(X, y, C: float) -> float:  # type: ignore[no-untyped-def]
     """liblinear's loss with the penalty, of the mean."""
     model = Reference(
-        l1_ratio=1, solver="liblinear", C=C, fit_intercept=False, tol=1e-6, max_iter=2000
+        l1_ratio=1,
+        solver="liblinear",
+        C=C,
+        fit_intercept=False,
+        tol=1e-6,
+        max_iter=2000,
+        random_state=0,
     ).fit(X, y)
     weights = model.coef_[0]
     loss = np.logaddexp(0, -y * (X @ weights)).mean()
