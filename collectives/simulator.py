@@ -298,6 +298,7 @@ def simulate_sparse_allreduce(
     group: int | None = None,
     degrees: Sequence[int] | None = None,
     switch_density: float | None = None,
+    cuts: Sequence[int] = (),
     alpha: float = ALPHA,
     beta: float = BETA,
 ) -> Simulation:
@@ -315,6 +316,8 @@ def simulate_sparse_allreduce(
         Of the values that would travel.
     switch_density : float, optional
         Share of entries from which a range travels dense. Default: where the bytes are equal.
+    cuts : sequence of int, optional
+        Bounds of the ranges of "ssar-split-allgather"; default: of one length.
     alpha, beta : float
         Seconds a message, seconds a byte.
 
@@ -337,7 +340,7 @@ def simulate_sparse_allreduce(
         raise InputError(f"switch_density is a share, above 0 and at most 1; got {density!r}.")
     steps = steps_of(algorithm, n_ranks, group, degrees)
     streams = [
-        stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY)
+        stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY).cut_at(tuple(cuts))
         for indices in vectors
     ]
     records = (
@@ -458,13 +461,13 @@ def _counted(
 
 
 def _dense_rounds(
-    steps: Sequence[Step], n_ranks: int, size: int
+    steps: Sequence[Step], n_ranks: int, size: int, cuts: Sequence[int] = ()
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]]:
     """Sources, destinations and values of each step's messages, when all ranks are dense."""
     for step in steps:
         if step.kind not in LOCAL_KINDS:
             source, destination = pairs_of(step, n_ranks)
-            lower, upper = range_sent(step, size, source, destination)
+            lower, upper = range_sent(step, size, source, destination, cuts)
             yield source, destination, np.broadcast_to(upper - lower, len(source))
 
 
@@ -475,7 +478,8 @@ def _sparse_rounds(
     n_ranks, size, held = len(streams), streams[0].size, streams
     for place, step in enumerate(steps):
         if step.kind == "dense" or all(stream.is_dense for stream in held):
-            for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size):
+            cuts = held[0].cuts
+            for source, destination, rows in _dense_rounds(steps[place:], n_ranks, size, cuts):
                 yield source, destination, rows, item
             return
         source, destination = pairs_of(step, n_ranks)

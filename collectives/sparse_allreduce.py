@@ -8,7 +8,10 @@ Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (ETH Zürich
 First the ranks agree on what they hold (one small allreduce: size, type, number of entries), which
 also finds ranks that disagree before anything moves; then the steps of one algorithm run, chosen by
 the cost model unless named. Where a named one begins dense, arrays are not searched for entries.
-Who adds up vectors alike again and again agrees and chooses once (`best_algorithm`), and says so.
+Who adds up vectors alike again and again agrees and chooses once (`best_algorithm`), and says so;
+and the ranges that the next sum is split into are cut so that they hold as many entries of this one
+each (`equal_shares`): of words ordered by how frequent they are, the first of eight ranges of one
+length holds two thirds of all entries, and its rank keeps all others waiting.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from .cost_measurement import cost_model_of
 from .cost_model import Choice, CostModel, Problem
 from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
-from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, require_free_choice, steps_of
+from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, core_of, require_free_choice, steps_of
 from .stream import Stream, dense_stream_of, stream_of
 
 
@@ -134,7 +137,7 @@ def post_sparse_allreduce(
 
     Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
     what this returns. With `agreed`, the caller vouches that each rank gives a `Stream`, of one
-    shape and dtype: a named algorithm sends no message but its own.
+    shape and dtype and with the same `cuts`: a named algorithm sends no message but its own.
     """
     require_reduction(reduction)
     if algorithm == "auto":
@@ -234,6 +237,25 @@ def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
     return pending.state
 
 
+def equal_shares(total: Stream, n_ranks: int) -> tuple[int, ...]:
+    """Where to cut vectors with a sum like `total`, so that each rank adds up as much.
+
+    For `Stream.cut_at`, which "ssar-split-allgather" looks at. Wherever a sum is cut, it has the
+    same bits.
+
+    Returns
+    -------
+    tuple of int
+        Bounds of the parts, the first 0, the last the size. Empty, which stands for parts of one
+        length, for a dense vector, and where there are fewer entries than parts.
+    """
+    n_parts = core_of(n_ranks)
+    if total.indices is None or total.n_entries < n_parts:
+        return ()
+    inner = total.indices[np.arange(1, n_parts) * total.n_entries // n_parts]
+    return (0, *inner.tolist(), total.size)
+
+
 def _require_array_alone(x: Any, values: Any) -> None:
     if not is_dask_collection(x) or not hasattr(x, "chunks") or values is not None:
         raise InputError(
@@ -270,7 +292,7 @@ def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64
 
 
 def _first_of(stream: Stream, agreed: Any) -> Stream:
-    return stream
+    return stream.cut_at(())
 
 
 def _described(description: NDArray[np.int64]) -> str:

@@ -44,12 +44,12 @@ def pack_step(
     """The messages of a step from one rank to others: only in a split they differ."""
     if step.kind == "split":
         assert isinstance(state, Stream)
-        ranges = [range_sent(step, state.size, source, each) for each in destinations]
+        ranges = [range_sent(step, state.size, source, each, state.cuts) for each in destinations]
         return [_payload(part) for part in state.of_ranges(ranges)]
     if isinstance(state, Ring):
         sent = state.travelling
     else:
-        sent = state.of_range(*range_sent(step, state.size, source, destinations[0]))
+        sent = state.of_range(*range_sent(step, state.size, source, destinations[0], state.cuts))
     return [_payload(sent)] * len(destinations)
 
 
@@ -74,11 +74,11 @@ def combine_step(
     if step.kind == "unfold":
         return _received(state, inbox.payloads[0], 0, state.size)
     if step.kind == "join":
-        ranges = [range_of(step, state.size, source) for source in inbox.sources]
+        ranges = [range_of(step, state.size, source, state.cuts) for source in inbox.sources]
         return concatenated(_in_rank_order(inbox, state, ranges), density)
     lower, upper = state.lower, state.upper
     if step.kind == "split":
-        lower, upper = range_of(step, state.size, inbox.rank)
+        lower, upper = range_of(step, state.size, inbox.rank, state.cuts)
     own = state.of_range(lower, upper)
     ordered = _in_rank_order(inbox, own, [(lower, upper)] * len(inbox.sources))
     return combined(ordered, reduction, density)

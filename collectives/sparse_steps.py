@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -73,6 +73,9 @@ class Step:
         Of splits and joins by 2: the first split is between neighbours, and not between ranks that
         are P/2 apart, so that values combine in the order of swaps; ranges are then in order of the
         ranks' bits, read backwards.
+    by_entries : bool
+        Ranges are cut where the vector says (`Stream.cuts`), if it does, so that each holds as many
+        entries; they are else as long as each other.
     """
 
     kind: str
@@ -80,6 +83,7 @@ class Step:
     degree: int = 1
     span: int = 1
     nearest_first: bool = False
+    by_entries: bool = False
 
 
 def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> None:
@@ -125,7 +129,7 @@ def steps_of(
 
 @cache  # who adds up vectors step after step asks for the same again and again
 def _steps(algorithm: str, n_ranks: int, group: int, degrees: tuple[int, ...]) -> tuple[Step, ...]:
-    core = _core(n_ranks)
+    core = core_of(n_ranks)
     dense = [Step("dense", core)] if algorithm.startswith("dense") else []
     if algorithm == "butterfly":
         return *_splits(n_ranks, degrees), *_joins(n_ranks, degrees)
@@ -140,7 +144,7 @@ def _steps(algorithm: str, n_ranks: int, group: int, degrees: tuple[int, ...]) -
     return *dense, Step("fold", core), *steps, Step("unfold", core)
 
 
-def _core(n_ranks: int) -> int:
+def core_of(n_ranks: int) -> int:
     """The largest power of two within the number of ranks."""
     return 1 << (n_ranks.bit_length() - 1)
 
@@ -164,21 +168,29 @@ def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return np.repeat(ranks, step.degree - 1), members[members != ranks[:, None]]
 
 
-def range_sent(step: Step, size: int, source: Any, destination: Any) -> tuple[Any, Any]:
+def range_sent(
+    step: Step, size: int, source: Any, destination: Any, cuts: Sequence[int] = ()
+) -> tuple[Any, Any]:
     """The range of a vector of `size` that a message carries, of one message or of arrays."""
     if step.kind in ("fold", "unfold", "swap"):
         return 0, size
     if step.kind.startswith("ring"):
         source = source - step.degree - (step.kind == "ring-down")
-    return range_of(step, size, destination if step.kind == "split" else source)
+    return range_of(step, size, destination if step.kind == "split" else source, cuts)
 
 
-def range_of(step: Step, size: int, rank: Any) -> tuple[Any, Any]:
-    """The range that a rank, or each of an array, holds when it holds `step.span` of the parts."""
+def range_of(step: Step, size: int, rank: Any, cuts: Sequence[int] = ()) -> tuple[Any, Any]:
+    """The range that a rank, or each of an array, holds when it holds `step.span` of the parts.
+
+    `cuts` are the bounds of the parts, for steps that are `by_entries`.
+    """
     place = rank % step.n_parts
     if step.nearest_first:
         place = _bits_backwards(place, step.n_parts)
     first = place // step.span * step.span
+    if step.by_entries and len(cuts) == step.n_parts + 1:
+        bounds = np.asarray(cuts) if isinstance(first, np.ndarray) else cuts
+        return bounds[first], bounds[first + step.span]
     return size * first // step.n_parts, size * (first + step.span) // step.n_parts
 
 
@@ -210,8 +222,10 @@ def _core_steps(algorithm: str, core: int, group: int) -> list[Step]:
     if algorithm == "dsar-early-switching":
         splits = _splits(core, [group, *[2] * ((core // group).bit_length() - 1)])
         return [*splits[:1], Step("dense", core), *splits[1:], *_joins(core, twos)]
-    dense = [Step("dense", core)] if algorithm.startswith("dsar") else []
-    return _splits(core, [core]) + dense + _joins(core, _in_pairs(twos))
+    split, join = _splits(core, [core]), _joins(core, _in_pairs(twos))
+    if algorithm.startswith("dsar"):
+        return [*split, Step("dense", core), *join]
+    return [replace(step, by_entries=True) for step in (*split, *join)]
 
 
 def _in_pairs(twos: list[int]) -> list[int]:
@@ -243,7 +257,7 @@ def _unring(n_ranks: int) -> list[Step]:
 
 
 def _checked_group(n_ranks: int, group: int | None) -> int:
-    core = _core(n_ranks)
+    core = core_of(n_ranks)
     if group is None:
         return min(8, core)
     if isinstance(group, bool) or group not in [1 << t for t in range(1, core.bit_length())]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -60,6 +60,9 @@ class Stream:
         The range, ``[lower, upper)``.
     shape : tuple of int
         What the whole vector is the flattened form of.
+    cuts : tuple of int
+        Where a sum splits the whole vector among ranks, the same on all of them: the bounds of the
+        parts (`sparse_allreduce.equal_shares`); empty for parts of one length.
     """
 
     size: int
@@ -69,6 +72,7 @@ class Stream:
     lower: int
     upper: int
     shape: tuple[int, ...] = field(repr=False)
+    cuts: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.indices):
@@ -101,7 +105,7 @@ class Stream:
 
     def __reduce__(self) -> tuple[Any, ...]:
         content = (self.values, self.indices, self.neutral)
-        return Stream, (self.size, *content, self.lower, self.upper, self.shape)
+        return Stream, (self.size, *content, self.lower, self.upper, self.shape, self.cuts)
 
     def copy(self) -> Stream:
         """Itself, as streams never change."""
@@ -132,7 +136,12 @@ class Stream:
         self, values: NDArray[Any], indices: NDArray[Any] | None, lower: int, upper: int
     ) -> Stream:
         """Another content for a range of the same vector."""
-        return Stream(self.size, values, indices, self.neutral, lower, upper, self.shape)
+        of_vector = (self.shape, self.cuts)
+        return Stream(self.size, values, indices, self.neutral, lower, upper, *of_vector)
+
+    def cut_at(self, cuts: tuple[int, ...]) -> Stream:
+        """The same vector, split elsewhere."""
+        return self if self.cuts == cuts else replace(self, cuts=cuts)
 
     def to_dense(self) -> Stream:
         """The same with a value for every index of the range."""

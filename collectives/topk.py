@@ -84,7 +84,8 @@ class _Selection(ABC):
         """Gradient and residual added; what is selected as a stream, the rest as residual."""
         values = _added(gradient, feedback)
         chosen = self.selected(values, feedback)
-        sent = stream_of((chosen, values[chosen], len(values)))
+        cuts = gradient.cuts if isinstance(gradient, Stream) else ()
+        sent = stream_of((chosen, values[chosen], len(values))).cut_at(cuts)
         values[chosen] = 0
         return sent, Feedback(values, feedback.rank, feedback.step + 1)
 

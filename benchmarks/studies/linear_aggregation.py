@@ -5,8 +5,9 @@
     5.12        in how many batches of an epoch each feature occurs; and the density of a sum
 
 A batch of 1000 samples a rank touches some features; these indices are real, and who would send how
-much by each algorithm is counted by the simulator, for any number of ranks. On the fewer ranks the
-model is also trained, and what it sent stands beside. (An SVM sends the same: figure 5.11.)
+much by each algorithm is counted by the simulator, for any number of ranks. Ranges are cut by the
+sum of a step before, as in a fit. On the fewer ranks the model is also trained, and what it sent
+stands beside. (An SVM sends the same: figure 5.11.)
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from benchmarks import data
 from daskpart import LogisticRegression
 from daskpart.collectives.cost_model import expected_union
 from daskpart.collectives.simulator import simulate_sparse_allreduce
+from daskpart.collectives.sparse_allreduce import equal_shares
+from daskpart.collectives.stream import entries_stream
 from daskpart.models.optimisation.aggregation import SWITCH
 from daskpart.models.samples.rows import members_of_ranks
 
@@ -92,6 +95,8 @@ def power_law(n_features: int, n_samples: int, batch_size: int, length: int = 10
 def lines_of(held: Data, n_ranks: int) -> list[list]:
     """A line a strategy and network."""
     random = np.random.default_rng(n_ranks)
+    before = [held.batch(random) for _ in range(n_ranks)]
+    cuts = cuts_after(held.size, before)
     vectors = [held.batch(random) for _ in range(n_ranks)]
     union = len(np.unique(np.concatenate(vectors)))
     n_steps = -(-held.X.shape[0] // (held.batch_size * n_ranks))
@@ -99,7 +104,8 @@ def lines_of(held: Data, n_ranks: int) -> list[list]:
     rows = []
     for network, (alpha, beta) in NETWORKS.items():
         found = {
-            strategy: sent(held.size, vectors, strategy, alpha, beta) for strategy in STRATEGIES
+            strategy: sent(held.size, vectors, strategy, alpha, beta, cuts)
+            for strategy in STRATEGIES
         }
         dense_bytes, dense_seconds = found[DENSE]
         rows += [
@@ -110,9 +116,17 @@ def lines_of(held: Data, n_ranks: int) -> list[list]:
     return rows
 
 
+def cuts_after(size: int, vectors: Sequence[np.ndarray]) -> tuple[int, ...]:
+    """Where the step after these vectors is cut; a sum from `SWITCH` on is dense."""
+    touched = np.unique(np.concatenate(vectors))
+    total = entries_stream(touched, np.ones(len(touched), np.float32), size)
+    return equal_shares(total.switched(SWITCH), len(vectors))
+
+
 def sent(
-    size: int, vectors: Sequence[np.ndarray], strategy: str, alpha: float, beta: float
-) -> tuple[float, float]:
+    size: int, vectors: Sequence[np.ndarray], strategy: str, alpha: float, beta: float,
+    cuts: Sequence[int] = (),
+) -> tuple[float, float]:  # fmt: skip
     """Mean bytes of a rank, and seconds of a sum of float32 values."""
     n_ranks = len(vectors)
     if strategy.startswith("dense"):  # whatever the vectors are: 2 (P − 1)/P of all values
@@ -120,7 +134,7 @@ def sent(
         rounds = n_ranks - 1 if strategy == "dense-ring" else np.log2(n_ranks)
         return nbytes, 2 * rounds * alpha + beta * nbytes
     found = simulate_sparse_allreduce(
-        vectors, size, strategy, switch_density=SWITCH, alpha=alpha, beta=beta
+        vectors, size, strategy, switch_density=SWITCH, alpha=alpha, beta=beta, cuts=cuts
     )
     return float(found.bytes_sent.mean()), found.seconds
 
@@ -141,7 +155,11 @@ def trained(held: Data, n_ranks: int) -> list[list]:
             aggregation=aggregation, shuffle=False,
         ).fit(X, y)  # fmt: skip
         strategy = {"dense": DENSE}.get(aggregation, aggregation)
-        simulated = sum(sent(held.size, step, strategy, 0.0, 0.0)[0] for step in steps)
+        cuts = [(), *(cuts_after(held.size, step) for step in steps[:-1])]
+        simulated = sum(
+            sent(held.size, step, strategy, 0.0, 0.0, of_step)[0]
+            for step, of_step in zip(steps, cuts, strict=True)
+        )
         rows.append([held.name, n_ranks, aggregation, model.history_["bytes"].iloc[0] / 1e6,
                      n_ranks * simulated / 1e6])  # fmt: skip
     return rows
@@ -262,8 +280,10 @@ def main(
         f"trained agree on sizes, too):\n\n{markdown_table(TRAINED, beside)}\n\n"
         "Figures 5.8 to 5.12 of Renggli (2017). Where a few features are in every batch (the steep "
         "left of the third row), the sum fills up slower than evenly spread entries would. "
-        "imdb-bigrams has its frequent features first: there the rank that adds up the first range "
-        "has most to do, and split algorithms take longer than their mean bytes say. Ranges turn "
+        "imdb-bigrams has its frequent features first: the ranges of ssar-split-allgather are cut "
+        "so that they held as many entries each of the sum before; those of "
+        "dsar-split-allgather-doubling, which end dense, are of one length, and there the rank "
+        "that adds up the first range has most to do. Ranges turn "
         f"dense from a density of {SWITCH:g} on, where the bytes are equal."
     )
     write_numbers(out, "linear_aggregation", COLUMNS, lines, origin)

@@ -74,7 +74,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
 def added(world: MPI.Comm, own: Stream) -> Stream:
     """The sum of a sparse vector a rank, on every rank."""
     assert own.indices is not None
-    bounds = own.size * np.arange(world.size + 1) // world.size
+    bounds = np.array(own.cuts or own.size * np.arange(world.size + 1) // world.size)
     cuts = np.searchsorted(own.indices, bounds[1:-1].astype(own.indices.dtype))
     sent = np.diff(np.concatenate([[0], cuts, [len(own.indices)]]))
     arriving = np.empty_like(sent)

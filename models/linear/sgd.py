@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.lanes import blank_rows
 from daskpart.collectives import Communicator, PerRank, allreduce
+from daskpart.collectives.sparse_allreduce import equal_shares
 from daskpart.collectives.stream import Stream, entries_stream, index_type
 from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
@@ -140,6 +141,7 @@ class SgdModel:
     epoch: int = 0
     blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     gradient: Stream | None = None
+    cuts: tuple[int, ...] = ()
     loss: float = 0.0
     penalty: float = 0.0
     finite: bool = True
@@ -318,7 +320,7 @@ def bytes_held(model: Any, rows: Rows) -> int:
 def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
     """Begin to measure anew."""
     model.epoch, model.blocks = number, sgd.blocks(number)
-    model.loss, model.entries = 0.0, 0
+    model.loss, model.entries, model.cuts = 0.0, 0, ()
     return model
 
 
@@ -357,10 +359,11 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
     if not in_block:
         model.order = sgd.order(own, model.epoch, block)
     batch = sgd.of_step(model.order, step)
-    model.gradient, loss = gradient_stream(
+    gradient, loss = gradient_stream(
         [(own, batch)], 1.0 / sgd.count(step), sgd, model.table, model.scalars, model.touched,
         rows.dtype, penalties=(sgd.l1, sgd.l2),
     )  # fmt: skip
+    model.gradient = gradient.cut_at(model.cuts)
     model.loss += loss
     return model
 
@@ -396,7 +399,7 @@ def gradient_of(model: SgdModel) -> Stream:
 
 def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) -> SgdModel:
     """A step along the sum."""
-    model.gradient = None
+    model.gradient, model.cuts = None, equal_shares(total, len(sgd.sizes))
     if not sgd.is_lazy:
         gradient = total.to_numpy().astype(np.float64, copy=False)
         model.entries += int(np.count_nonzero(gradient))

@@ -22,6 +22,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank, allreduce
+from daskpart.collectives.sparse_allreduce import equal_shares
 from daskpart.collectives.stream import Stream, entries_stream
 from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
@@ -121,6 +122,7 @@ class RankModel:
     values: list[Any] = field(default_factory=list, repr=False)
     slopes: Any = None
     gradient: Stream | None = None
+    cuts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     entries: int = 0
     broken: bool = False
@@ -279,7 +281,7 @@ def bytes_held(model: RankModel, inputs: Any) -> int:
 def begin_epoch(model: RankModel, *, number: int, fit: Training) -> RankModel:
     """Shuffle the blocks, and begin to measure anew."""
     model.epoch, model.blocks = number, fit.blocks(number)
-    model.sums, model.entries = np.zeros(2), 0
+    model.sums, model.entries, model.cuts = np.zeros(2), 0, {}
     return model
 
 
@@ -311,6 +313,7 @@ def backward(model: RankModel, *, layer: int, fit: Training) -> RankModel:
         size, model.broken = model.gradient.size, True
         none = np.zeros(0, model.gradient.values.dtype)
         model.gradient = entries_stream(np.zeros(0, np.int64), none, size)
+    model.gradient = model.gradient.cut_at(model.cuts.get(layer, ()))
     if layer:
         model.slopes = fit.network.back(model.weights[layer], value, model.slopes, layer)
     return model
@@ -328,6 +331,7 @@ def move(
 ) -> RankModel:
     """A step of a layer along the sum."""
     model.gradient = model.slopes = None
+    model.cuts[layer] = equal_shares(total, len(fit.sizes))
     model.entries += int(np.count_nonzero(total.values))
     pieces = fit.network.pieces
     gradient, weights = total.to_numpy(), model.weights[layer]

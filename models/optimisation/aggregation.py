@@ -11,7 +11,8 @@ algorithms in `same_order` add up every coordinate in one order, so they give th
 "auto" chooses only among them: what it chooses changes the time of a fit, never its result.
 
 The gradients of an epoch are alike. So the ranks agree on their shape and dtype, and "auto"
-chooses, with the first of them; a step after it sends what it adds up and nothing else.
+chooses, with the first of them; a step after it sends what it adds up and nothing else. Its ranges
+are cut by the sum before (`equal_shares`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,12 @@ import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator
-from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator, simulate_sparse_allreduce
+from daskpart.collectives.sparse_allreduce import (
+    equal_shares,
+    post_sparse_allreduce,
+    sparse_allreduce,
+)
 from daskpart.collectives.sparse_steps import ALGORITHMS, factorizations
 from daskpart.collectives.stream import stream_of
 from daskpart.collectives.transports import measures
@@ -71,6 +75,77 @@ def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks, req
             reference, reference_counts = run(simulator, vectors, algorithm=algorithm)
             assert bits(reference[0]) == bits(streams[0]), algorithm
             assert counts == reference_counts, algorithm
+
+
+def cut_elsewhere(communicator, streams, cuts, **options):
+    """The sums of all ranks of streams that are split at `cuts`, and what was counted."""
+    communicator.counters.reset()
+    values = communicator.values([stream.cut_at(cuts) for stream in streams])
+    pending = post_sparse_allreduce(communicator, values, agreed=True, **options)
+    totals = communicator.gather(pending.collect())
+    return totals, communicator.counters.of(options["algorithm"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 13), st.sampled_from(ALGORITHMS), st.integers(1, 200), st.floats(0.01, 1.0),
+    st.integers(0, 10**6),
+)  # fmt: skip
+def test_a_sum_has_the_same_bits_wherever_it_is_cut(n_ranks, algorithm, size, switch, seed):
+    vectors = unequal_vectors(n_ranks, size, seed)
+    like = stream_of(unequal_vectors(1, size, seed + 1)[0])
+    cuts = equal_shares(like, n_ranks)
+    options = {"algorithm": algorithm, "switch_density": switch}
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        whole, _ = run(communicator, vectors, **options)
+        streams, counted = cut_elsewhere(communicator, map(stream_of, vectors), cuts, **options)
+    for stream in streams:
+        assert stream.to_numpy().tobytes() == whole[0].to_numpy().tobytes()
+    simulated = simulate_sparse_allreduce(
+        [indices for indices, _, _ in vectors], size, cuts=cuts, dtype=np.float64, **options
+    )
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(simulated, name), counted[name], err_msg=name)
+
+
+@pytest.mark.parametrize("n_ranks", [4, 8, 16])
+def test_ranks_add_up_as_many_entries_each_where_frequent_ones_come_first(n_ranks):
+    """Twice the same sum, the second time cut by the first: no rank waits for a loaded one."""
+    random, size = np.random.default_rng(n_ranks), 5000
+    held = [np.unique((size * random.random(900) ** 5).astype(int)) for _ in range(n_ranks)]
+    streams = [stream_of((each, np.ones(len(each)), size)) for each in held]
+    options = {"algorithm": "ssar-split-allgather", "switch_density": 1.0}
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        (total, *_), equal = cut_elsewhere(communicator, streams, (), **options)
+        (again, *_), cut = cut_elsewhere(
+            communicator, streams, equal_shares(total, n_ranks), **options
+        )
+    assert again.to_numpy().tobytes() == total.to_numpy().tobytes()
+    core = 1 << (n_ranks.bit_length() - 1)
+    cuts = equal_shares(again, n_ranks)
+    shares = np.diff(np.searchsorted(again.indices, cuts))
+    assert len(cuts) == core + 1
+    assert cuts[0] == 0
+    assert cuts[-1] == size
+    assert shares.max() - shares.min() <= 1
+    assert cut["rows_sent"].max() < 0.8 * equal["rows_sent"].max()
+
+
+def test_a_dense_sum_is_cut_into_ranges_of_one_length():
+    assert equal_shares(stream_of(np.ones(9)).to_dense(), 4) == ()
+    assert equal_shares(stream_of(([3, 7], [1.0, 1.0], 9)), 4) == ()  # fewer entries than parts
+    assert equal_shares(stream_of(([3, 7, 8], [1.0, 1.0, 1.0], 9)), 3) == (0, 7, 9)
+
+
+def test_cuts_that_ranks_have_not_agreed_on_are_let_go():
+    with LocalCommunicator(2) as communicator:
+        streams = [stream_of(np.arange(9.0)).cut_at((0, cut, 9)) for cut in (3, 7)]
+        total = sparse_allreduce(
+            communicator, communicator.values(streams), algorithm="ssar-split-allgather",
+            switch_density=1.0,
+        )  # fmt: skip
+        for stream in communicator.gather(total):
+            np.testing.assert_array_equal(stream.to_numpy(), 2 * np.arange(9.0))
 
 
 @settings(max_examples=40, deadline=None)
