@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit docs bench clean
+.PHONY: help demo test lint types unit docs types-and-docs bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +35,7 @@ demo: $(FOR_DEMO)  ## factorize a real matrix on 4 ranks and write a report; no 
 	@echo "Open $(OUT)/report.html in a browser: the partition, the traffic, the convergence."
 
 # pytest comes last, so that its summary is the last thing to read
-test: lint types docs unit  ## the whole gate: lint, types, docs with notebooks run, tests with MPI
+test: lint types-and-docs unit  ## the whole gate: lint, types, docs with notebooks run, tests with MPI
 
 lint: $(FOR_TEST)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -43,6 +43,11 @@ lint: $(FOR_TEST)  ## ruff: rules and format
 
 types: $(FOR_TEST)  ## mypy
 	$(BIN)/mypy
+
+# mypy on the core that Sphinx, page after page, leaves idle
+types-and-docs: $(FOR_TEST)
+	@$(MAKE) --no-print-directory types & types=$$!; \
+	$(MAKE) --no-print-directory docs; docs=$$?; wait $$types && exit $$docs
 
 unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
