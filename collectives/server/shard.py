@@ -141,29 +141,33 @@ class Shard:
 
         A "pull" brings the task and the slots; `reply` takes the rows as soon as all pushes of
         tasks before that - τ are in. A "push" brings slots and their rows, a "clock" nothing. The
-        first message of a run begins it; those of runs that failed or are over are dropped.
+        first message of a run begins it; those of runs that failed or are over are dropped. Of a
+        run in which this raised, nothing more is taken, so the shard never counts as settled.
         """
         self.begin(run)
         if not self.running or run != self.run:
             return
-        before = self._clocks[source]
-        if clock > before:
-            self._clocks[source] = clock
-            if before == self._oldest:
-                self._catch_up()
-        if kind == "pull":
-            self._pull(_Pull(reply, *rest))
-        elif kind == "push" and self.spec.delay == 0:
-            self._pushes.append(_Push(clock, source, *rest))
-        elif kind == "push":
-            self.spec.rule.apply(self.values, *rest)
+        try:
+            before = self._clocks[source]
+            if clock > before:
+                self._clocks[source] = clock
+                if before == self._oldest:
+                    self._catch_up()
+            if kind == "pull":
+                self._pull(_Pull(reply, *rest))
+            elif kind == "push" and self.spec.delay == 0:
+                self._pushes.append(_Push(clock, source, *rest))
+            elif kind == "push":
+                self.spec.rule.apply(self.values, *rest)
+        except BaseException:
+            self.running = False
+            raise
 
     def _catch_up(self) -> None:
         """Do what waited for the slowest rank, which was one of the slowest until now."""
         oldest = min(self._clocks)
         if oldest == self._oldest:
             return
-        self._oldest = oldest
         ready = sorted(
             (push for push in self._pushes if push.task < oldest),
             key=lambda push: (push.task, push.source),
@@ -175,6 +179,7 @@ class Shard:
                 pushes = [sum_by_slot(pushes, self.values)]
             for slots, rows in pushes:
                 self.spec.rule.apply(self.values, slots, rows)
+        self._oldest = oldest  # now: ranks look at it without the lock
         waiting, self._pulls = self._pulls, []
         for pull in waiting:
             self._pull(pull)

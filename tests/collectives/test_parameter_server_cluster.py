@@ -296,3 +296,26 @@ def test_a_rule_that_fails_before_the_program_of_its_rank_begins(quiet_client):
         with pytest.raises(ArithmeticError, match="seven"):
             server.run(push_seven_to, [LateOnRankOne(rank) for rank in range(4)], target=target)
         assert (server.values() == 0).all()
+
+
+def slowly_no_sevens(current, pushed):
+    time.sleep(0.2)  # so that ranks look at the shard while it applies this
+    return no_sevens(current, pushed)
+
+
+def push_seven_last(endpoint, late, *, target):
+    """The last that happens at shard 1: rank 0, which is late, pushes what fails, and ends."""
+    if endpoint.rank == 0:
+        time.sleep(0.3)
+        endpoint.push([target], [7])
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_rule_that_fails_on_the_last_push(quiet_client, delay):
+    """Ranks whose programs have ended see it, and do not take the shard for complete."""
+    with server_on(quiet_client, dtype=int, update=slowly_no_sevens, delay=delay) as server:
+        target = int(np.flatnonzero(server.placement == 1)[0])
+        with pytest.raises(ArithmeticError, match="seven"):
+            server.run(push_seven_last, range(4), target=target)
+        assert (server.values() == 0).all()
+        assert len(server.run(log_tasks, n_tasks=1)) == 4
