@@ -42,7 +42,7 @@ class Standing(NamedTuple):
     Attributes
     ----------
     waiting : (Call, source) or None
-        What it waits for.
+        What it waits for; None too for a message of an earlier run, which was posted there.
     sent, came : dict of rank to int
         Messages of this run to each rank, and from each.
     """
@@ -100,8 +100,10 @@ class Mailbox:
 
     def standing(self) -> Standing:
         """Where the rank is in its run."""
-        came = self._came.get(self.run, {})
-        return Standing(self.waiting, dict(self._sent), dict(came))
+        came, waiting = self._came.get(self.run, {}), self.waiting
+        if waiting is not None and waiting[0].run != self.run:
+            waiting = None  # what is on its way since then is not counted any more
+        return Standing(waiting, dict(self._sent), dict(came))
 
     def put(self, call: Call, source: Hashable, payload: Any) -> None:
         """A message has come."""

@@ -82,7 +82,7 @@ class Request:
         Whether times are noted for a timeline.
     cost_model : CostModel or None
     afresh : bool
-        The run before failed, so ranks may have cached different things.
+        The run before failed, so ranks may have cached different things, and hold what it gave.
     """
 
     run: int
@@ -199,7 +199,10 @@ class RankCommunicator(Communicator):
         return answer
 
     def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
-        for number in request.dropped:
+        dropped_numbers = list(request.dropped)
+        if request.afresh:  # of what the failed run gave back the driver has no handles
+            dropped_numbers += [number for number in self._held if number[0] == request.run - 1]
+        for number in dropped_numbers:
             dropped = self._held.pop(number, None)
             if isinstance(dropped, Pending) and not dropped.collected:
                 self._mailbox.forget(dropped.content)
@@ -219,7 +222,10 @@ class RankCommunicator(Communicator):
             return Replicated(self, content[0])
         number = content[0]
         if number not in self._held:
-            raise InputError("This value was lost when a run failed; make it again.")
+            raise InputError(
+                "This value was overwritten by update or collect, or lost in a run that failed; "
+                "make it again."
+            )
         value = self._held[number]
         if isinstance(value, PerRank):
             given[number] = value

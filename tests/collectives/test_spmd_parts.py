@@ -148,6 +148,21 @@ def test_mailboxes_count_the_messages_of_a_run():
     assert box.standing() == standing(came={1: 1})
 
 
+def test_who_waits_for_a_message_of_an_earlier_run_is_in_no_deadlock():
+    """What is posted in one run and collected in the next is not counted there: it is on its way."""
+    boxes = [Mailbox(rank, timeout=1.0) for rank in range(2)]
+    for box in boxes:
+        box.begin(1)
+        box.note_sent(1 - box.rank)
+    for box in boxes:
+        box.begin(2)
+        box.waiting = call(1, run=1), 1 - box.rank
+    assert find_deadlock({box.rank: box.standing() for box in boxes}, set()) is None
+    for box in boxes:
+        box.waiting = call(1, run=2), 1 - box.rank
+    assert "wait for each other" in find_deadlock({b.rank: b.standing() for b in boxes}, set())
+
+
 def scheduler(threads, clients=("me", "you"), tasks=()):
     workers = {a: SimpleNamespace(nthreads=n, processing={}) for a, n in threads.items()}
     return SimpleNamespace(
@@ -339,6 +354,22 @@ def test_a_rank_answers_for_what_it_did():
         assert rank.execute(request(3, same, (handle, (1, 0))), {}).error is None
         assert rank.execute(request(4, same, (handle, (0, 2))), {}).error is None
         lost = rank.execute(request(5, same, (handle, (0, 1))), {})
-        assert "lost when a run failed" in str(lost.error)
+        assert "overwritten by update or collect, or lost in a run that failed" in str(lost.error)
         dropped = request(6, same, (handle, (1, 0)), dropped=((1, 0),))
         assert "lost" in str(rank.execute(dropped, {}).error)
+
+
+def values_held(comm):
+    return sorted(comm._held)
+
+
+def test_what_a_failed_run_gave_back_is_let_go():
+    """The driver has no handle of it: nobody would ever drop it."""
+    rank = one_rank()
+    with LocalCommunicator(1) as local:
+        handle = local.values([None])
+        given = {(0, 1): handles.dumps("given", None)}
+        for run in (1, 2):  # the second fails, on another rank
+            assert rank.execute(request(run, same, (handle, (0, 1))), given).error is None
+        after = rank.execute(request(3, values_held, afresh=True), {})
+        assert handles.loads(after.result, None) == [(0, 1), (1, 0)]
