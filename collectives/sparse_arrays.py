@@ -81,7 +81,7 @@ def allreduce_array(
         size = int(np.prod(x.shape)) // n_ranks
         best = model.best(Problem(n_ranks, size, expected_density * size, x.dtype))
         options |= {"algorithm": best.algorithm, "group": best.group, "degrees": best.degrees}
-    token = tokenize(x.name, reduction.name, model, options)
+    token = tokenize(x.name, reduction, model, options)
     writer = GraphWriter(n_ranks, token)
     last = (0,) * (x.ndim - 1)
     blocks = writer.placeholders([(x.name, rank, *last) for rank in range(n_ranks)])

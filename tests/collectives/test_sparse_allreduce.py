@@ -11,7 +11,15 @@ import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart.collectives import ANY, MAX, MIN, SUM, LocalCommunicator, simulate_sparse_allreduce
+from daskpart.collectives import (
+    ANY,
+    MAX,
+    MIN,
+    SUM,
+    LocalCommunicator,
+    Reduction,
+    simulate_sparse_allreduce,
+)
 from daskpart.collectives.sparse_allreduce import (
     equal_shares,
     post_sparse_allreduce,
@@ -387,6 +395,21 @@ def test_a_dask_array_on_a_cluster(quiet_client):
     total = sparse_allreduce(array_of(vectors), algorithm="butterfly", switch_density=SWITCH)
     block = quiet_client.compute(total.blocks[2], sync=True)
     np.testing.assert_allclose(block.todense()[0], serial_sum(vectors), atol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ONE_OF_EACH_KIND)
+def test_two_reductions_of_one_name_on_one_dask_array(algorithm):
+    """Computed together, neither is taken for the other."""
+    blocks = np.random.default_rng(2).integers(0, 4, (3, 40)).astype(float)
+    x = da.from_array(blocks, chunks=(1, -1))
+    own = [Reduction("mine", combine, 0.0) for combine in (np.add, np.maximum)]
+    totals = [
+        sparse_allreduce(x, reduction=each, algorithm=algorithm, switch_density=SWITCH)
+        for each in own
+    ]
+    found = da.compute(*totals, scheduler="synchronous")
+    np.testing.assert_array_equal(found[0][0], blocks.sum(0))
+    np.testing.assert_array_equal(found[1][0], blocks.max(0))
 
 
 def test_arrays_that_do_not_fit():
