@@ -128,7 +128,7 @@ def reduce_scatter(
     prepared, layouts = _prepared(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
     )
-    held = communicator.map(_whole, values, layouts)
+    held = communicator.map(_whole, values, layouts, reduction=reduction)
     combine = partial(combine_agreeing, reduction=reduction)
     if isinstance(prepared, PreparedEmbedding):
         held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
@@ -264,8 +264,8 @@ def _with_room(
     return rows
 
 
-def _whole(given: Any, layout: Layout) -> NDArray[Any]:
-    rows = np.array(given)
+def _whole(given: Any, layout: Layout, *, reduction: Reduction) -> NDArray[Any]:
+    rows = reduction.alone(np.array(given))
     _check_rows(rows, layout.n_room, layout.rank)
     return rows
 

@@ -73,6 +73,8 @@ def hypercube_allreduce(
         If the ranks disagree on shape or dtype; names two that do.
     """
     require_reduction(reduction)
+    if communicator.n_ranks == 1:
+        return communicator.map(_alone, values, reduction=reduction)
     algorithm = _halving if halving else _doubling
     return algorithm(communicator, values, reduction, label)
 
@@ -102,7 +104,7 @@ def _doubling(
         total = communicator.collect(
             pending, None, combine, total, values, reduction=reduction, n_corners=n_corners
         )
-    return total if exchanges else communicator.map(_as_given, values, values)
+    return total
 
 
 def _pack_whole(value: Any, source: int, destinations: list[int]) -> list[Payload]:
@@ -159,6 +161,10 @@ def _halving(
 
 
 # -- what both share ---
+
+
+def _alone(value: Any, *, reduction: Reduction) -> Any:
+    return _as_given(reduction.alone(np.asarray(value)), value)
 
 
 def _as_given(total: Any, given: Any) -> Any:

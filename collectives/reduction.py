@@ -22,6 +22,8 @@ from daskpart.errors import InputError
 from .large_arrays import empty_array
 from .messages import Inbox
 
+_LOGICAL = (np.logical_or, np.logical_and, np.logical_xor)  # what they give is true or false
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -54,8 +56,14 @@ class Reduction:
             out = empty_array(low.size, low.dtype).reshape(low.shape)
         return self.combine(low, high, out=out, casting="unsafe")
 
+    def alone(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What values come to where no other rank has any: of `ANY` 1 for all but 0."""
+        if self.combine not in _LOGICAL or values.dtype == bool:
+            return values
+        return values.astype(bool).astype(values.dtype)
+
     def fold(self, values: list[Any]) -> Any:
-        """Combine the values of all ranks in rank order.
+        """Combine the values of all ranks in rank order, in their dtype.
 
         Raises
         ------
@@ -66,10 +74,10 @@ class Reduction:
         for rank, value in enumerate(values):
             other = (rank, np.asarray(value))
             require_same_arrays(f"an allreduce ({self.name})", (0, first), other)
-        total = first.copy()
+        total = self.alone(first).copy()
         for value in values[1:]:
-            total = self.combine(total, value)
-        return total if isinstance(values[0], np.ndarray) else np.asarray(total)[()].item()
+            total = self.combined(total, np.asarray(value), total)
+        return total if isinstance(values[0], np.ndarray) else total.item()
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

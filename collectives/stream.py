@@ -207,6 +207,14 @@ def stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
         For unsorted, repeated or out-of-range indices, a fill value that is not neutral, values of
         another kind, or something else altogether; names the offending value.
     """
+    stream = _stream_of(data, reduction)
+    values = reduction.alone(stream.values)
+    if values is stream.values:
+        return stream
+    return stream.replaced(values, stream.indices, stream.lower, stream.upper)
+
+
+def _stream_of(data: Any, reduction: Reduction) -> Stream:
     if isinstance(data, Stream):
         return _with_neutral_of(data, reduction)
     if isinstance(data, tuple):
@@ -227,11 +235,11 @@ def dense_stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
     if not isinstance(data, np.ndarray) or isinstance(data, np.ma.MaskedArray):
         return stream_of(data, reduction=reduction).to_dense()
     view = stream_of_all(data, _neutral(data.dtype, reduction))
-    values = empty_array(view.size, view.values.dtype)
+    given, values = reduction.alone(view.values), empty_array(view.size, view.values.dtype)
     if view.neutral == 0:  # -0.0 becomes 0.0, as where entries are spread: the same bits then
-        np.add(view.values, view.neutral, out=values)
+        np.add(given, view.neutral, out=values)
     else:
-        values[:] = view.values
+        values[:] = given
     return view.replaced(values, None, 0, view.size)
 
 

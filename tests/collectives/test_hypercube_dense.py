@@ -16,7 +16,9 @@ from daskpart.collectives import (
     allreduce,
     hypercube_allreduce,
     hypercube_allreduce_plan,
+    sparse_allreduce,
 )
+from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.errors import InputError
 
 
@@ -120,6 +122,34 @@ def test_any_number_of_ranks_and_reduction(n_ranks):
             for array in found:
                 np.testing.assert_array_equal(array, in_order_of_the_cube(given, reduction.combine))
                 assert array.dtype == given[0].dtype
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", ["?", "i1", "i8", "f4"])
+def test_whether_any_is_true_does_not_depend_on_the_way(n_ranks, dtype):
+    """Numbers that are true are 1 in what comes out, of the dtype that went in, also -0.0 and 2."""
+    random = np.random.default_rng(n_ranks)
+    given = random.choice(np.array([0.0, 0.0, -0.0, 1.0, 2.0, -3.0]), (n_ranks, 40)).astype(dtype)
+    expected = (given != 0).any(0).astype(dtype)
+    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        values = communicator.values(list(given))
+        found = {
+            "star": allreduce(communicator, values, ANY).result(),
+            "hypercube": allreduce(communicator, values, ANY, algorithm="hypercube").result(),
+            "halving": communicator.gather(
+                hypercube_allreduce(communicator, values, ANY, halving=True)
+            )[-1],
+        }
+        for algorithm in ALGORITHMS:
+            total = sparse_allreduce(
+                communicator, values, ANY, algorithm=algorithm, switch_density=0.5
+            )
+            found[algorithm] = communicator.gather(total)[0].to_numpy()
+        for way, array in found.items():
+            assert array.dtype == dtype, way
+            assert array.tobytes() == expected.tobytes(), way
+        number = allreduce(communicator, communicator.values([2] * n_ranks), ANY).result()
+        assert (number, type(number)) == (1, int)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8, 13])
