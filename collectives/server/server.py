@@ -308,6 +308,7 @@ class ParameterServer:
 
     def _per_rank(self, values: Sequence[Any] | PerRank, place: int) -> PerRank:
         if isinstance(values, PerRank):
+            self.communicator._check_step((values,), {})
             return values
         column = list(values)
         if len(column) != self.n_ranks:

@@ -191,8 +191,8 @@ class Cluster:
                 try:
                     return task.result(interval)
                 except TimeoutError:
-                    if task.done():
-                        raise
+                    if task.done():  # it ended with this error, or just now
+                        return task.result()
                 check()
         except BaseException:
             task.cancel()

@@ -297,6 +297,7 @@ class GraphCommunicator(Communicator):
         return self._cluster.gather(held)
 
     def _result(self, content: Node) -> Any:
+        self._require_open()  # `_close` let go of it
         self._settle_nodes([content])
         assert content.held is not None
         first = content.held[:1]  # of what all ranks agreed on, that of rank 0

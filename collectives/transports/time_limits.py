@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dask
 
-from daskpart.errors import InputError
+from daskpart._floor.checks import finite_number
 
 
 def time_limits(timeout: float | None, start_seconds: float | None) -> tuple[float, float]:
@@ -17,13 +17,10 @@ def time_limits(timeout: float | None, start_seconds: float | None) -> tuple[flo
     Raises
     ------
     InputError
-        For what is no number above 0.
+        For what is no finite number above 0.
     """
     found = []
     for name, given, usual in (("timeout", timeout, 600.0), ("start-seconds", start_seconds, 30.0)):
         seconds = dask.config.get(f"daskpart.{name}", usual) if given is None else given
-        if not isinstance(seconds, int | float) or not seconds > 0:
-            word = name.replace("-", "_")
-            raise InputError(f"{word} is {seconds!r} seconds: give a number above 0")
-        found.append(float(seconds))
+        found.append(finite_number(seconds, name.replace("-", "_"), above=True))
     return found[0], found[1]

@@ -28,6 +28,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.transports import measures
 from daskpart.collectives.transports.placement import place_ranks
+from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError, WorkerLostError
 
 ran: list[str] = []
@@ -146,7 +147,7 @@ def test_values_from_a_dask_collection(threads):
     import dask.array as da
 
     blocks = da.arange(6, chunks=2)
-    for communicator in (threads, LocalCommunicator(3)):
+    for communicator in (threads, LocalCommunicator(3), ThreadsCommunicator(3)):
         values = communicator.map(doubled, communicator.values(blocks))
         assert [block.tolist() for block in communicator.gather(values)] == [
             [0, 2],
@@ -160,7 +161,11 @@ def test_values_from_a_dask_collection(threads):
 def test_a_closed_run_keeps_nothing(threads):
     state = threads.settle(threads.map(noted, threads.values([1, 2, 3])))
     threads.map(noted, state)
+    total = allreduce(threads, state)
+    assert total.result() == 9
     threads.close()
+    with pytest.raises(InputError, match="closed"):
+        total.result()
     assert threads.run_id not in measures.open_runs()
     measures.record(threads.run_id, (9, 0), measures.Note())  # a straggler
     assert threads.run_id not in measures.open_runs()

@@ -46,6 +46,9 @@ def local(n_items=N_ITEMS, **options):
         ({"initial": np.ma.masked_less(np.arange(23.0), 2)}, "initial hold 2 masked values"),
         ({"timeout": math.nan}, "timeout is nan"),
         ({"start_seconds": 0}, "start_seconds is 0"),
+        ({"start_seconds": True}, "start_seconds is True"),
+        ({"timeout": math.inf}, "timeout is inf"),
+        ({"timeout": "60"}, "timeout is '60'"),
         ({"transport": "pigeon"}, "transport='pigeon'"),
         ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),
         ({"transport": "mpi", "schedule": "in turn"}, "transport='local'"),
@@ -102,6 +105,12 @@ def test_bad_values_of_a_run():
     with local() as server:
         with pytest.raises(InputError, match="per-rank values 0 are 2: give one for each of the 3"):
             server.run(move_values, [1, 2])
+        with local() as other, pytest.raises(InputError, match="belongs to another communicator"):
+            server.run(move_values, other.hold([1, 2, 3]))
+        held = server.hold([1, 2, 3])
+        server.hold(held)
+        with pytest.raises(InputError, match="use the value that they returned"):
+            server.run(move_values, held)
         with pytest.raises(InputError, match="step_size is -1"):
             proximal_step(-1, 0)
         with pytest.raises(InputError, match="l1 is nan"):

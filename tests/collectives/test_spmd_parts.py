@@ -6,11 +6,13 @@ import threading
 import time
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
 
 from daskpart.collectives import LocalCommunicator
 from daskpart.collectives.transports import handles, wire
+from daskpart.collectives.transports.cluster import Cluster
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import (
     end_lease,
@@ -27,6 +29,7 @@ from daskpart.collectives.transports.mailbox import (
 )
 from daskpart.collectives.transports.placement import places_by_threads
 from daskpart.collectives.transports.rank import RankCommunicator, Request
+from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
 
 
@@ -149,7 +152,7 @@ def test_mailboxes_count_the_messages_of_a_run():
 
 
 def test_who_waits_for_a_message_of_an_earlier_run_is_in_no_deadlock():
-    """What is posted in one run and collected in the next is not counted there: it is on its way."""
+    """What was posted in one run and is collected in the next is on its way, and not counted."""
     boxes = [Mailbox(rank, timeout=1.0) for rank in range(2)]
     for box in boxes:
         box.begin(1)
@@ -373,3 +376,38 @@ def test_what_a_failed_run_gave_back_is_let_go():
             assert rank.execute(request(run, same, (handle, (0, 1))), given).error is None
         after = rank.execute(request(3, values_held, afresh=True), {})
         assert handles.loads(after.result, None) == [(0, 1), (1, 0)]
+
+
+class FinishesInBetween:
+    """A future that is done when it is looked at, right after a wait for it timed out."""
+
+    def __init__(self):
+        self.waits = iter([TimeoutError()])
+
+    def result(self, seconds=None):
+        for error in self.waits:
+            raise error
+        return 42
+
+    def done(self):
+        return True
+
+
+def test_an_answer_that_comes_as_a_wait_times_out(monkeypatch):
+    async def answer():
+        return 42
+
+    def submit(coroutine, loop):
+        coroutine.close()
+        return FinishesInBetween()
+
+    monkeypatch.setattr("asyncio.run_coroutine_threadsafe", submit)
+    loop = SimpleNamespace(asyncio_loop=None)
+    cluster = Cluster(SimpleNamespace(status="running", loop=loop), ["a"])
+    assert cluster.answered(answer) == 42
+
+
+def test_time_limits_are_finite_numbers():
+    assert time_limits(np.int64(60), np.float32(0.5)) == (60.0, 0.5)
+    with dask.config.set({"daskpart.timeout": 7}):
+        assert time_limits(None, 1) == (7.0, 1.0)
