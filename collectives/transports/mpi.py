@@ -5,7 +5,9 @@
 A communicator of MPI's own between the workers (`Create_group`) keeps these messages apart from all
 others, a tag for each pair of ranks keeps them in order, though several ranks may live in a
 process. Every wait tests, gives the processor away, and looks at the time and at what stopped the
-run: a blocking receive would spin, and ranks may share cores.
+run: a blocking receive would spin, and ranks may share cores. Only the rest of a message whose
+beginning is here is waited for in a stopped run too, as the next run would meet it. What MPI may
+still read or write is kept until it has done so, also where nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from . import wire
 from . import worker as on_worker
 from .mailbox import Call
 from .placement import threads_by_worker
+from .rank import Endpoint
 from .spmd import SpmdCommunicator
 
 _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
@@ -62,25 +65,30 @@ class WorkerGroup:
         group = MPI.COMM_WORLD.Get_group().Incl(members)
         self.comm = MPI.COMM_WORLD.Create_group(group, int(name, 16) % _GROUP_TAGS)
         group.Free()
-        self._sent: deque[tuple[Any, Any]] = deque()  # requests and their buffers
+        self._under_way: deque[tuple[Any, Any]] = deque()  # requests and their buffers
         self._lock = threading.Lock()
 
     def send(self, buffers: list[Any], to: list[tuple[int, int]]) -> None:
         """Begin to send to some processes, under a tag each; buffers are kept until then."""
-        sent = self._sent
+        under_way, byte = self._under_way, self.mpi.BYTE
         with self._lock:
             for process, tag in to:
                 for buffer in buffers:
-                    sent.append((self.comm.Isend([buffer, self.mpi.BYTE], process, tag), buffer))
-            while sent and sent[0][0].Test():
-                sent.popleft()
+                    under_way.append((self.comm.Isend([buffer, byte], process, tag), buffer))
+            while under_way and under_way[0][0].Test():
+                under_way.popleft()
+
+    def keep(self, request: Any, buffer: Any) -> None:
+        """Hold the buffer of a receive that nobody waits for, as long as MPI may write into it."""
+        with self._lock:
+            self._under_way.append((request, buffer))
 
     def all_sent(self) -> bool:
-        """Whether nothing waits to be sent any more; makes progress."""
+        """Whether nothing is under way any more; makes progress."""
         with self._lock:
-            while self._sent and self._sent[0][0].Test():
-                self._sent.popleft()
-            return not self._sent
+            while self._under_way and self._under_way[0][0].Test():
+                self._under_way.popleft()
+            return not self._under_way
 
     def sweep(self) -> None:
         """Take in and drop what nobody waits for any more, and let go of what is not sent."""
@@ -92,9 +100,12 @@ class WorkerGroup:
                 quiet = quiet + 1 if self.all_sent() else 0
                 sleep(1e-3)
                 continue
-            quiet = 0
-            request = message.Irecv([bytearray(status.Get_count(self.mpi.BYTE)), self.mpi.BYTE])
-            while not request.Test() and monotonic() < limit:
+            quiet, buffer = 0, bytearray(status.Get_count(self.mpi.BYTE))
+            request = message.Irecv([buffer, self.mpi.BYTE])
+            while not request.Test():
+                if monotonic() > limit:
+                    self.keep(request, buffer)
+                    return
                 self.all_sent()
 
     def close(self, whole: bool) -> None:
@@ -123,7 +134,7 @@ def worker_group(members: tuple[int, ...], name: str) -> WorkerGroup:
         return _groups[name]
 
 
-class MpiEndpoint:
+class MpiEndpoint(Endpoint):
     """One rank's messages over MPI; see `rank.Endpoint`.
 
     Parameters
@@ -200,17 +211,17 @@ class MpiEndpoint:
         if message is None:
             return None
         header = bytearray(self._status.Get_count(group.mpi.BYTE))
-        self._finish(message.Irecv([header, group.mpi.BYTE]), source)
+        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
         return wire.unpack(header, partial(self._next_buffer, source))
 
     def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""
         buffer, group = empty_array(size, np.uint8), self._group
         process, tag = self._from[source]
-        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), source)
+        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), buffer, source)
         return buffer
 
-    def _finish(self, request: Any, source: int) -> None:
+    def _finish(self, request: Any, buffer: Any, source: int) -> None:
         """Wait for the rest of a message whose beginning is here, also when the run is stopped."""
         if request.Test():
             return
@@ -218,6 +229,7 @@ class MpiEndpoint:
         while not request.Test():
             waited = monotonic() - begin
             if waited > self._mailbox.timeout:
+                self._group.keep(request, buffer)
                 raise TimeoutError(f"A message of rank {source} did not come whole.")
             self._group.all_sent()  # two large messages may cross
             _give_way(waited)

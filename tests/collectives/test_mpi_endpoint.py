@@ -1,0 +1,86 @@
+"""What an endpoint of MPI holds on to, with a stand-in for MPI: a message that stays on its way."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+from daskpart.collectives.transports import mpi
+from daskpart.collectives.transports.mailbox import Call, Mailbox
+
+CALL = Call(1, 1, "expand 0")
+
+
+class HalfCome:
+    """A message whose beginning is here; MPI writes the rest into its buffer when it comes."""
+
+    def __init__(self):
+        self.come = False
+        self.given = iter([self])
+        self.requests = weakref.WeakSet()
+
+    def Irecv(self, buffer, *of):
+        request = Request(self)
+        self.requests.add(request)
+        return request
+
+    def Improbe(self, source, tag, status):
+        return next(self.given, None)
+
+
+class Request:
+    def __init__(self, message):
+        self._message = message
+
+    def Test(self):
+        return self._message.come
+
+
+@pytest.fixture
+def message(monkeypatch):
+    """A message on its way to process 0, which is all that MPI has for it."""
+    message = HalfCome()
+    comm = SimpleNamespace(Improbe=message.Improbe, Irecv=message.Irecv)
+    group = SimpleNamespace(Free=lambda: None)
+    world = SimpleNamespace(
+        Get_group=lambda: SimpleNamespace(Incl=lambda members: group),
+        Create_group=lambda group, tag: comm,
+    )
+    stand_in = SimpleNamespace(
+        Query_thread=lambda: 3, THREAD_MULTIPLE=3, ANY_SOURCE=-1, ANY_TAG=-1, BYTE="byte",
+        COMM_WORLD=world, Status=lambda: SimpleNamespace(Get_count=lambda kind: 8),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=stand_in))
+    monkeypatch.setattr(mpi, "_SWEEP_SECONDS", 0.05)
+    return message
+
+
+def assert_kept_until_it_comes(message, group):
+    gc.collect()
+    assert len(message.requests) == 1 and not group.all_sent()
+    message.come = True
+    assert group.all_sent()
+    gc.collect()
+    assert not message.requests
+
+
+def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(message):
+    group = mpi.WorkerGroup((0, 1), "ab")
+    group.sweep()
+    assert_kept_until_it_comes(message, group)
+
+
+def test_a_receive_that_takes_too_long_keeps_its_buffer(message):
+    spec = SimpleNamespace(run_id="abc")
+    session = SimpleNamespace(mailboxes={0: Mailbox(0, timeout=0.05)}, spec=spec)
+    endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
+    endpoint.connect()
+    with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
+        endpoint.receive(CALL, 1)
+    assert not endpoint.all_sent()
+    assert_kept_until_it_comes(message, mpi.worker_group((0, 1), spec.run_id))
+    endpoint.close(whole=False)
