@@ -151,7 +151,7 @@ def compare_partitions(
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
     progress : bool
-        Whether a terminal shows a bar; it needs rich, the extra `progress`.
+        Whether a terminal shows a bar.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def _cut_few(ways: Mapping[str, Any]) -> None:
     few = Hypergraph.from_nets([0, 4, 8, 12, 14], [*range(12), 3, 4], 12)
     for how in ways.values():
         if not isinstance(how, Partition):
-            _cut(few, 2, how, {})
+            _cut(few, 2, {name: value for name, value in how.items() if name != "fixed"}, {})
 
 
 def _cut(data: Any, n_parts: int, how: Any, shared: dict[str, Any]) -> Partition:
@@ -257,5 +257,6 @@ def _cut(data: Any, n_parts: int, how: Any, shared: dict[str, Any]) -> Partition
     found = partition(data, n_parts, **options)
     if metric is None:
         return found
-    kept = {name: options[name] for name in ("epsilon", "random_state", "rho") if name in options}
+    shared_with_refine = ("epsilon", "random_state", "rho", "fixed")
+    kept = {name: options[name] for name in shared_with_refine if name in options}
     return refine(data, found, metric, **kept)

@@ -72,7 +72,8 @@ def partition(
     rho : float
         ρ of the objective "power", at least 1.
     fixed : int[n_vertices], optional
-        The part that a vertex must go to, -1 where it is free. Method recursive only.
+        The part that a vertex must go to, -1 where it is free. Methods recursive and
+        hypercube only.
     polish : bool
         Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
         they minimise. Where a net's price rises with λ, as for "power", the first three add two

@@ -31,7 +31,7 @@ from daskpart.partitions import Partition
 
 from .goals import METRICS, Job, goal_named
 
-_OWNED_BY_VERTICES = ("column-net-self-loops", "stochastic")
+_OWNED_BY_VERTICES = "column-net-self-loops"  # net j is of vertex j; stochastic merges nets
 
 
 def refine(
@@ -189,7 +189,7 @@ def owner_vertices(owners: str | Sequence[int] | NDArray, built: DataModel) -> N
     hypergraph = built.hypergraph
     if isinstance(owners, str):
         if owners == "auto":
-            owners = "vertices" if built.name in _OWNED_BY_VERTICES else "packed"
+            owners = "vertices" if built.name == _OWNED_BY_VERTICES else "packed"
         if owners == "packed":
             return np.empty(0, np.int64)
         if owners != "vertices":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import daskpart
 from daskpart import plots
@@ -149,3 +150,20 @@ def test_options_of_one_cut_do_not_go_with_compare(capsys):
         cli.main(["partition", "python-source", "--compare", "--method", "metis"])
     assert stopped.value.code == 2
     assert "--compare cuts by every method: leave --method away" in capsys.readouterr().err
+
+
+def test_mini_batches_of_a_graph_are_compared_too():
+    graph = scipy.sparse.random_array((40, 40), density=0.1, rng=np.random.default_rng(0))
+    metrics = ["connectivity", "max-volume"]
+    found = daskpart.compare_partitions(
+        graph, 3, ["random", "direct"], metrics, model="stochastic", progress=False
+    )
+    assert found.best("connectivity") == "direct"
+
+
+def test_parts_that_are_fixed_hold_for_the_data_and_not_for_what_is_compiled_with(counts):
+    fixed = np.full(150, -1)
+    fixed[:2] = 0, 1
+    methods = {"mine": {"method": "recursive", "fixed": fixed}}
+    found = daskpart.compare_partitions(counts, 2, methods, ["connectivity"], progress=False)
+    assert found.partitions["mine"].assignment[:2].tolist() == [0, 1]

@@ -249,3 +249,11 @@ def test_one_part_and_empty_parts():
     for metric in METRICS:
         assert refine(hypergraph, alone, metric).n_parts == 1
         assert refine(hypergraph, lonely, metric).info["metric_after"] <= 1
+
+
+@pytest.mark.parametrize("metric", ["connectivity", "max-volume"])
+def test_nets_of_sampled_mini_batches_are_no_vertices_and_are_packed(metric):
+    graph = scipy.sparse.random_array((40, 40), density=0.1, rng=np.random.default_rng(0))
+    start = partition(graph, 3, model="stochastic", method="random")
+    found = refine(graph, start, metric)
+    assert found.info["metric_after"] <= found.info["metric_before"]
