@@ -17,7 +17,7 @@ from daskpart.containers.matrix import (
 )
 from daskpart.errors import InputError, ReadError
 
-from .detection import cells_of, is_number, names_edges, plain_word
+from .detection import cells_of, is_number, names_edges, plain_word, separator_of
 from .messages import listed
 from .streams import numbered_lines
 
@@ -171,7 +171,7 @@ def dialect_of(
     if not numbered:
         raise ReadError(f"{nothing} blank lines or comments")
     lines = [line for _, line in numbered]
-    delimiter = next((mark for mark in ("::", "\t", ",", ";") if mark in lines[0]), None)
+    delimiter = separator_of(lines[0])
     cells = [cells_of(line, delimiter) for line in lines[:2]]
     if header is None:
         header = not any(is_number(cell) for cell in cells[0])

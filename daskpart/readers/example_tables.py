@@ -12,22 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from daskpart._floor.checks import needs_pyarrow
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values
-from .detection import is_number
+from .detection import cells_of, is_number, separator_of
 from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
 from .scanning import Chunk, rows_of
-from .streams import BYTE_ORDER_MARK, head, opened, plain_name
+from .streams import BYTE_ORDER_MARK, opened, plain_name
 from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
 
 _PARQUET = (".parquet", ".pq")
+_MORE_LINES = 20  # behind the first one: one of them has a label
 
 
 @dataclass(frozen=True)
@@ -146,17 +149,25 @@ def table_of(path: str, label: str | int) -> Table:
         names = [name for name in schema.names if name not in index]
         found = _checked(path, names, names, label)
         return replace(found, has_text=_holds_text(schema.field(names[found.label]).type))
-    lines = head(path).split(b"\n")
-    line = lines[0].decode("utf-8", "replace").strip()
-    separator = next((mark for mark in "\t,;" if mark in line), ",")
-    cells = [cell.strip().strip('"') for cell in line.split(separator)]
-    if all(is_number(cell) for cell in cells) or _is_row(cells, label, lines[1:], separator):
+    first, others = _first_lines(path)
+    line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").strip()
+    separator = separator_of(line)
+    separator = "," if separator in (None, "::") else separator
+    cells = cells_of(line, separator)
+    if all(is_number(cell) for cell in cells) or _is_row(cells, label, others, separator):
         found = _checked(path, cells, None, label, separator)
         return replace(found, has_text=is_text(cells[found.label]))
+    found = _checked(path, cells, cells, label, separator, len(first))
+    return replace(found, has_text=is_text(first_label(others, separator, found.label)))
+
+
+def _first_lines(path: str) -> tuple[bytes, list[bytes]]:
+    """The first line, however long, and some that are not blank behind it."""
     with opened(path) as stream:
-        mark = len(BYTE_ORDER_MARK) * stream.read(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK)
-    found = _checked(path, cells, cells, label, separator, len(lines[0]) + 1 + mark)
-    return replace(found, has_text=is_text(first_label(lines[1:], separator, found.label)))
+        first = stream.readline()
+        if not first:
+            raise ReadError(f"{path}: the file is empty")
+        return first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
 
 
 def _is_row(
@@ -201,13 +212,9 @@ def group_bytes(path: str) -> list[int]:
 
 
 def _parquet(stream: Any, path: str) -> Any:
-    try:
+    with needs_pyarrow("reading parquet"):
         from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise InputError(
-            "reading parquet needs pyarrow; install it with: pip install 'daskpart[io]'"
-        ) from error
     try:
         return ParquetFile(stream)
     except ArrowException as error:

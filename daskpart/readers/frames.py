@@ -16,11 +16,14 @@ import numpy as np
 import pandas
 import xarray
 
+from daskpart._floor.checks import needs_pyarrow
+from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, labelled, value_type
 from .detection import is_number
 from .dialect import RATINGS, Dialect, Relation, choose_columns
+from .messages import about_commas
 from .scanning import LARGEST_ID
 from .streams import opened
 
@@ -38,11 +41,10 @@ def read_parquet(
     if not content.getbuffer().nbytes:
         raise ReadError(f"{path}: the file is empty")
     try:
-        frame = pandas.read_parquet(content)
-    except ImportError as error:
-        raise InputError(
-            "reading parquet needs pyarrow; install it with: pip install 'daskpart[io]'"
-        ) from error
+        with needs_pyarrow("reading parquet"):
+            frame = pandas.read_parquet(content)
+    except InputError:
+        raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
     names = [str(name) for name in frame.columns]
@@ -143,7 +145,7 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(invalid="ignore"):
             whole = found.astype(np.int64)
         return whole, (whole == found) & (found >= 0)
-    text = found.astype(str)
+    text = as_labels(np.array([str(label) for label in found], object))
     return text, text != ""
 
 
@@ -192,7 +194,7 @@ def _from_frame(
             first = int(np.argmin(good))
             raise ReadError(
                 f"{place(first)}: expected a finite {relation.value} that {dtype} can hold, "
-                f"found {given.iloc[first]!r}"
+                f"found {given.iloc[first]!r}{about_commas(str(given.iloc[first]))}"
             )
     both = (labels[0], labels[1])
     return labelled(

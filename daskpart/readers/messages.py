@@ -1,11 +1,13 @@
-"""Lists of names in error messages, short enough to read."""
+"""Parts of error messages: lists of names, short enough to read, and advice."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 _MOST_NAMES = 12
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def listed(names: Sequence[str], wanted: str | None = None) -> str:
@@ -24,3 +26,16 @@ def listed(names: Sequence[str], wanted: str | None = None) -> str:
         first = (alike + [name for name in first if name not in alike])[:_MOST_NAMES]
     more = len(names) - len(first)
     return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")
+
+
+def about_commas(found: str) -> str:
+    """What to do about a number with a decimal comma, to end a message with; else nothing.
+
+    Examples
+    --------
+    >>> about_commas("3,5"), about_commas("x")
+    ('; decimal commas are not read: write 3.5', '')
+    """
+    if not _DECIMAL_COMMA.fullmatch(found):
+        return ""
+    return f"; decimal commas are not read: write {found.replace(',', '.')}"

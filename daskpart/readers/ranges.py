@@ -381,7 +381,8 @@ def survey_range(
 
 
 def _separators(wanted: Wanted) -> str:
-    return SEPARATORS if wanted.table is None else wanted.table.separators
+    """What parts numbers; some programs put quotes round each."""
+    return SEPARATORS if wanted.table is None else wanted.table.separators + '"'
 
 
 def rows_between(path: str, start: int, stop: int | None, wanted: Wanted, text: Any = None) -> Rows:

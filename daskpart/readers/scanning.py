@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .assembly import cast_values
+from .messages import about_commas
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
@@ -143,7 +144,8 @@ class Chunk:
         for number, word in enumerate(words):
             if not _NUMBER.fullmatch(word):
                 rows = Rows(self, np.empty(0))
-                found = f"{rows.column(number)}, found {rows.written(number)!r}"
+                written = rows.written(number)
+                found = f"{rows.column(number)}, found {written!r}{about_commas(written)}"
                 rows.fail_at(number, f"expected a number{found}")
         return np.array([float(word) for word in words])
 

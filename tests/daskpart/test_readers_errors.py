@@ -18,6 +18,7 @@ import sparse
 import daskpart
 from daskpart.errors import InputError, ReadError
 from daskpart.partitions import Partition
+from daskpart.readers.detection import separator_of
 
 GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item in range(20))
 
@@ -305,3 +306,31 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
     path.write_text("user,item,rating\nann,x,5\nbob,y,3,4,5\n")
     with pytest.raises(ReadError, match="line 3"):
         daskpart.read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1;2;3,5\n1;3;4,0\n",
+        "1;2;4\n1;3;4,5\n",
+        "user;item;rating\n1;2;3,5\n",
+        "user;item;rating\na;b;3,5\n",
+    ],
+)
+def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
+    path = tmp_path / "ratings.csv"
+    path.write_text(text)
+    with pytest.raises(ReadError, match="line [12].*decimal commas are not read: write [134].5"):
+        daskpart.read(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "mark"),
+    [
+        ("1::2, b::3", "::"), ("a\tb, c, d, e", "\t"), ("a,b;c,d", ","), ("a;b,c;d", ";"),
+        ('"a, b, c, d";2;3', ";"), ("1;2;3,5", ";"), ("1;3,5", ";"), ("1,5;2,5;3,5", ";"),
+        ("1,5,a;b", ","), ("1 2 3", None), ("1", None),
+    ],
+)  # fmt: skip
+def test_what_parts_the_cells_of_a_line(line, mark):
+    assert separator_of(line) == mark

@@ -226,3 +226,29 @@ def test_bad_parquet(tmp_path):
         survey(path, label="y")
     with pytest.raises(InputError, match="is a table"):
         survey(path)
+
+
+def test_a_table_may_have_any_number_of_columns_and_a_long_first_row(tmp_path: Path) -> None:
+    names = [f"feature number {n}" for n in range(6000)]
+    rows = [["0.123456789012"] * 6000 + [label] for label in ("yes", "no", "yes")]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(",".join(row) for row in [[*names, "y"], *rows]) + "\n")
+    file = survey(path, label="y")
+    assert file.shape == (3, 6000) and file.labels.tolist() == ["no", "yes"]
+    assert file.feature_names == tuple(names)
+    path.write_text("\n".join(",".join(row) for row in [["f"] * 6000 + ["y"], *rows]) + "\n")
+    assert survey(path, label="y").labels.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("labels", ["01", ["no", "yes"]])
+def test_quotes_round_cells_part_nothing(tmp_path: Path, labels, mark) -> None:
+    path = tmp_path / "quoted.csv"
+    rows = [f'"{n}","{label}","{n / 2}"' for n, label in enumerate([*labels, *labels])]
+    text = "\n".join(['"a, or b","y","c;d"', *rows]) + "\n"
+    path.write_bytes((mark + text).encode())
+    file = survey(path, label="y")
+    assert file.feature_names == ("a, or b", "c;d")
+    data = sp.vstack([piece.data for piece in file.pieces(2).compute()])
+    np.testing.assert_array_equal(data.toarray(), [[n, n / 2] for n in range(4)])
+    assert file.labels.astype(str).tolist() == [str(float(x)) if x in "01" else x for x in labels]
