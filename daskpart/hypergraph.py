@@ -27,7 +27,7 @@ from ._floor.checks import amounts, one_of, whole_number, whole_numbers
 from ._floor.tables import html_table, text_table
 from ._incidence import first_bad_pin, group, transpose
 from .containers.dask_blocks import column_nets, dask_inside
-from .containers.matrix import as_matrix
+from .containers.matrix import as_graph_matrix, as_matrix
 from .errors import InputError
 
 _ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")
@@ -132,12 +132,9 @@ class Hypergraph:
 
         Vertex weights are the nonzeros of the row, as in `column_net`; every edge costs 1.
         """
-        rows, columns, shape = _pattern(matrix)
-        if shape[0] != shape[1]:
-            raise InputError(
-                f"the graph model needs a square matrix, this one is {shape[0]} × {shape[1]}: "
-                "use model='column-net' or 'row-net'"
-            )
+        instead = "use model='column-net' or 'row-net'"
+        entries = as_graph_matrix(matrix, "the graph model needs", instead)
+        rows, columns, shape = entries.rows, entries.columns, entries.shape
         proper = rows != columns
         low, high = np.minimum(rows, columns)[proper], np.maximum(rows, columns)[proper]
         pointer, higher = transpose(*group(high, low, shape[0]), shape[0])

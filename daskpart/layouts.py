@@ -30,7 +30,7 @@ import numpy as np
 import scipy.sparse
 
 from ._floor.checks import one_of, path_text, require_partition
-from .containers.matrix import as_matrix
+from .containers.matrix import as_graph_matrix
 from .errors import InputError
 from .partitions import Partition
 from .writers import write_parts
@@ -70,13 +70,9 @@ def write_layout(
     place = Path(path_text(folder, "folder")).expanduser()
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file: give a folder")
-    entries = as_matrix(graph)
+    instead = "a graph has as many columns as rows; for other data write a hypergraph (.hgr)"
+    entries = as_graph_matrix(graph, f"{layout} needs", instead)
     n = entries.shape[0]
-    if entries.shape != (n, n):
-        raise InputError(
-            f"the data have shape {entries.shape}: a graph has as many columns as rows; for other "
-            "data write a hypergraph (.hgr)"
-        )
     partition.check_fits(n, "the graph", "rows")
     empty = np.flatnonzero(np.bincount(partition.assignment, minlength=partition.n_parts) == 0)
     if empty.size:

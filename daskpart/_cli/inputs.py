@@ -5,7 +5,6 @@ X.tns.gz ── --names user,artist,tag ── --labels artist=artists.map.gz �
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from daskpart._floor.checks import needs_pyarrow
 from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
@@ -22,7 +22,7 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.detection import FORMATS, detect, suffix_format
+from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
 from daskpart.readers.streams import location, opened
 
 if TYPE_CHECKING:
@@ -221,25 +221,24 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     try:
         if path.suffix in (".parquet", ".pq"):
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
-            return pd.read_parquet(path, **kept)
+            with needs_pyarrow("reading parquet"):
+                return pd.read_parquet(path, **kept)
         table = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False)
         return table if as_written else table.apply(_as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
-    except ReadError:
+    except InputError:
         raise
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
 
 
 def _separator(path: Path) -> str:
     """What stands between the columns, by the header; a comma if there is one column."""
     with opened(path) as stream:
-        header = stream.readline().decode("utf-8-sig", "replace")
-    try:
-        return csv.Sniffer().sniff(header, ",;\t| ").delimiter
-    except csv.Error:
-        return ","
+        header = stream.readline().decode("utf-8-sig", "replace").strip()
+    mark = separator_of(header)
+    return mark or next((mark for mark in "| " if mark in header), ",")
 
 
 def _as_numbers(column: pd.Series) -> pd.Series:
@@ -293,7 +292,7 @@ def _read(
     table: str | None = None,
 ) -> Any:
     """What the reader gives; its errors name the option of the command, and formats `among`."""
-    if not Path(source).expanduser().exists():
+    if "://" not in source and not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
         )

@@ -7,6 +7,7 @@ run/model ─┬─ recommend ──► best n items of some users, or of all   
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from daskpart._floor.atomic import replacing
+from daskpart._floor.checks import needs_pyarrow
 from daskpart.errors import InputError, ReadError
 
 from .inputs import read_table
@@ -59,7 +62,7 @@ def recommend(
     if everybody:
         table = model.recommend_all(n, exclude_seen=not include_seen)
         if out is not None and out.suffix == ".parquet":
-            table.to_parquet(place_for(out))
+            _write_blocks(table, place_for(out))
             say(f"  {out}  the best {n} of {model.state_.n_users:,} users")
             return
         table = table.compute()
@@ -80,7 +83,7 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     table["predicted"] = model.predict(asked, unknown="mean")
     if strangers:
         get = "the mean, and the bias of the one that is known" if model.biases else "the mean"
-        say(
+        say_aside(
             f"{strangers:,} of {len(table):,} pairs have a user or an item that the model does not "
             f"know: they get {get if model.global_mean_ else 0}"
         )
@@ -140,7 +143,24 @@ def _give(table: pd.DataFrame, out: Path | None) -> None:
             say(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
         return
     if out.suffix == ".parquet":
-        table.to_parquet(place_for(out), index=False)
+        with needs_pyarrow("writing parquet"):
+            table.to_parquet(place_for(out), index=False)
     else:
         table.to_csv(place_for(out), index=False)
     say(f"  {out}  {len(table):,} lines")
+
+
+def _write_blocks(table: Any, out: Path) -> None:
+    """One file of a Dask table, of which a block is in memory at a time."""
+    with needs_pyarrow("writing parquet"):
+        import pyarrow
+        from pyarrow.parquet import ParquetWriter
+
+    def rows_of(frame: pd.DataFrame) -> Any:
+        return pyarrow.Table.from_pandas(frame, preserve_index=False)
+
+    blocks = (rows_of(block.compute()) for block in table.to_delayed())
+    first = next((rows for rows in blocks if len(rows)), rows_of(table._meta))
+    with replacing(out) as file, ParquetWriter(file, first.schema) as writer:
+        for rows in chain([first], blocks):
+            writer.write_table(rows.cast(first.schema))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
@@ -43,6 +44,17 @@ def path_text(value: object, name: str = "path") -> str:
     if not isinstance(text, str) or not text:
         raise InputError(f"{name} is {value!r}: give a path, as text or as a pathlib.Path")
     return text
+
+
+@contextmanager
+def needs_pyarrow(doing: str) -> Iterator[None]:
+    """Turn the want of pyarrow, inside the context, into an error that says what brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(
+            f"{doing} needs pyarrow; install it with: pip install 'daskpart[io]'"
+        ) from error
 
 
 def checked_seed(random_state: int) -> int:

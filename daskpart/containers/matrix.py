@@ -555,12 +555,34 @@ def number_column(series: pandas.Series, parameter: str = "rating=") -> npt.NDAr
     if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):
         return series.to_numpy(np.float64, na_value=np.nan)  # pandas.NA becomes NaN
     if not is_numeric_dtype(series.dtype):
+        if not len(series):
+            raise InputError(f"column {series.name!r} is empty: the table has no rows")
         raise InputError(
             f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}, where "
             "numbers are needed. Convert it, as by pandas.to_numeric, or name the right one: "
             f"{parameter}"
         )
     return series.to_numpy()
+
+
+def as_graph_matrix(data: Any, who_needs: str, instead: str) -> LabelledMatrix:
+    """A matrix whose row i and column i are one vertex, else InputError.
+
+    `who_needs` begins the sentence that refuses another shape, `instead` ends it.
+    """
+    entries = as_matrix(data)
+    n_rows, n_columns = entries.shape
+    if n_rows != n_columns:
+        raise InputError(
+            f"{who_needs} a square matrix, this one is {n_rows} × {n_columns}: {instead}"
+        )
+    labels = entries.row_labels, entries.column_labels
+    if labels[0] is not None and labels[1] is not None and not np.array_equal(*labels):
+        raise InputError(
+            f"{who_needs} a square matrix whose row i and column i are one vertex, but rows and "
+            "columns have other names; daskpart.read(path, 'edges') gives a square matrix"
+        )
+    return entries
 
 
 def _require_two_dimensions(data: Any) -> None:

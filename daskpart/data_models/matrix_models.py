@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
-from daskpart.errors import InputError
+from daskpart.containers.matrix import LabelledMatrix, as_graph_matrix, as_matrix
 from daskpart.hypergraph import Hypergraph, from_incidence
 
 from .model import DataModel
@@ -58,15 +57,10 @@ def column_net_self_loops(matrix: Any) -> DataModel:
     Raises
     ------
     InputError
-        The matrix is not square, or nothing is stored in it.
+        The matrix is not square, its rows and columns have other names, or nothing is stored in it.
     """
-    entries = as_matrix(matrix)
-    n_vertices, n_columns = entries.shape
-    if n_vertices != n_columns:
-        raise InputError(
-            f"self loops need a square matrix, this one is {n_vertices} × {n_columns}: "
-            "use model='column-net' or 'row-net'"
-        )
+    entries = as_graph_matrix(matrix, "self loops need", "use model='column-net' or 'row-net'")
+    n_vertices = entries.shape[0]
     others = entries.rows != entries.columns
     own = np.arange(n_vertices, dtype=np.int32)
     hypergraph = from_incidence(
@@ -92,7 +86,7 @@ def graph(matrix: Any, *, self_loops: bool = False) -> DataModel:
     Raises
     ------
     InputError
-        The matrix is not square, or nothing is stored in it.
+        The matrix is not square, its rows and columns have other names, or nothing is stored in it.
     """
     entries = as_matrix(matrix)
     hypergraph = Hypergraph.graph(entries)

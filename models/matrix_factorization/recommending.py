@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import needs_pyarrow, whole_number
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
@@ -295,7 +295,8 @@ def _lazily(
     client: Any,
 ) -> Any:
     """The ranking of each block as a partition of a Dask DataFrame; `labels` are of the items."""
-    import dask.dataframe
+    with needs_pyarrow("a lazy table of recommendations"):
+        import dask.dataframe
 
     tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names)
     nothing = np.zeros((0, 1), np.int32)

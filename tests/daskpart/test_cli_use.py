@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -98,11 +99,47 @@ def test_recommend_some_users_and_all(runs, tmp_path, capsys, run_cli):
     assert found.iloc[:, :2].to_numpy().tolist() == expected.iloc[:, :2].to_numpy().tolist()
 
 
+def test_all_users_go_to_one_file_which_a_second_run_replaces(runs, tmp_path, capsys, run_cli):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "deeper" / "top.parquet"
+    for n in (3, 2):
+        assert run_cli("recommend", runs / "mf", "--all", "-n", n, "--output", path) == 0
+    model = daskpart.MatrixFactorization.load(runs / "mf" / "model")
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(path), model.recommend_all(2).compute().reset_index(drop=True)
+    )
+    assert [each.name for each in path.parent.iterdir()] == ["top.parquet"]
+
+
+def test_without_pyarrow_the_extra_that_brings_it_is_named(
+    runs, tmp_path, capsys, run_cli, monkeypatch
+):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,item\n1,1\n")
+    for module in [name for name in sys.modules if name.startswith(("pyarrow", "dask.dataframe"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(pd, "read_parquet", _without_pyarrow)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", _without_pyarrow)
+    (tmp_path / "pairs.parquet").write_bytes(b"PAR1")
+    for command in (
+        ("predict", runs / "mf", tmp_path / "pairs.parquet"),
+        ("predict", runs / "mf", pairs, "--output", tmp_path / "p.parquet"),
+        ("recommend", runs / "mf", "--all"),
+    ):
+        assert run_cli(*command) == 2
+        assert "pip install 'daskpart[io]'" in capsys.readouterr().err
+
+
+def _without_pyarrow(*_: object, **__: object) -> None:
+    raise ImportError("Unable to find a usable engine")  # as pandas says it
+
+
 def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     pairs, out = tmp_path / "pairs.csv", tmp_path / "predicted.csv"
     pairs.write_text("user,item\n1,1\n999999,1\n1,2\n")
     assert run_cli("predict", runs / "mf", pairs, "--output", out) == 0
-    assert "1 of 3 pairs have a user or an item" in capsys.readouterr().out
+    assert "1 of 3 pairs have a user or an item" in capsys.readouterr().err
     model = daskpart.MatrixFactorization.load(runs / "mf" / "model")
     found = pd.read_csv(out)["predicted"]
     assert found.tolist() == pytest.approx(
@@ -126,7 +163,7 @@ def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     assert run_cli("fit", "mf", events, *SMALL, "--no-plots", "--out", tmp_path / "run") == 0
     pairs.write_text("item,user\n034,2\n1e3,3\nNA,4\n34,6\n034,somebody\n")
     assert run_cli("predict", tmp_path / "run", pairs, "--output", out) == 0
-    assert "1 of 5 pairs have a user" in capsys.readouterr().out
+    assert "1 of 5 pairs have a user" in capsys.readouterr().err
     model = daskpart.MatrixFactorization.load(tmp_path / "run" / "model")
     expected = model.predict([("2", "034"), ("3", "1e3"), ("4", "NA"), ("6", "34")])
     found = pd.read_csv(out, dtype=str, keep_default_na=False)
@@ -153,7 +190,7 @@ def test_a_stranger_does_not_round_the_ids_of_the_others(tmp_path, capsys, run_c
     asked.iloc[7, 0] = pd.NA
     asked.to_parquet(pairs) if suffix == "parquet" else asked.to_csv(pairs, index=False)
     assert run_cli("predict", out, pairs, "--output", tmp_path / "p.csv") == 0
-    assert "1 of " in capsys.readouterr().out
+    assert "1 of " in capsys.readouterr().err
     found = pd.read_csv(tmp_path / "p.csv", dtype={"user": "Int64"})
     assert found["user"].isna().sum() == 1 and found["user"].max() == asked["user"].max()
     same = np.arange(len(asked)) != 7
@@ -165,7 +202,7 @@ def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, 
     pairs, out = tmp_path / "pairs.parquet", tmp_path / "predicted.parquet"
     pd.DataFrame({"user": [1, 999999], "item": [1, 1]}).to_parquet(pairs)
     assert run_cli("predict", runs / "implicit", pairs, "--output", out) == 0
-    assert "does not know: they get 0" in capsys.readouterr().out
+    assert "does not know: they get 0" in capsys.readouterr().err
     predicted = pd.read_parquet(out)["predicted"]
     assert predicted[0] != 0 and predicted[1] == 0
 

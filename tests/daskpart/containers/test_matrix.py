@@ -310,3 +310,8 @@ def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
     n = 3000
     long = as_labels(np.array([*map(str, range(n)), "x" * 100_000], dtype=object))
     assert long.nbytes < 100 * n and long[-1] == "x" * 100_000
+
+
+def test_a_frame_without_rows_says_so():
+    with pytest.raises(InputError, match="column 'rating' is empty"):
+        as_matrix(pd.DataFrame(columns=["user", "item", "rating"]))

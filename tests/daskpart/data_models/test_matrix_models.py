@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import sparse
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+import daskpart.layouts
 from daskpart import data_models
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import DataModel, build
@@ -169,3 +171,15 @@ def test_bad_input() -> None:
         DataModel(hypergraph, "hypergraph").nonzero_parts(cut)
     with pytest.raises(InputError, match="has no modes"):
         build(matrix).mode_connectivity(daskpart.partition(matrix, 2), 0)
+
+
+@pytest.mark.parametrize("model", ["graph", "column-net-self-loops", "stochastic"])
+def test_rows_and_columns_of_other_names_are_no_graph(model, tmp_path):
+    """Sources a, b, c and targets b, c, d make a square by chance."""
+    edges = pandas.DataFrame({"source": list("abc"), "target": list("bcd"), "weight": 1.0})
+    with pytest.raises(InputError, match="have other names; daskpart.read"):
+        build(edges, model, n_parts=2)
+    with pytest.raises(InputError, match="have other names; daskpart.read"):
+        daskpart.layouts.write_layout(edges, Partition([0, 0, 1], 2), tmp_path / "g", "dgl")
+    cycle = pandas.concat([edges, pandas.DataFrame({"source": ["d"], "target": ["a"]})])
+    assert build(cycle.fillna(1.0), model, n_parts=2).hypergraph.n_vertices == 4
