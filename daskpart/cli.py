@@ -47,7 +47,19 @@ _MODELS = (
     "medium-grain", "stochastic",
 )  # fmt: skip
 _OBJECTIVES = ("connectivity", "cut-net", "power")
+_METRICS = (
+    *_OBJECTIVES, "max-connectivity", "concurrent-volume", "routed-volume", "busiest-volume",
+    "max-send-volume", "max-volume",
+)  # fmt: skip
 _AT_LEAST_0 = click.FloatRange(min=0)
+
+
+def _refuse(names: tuple[str, ...], words: str) -> None:
+    """End with an error where one of these options was typed: it would be passed over."""
+    given = click.get_current_context().get_parameter_source
+    for name in names:
+        if given(name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"{words}: leave --{name.replace('_', '-')} away")
 
 
 class _Commands(click.Group):
@@ -151,6 +163,8 @@ def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     _o.number("--parts", 8, "Number of parts.", _o.COUNT),
     *_cutting(),
     _o.number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
+    _o.file("--start", "Measure these parts, or with --refine improve them, instead of cutting."),
+    _o.choice("--refine", _METRICS, None, "What moves of single vertices lower in the end."),
     _o.choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),
     _o.output("daskpart-partition"),
     _o.file("--output", "Also write the part of each vertex to this file, one a line."),
@@ -165,7 +179,8 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
     DATA is a file (Matrix Market, .npz, ratings, edges, libsvm; tensors .tns; hypergraphs hMETIS
     .hgr, PaToH .u, METIS .graph; also .gz, .xz, .bz2) or python-source, the built-in data. Writes
-    the partition, its metrics, pictures and a report.
+    the partition, its metrics, pictures and a report. With --start the parts are those of a file,
+    which 'daskpart partition' or another partitioner wrote.
 
     \b
     auto models: the rows of a matrix, groups of nonzeros of a tensor, a hypergraph as it is.
@@ -175,16 +190,18 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
     settings = cut.CutSettings(**options)
     if compare:
-        given = click.get_current_context().get_parameter_source
-        for name in comparison.UNUSED:
-            if given(name) is ParameterSource.COMMANDLINE:
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"--compare cuts by every method: leave {option} away")
+        _refuse(comparison.UNUSED, "--compare cuts by every method")
         comparison.run(settings)
-    elif memory_limit is None:
-        cut.run(settings)
-    else:
+    elif memory_limit is not None:
+        _refuse(place.UNUSED, "--memory-limit is for Parsa's own goal")
         place.run(settings, memory_limit)
+    else:
+        if settings.start is not None:
+            _refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
+        if settings.start is not None and settings.refine is None:
+            _refuse(("epsilon", "rho"), "without --refine parts stay as they are")
+        given = click.get_current_context().get_parameter_source("parts")
+        cut.run(settings, parts_typed=given is ParameterSource.COMMANDLINE)
 
 
 @cli.command("convert", short_help="Write data for another partitioner, or a graph in parts.")
@@ -209,6 +226,8 @@ def convert_command(data: str, target: Path, **options: Any) -> None:
     """
     from ._cli.convert import run
 
+    if options["to"] is not None:
+        _refuse(("model",), "--to writes the graph itself")
     run(data, target, **options)
 
 
@@ -223,6 +242,9 @@ def _cost() -> list[click.Option]:
         click.Option(["--json"], is_flag=True, help="Print JSON instead of a table."),
         _o.file("--plot", "Draw the seconds into this file.", "PATH"),
     ]
+
+
+_HOW_TO_CUT = ("method", "objective", "epsilon")
 
 
 def _cut_before() -> list[click.Option]:
@@ -263,6 +285,8 @@ def _plan_command(kind: str, words: str) -> None:
 
         cost = simulate.settings_of(simulate.CostSettings, options)
         cut = simulate.settings_of(simulate.CutSettings, options)
+        if cut.partition is not None:
+            _refuse(_HOW_TO_CUT, "with --partition nothing is cut")
         simulate.run_plan(kind, **options, cut=cut, cost=cost)
 
 
@@ -289,7 +313,7 @@ def simulate_allreduce_command(**options: Any) -> None:
 @simulate_group.command("sparse-allreduce", short_help="Combine a sparse vector of all ranks.")
 @click.argument("data", required=False)
 @_o.options(
-    _o.many("--ranks", "Ranks (parts of DATA); may be repeated.", (8, 64)),
+    _o.many("--ranks", "Ranks (parts of DATA); may be repeated.  [default: 8, 64]"),
     _o.number("--dimension", 1_000_000, "Length of the vectors.", _o.COUNT),
     _o.number("--nonzeros", 10_000, "Entries of a rank.", _o.COUNT),
     click.Option(["--algorithm"], default="all", show_default=True,
@@ -310,6 +334,12 @@ def simulate_sparse_command(**options: Any) -> None:
 
     cost = simulate.settings_of(simulate.CostSettings, options)
     cut = simulate.settings_of(simulate.CutSettings, options)
+    if options["data"] is None:
+        _refuse(("partition", "model", *_HOW_TO_CUT, "format"), "without DATA nothing is cut")
+    else:
+        _refuse(("dimension", "nonzeros", "spread"), "DATA says itself where entries lie")
+        if cut.partition is not None:
+            _refuse(_HOW_TO_CUT, "with --partition nothing is cut")
     simulate.run_sparse_allreduce(**options, cut=cut, cost=cost)
 
 

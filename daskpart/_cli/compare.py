@@ -25,7 +25,7 @@ WORDS = {
     "imbalance": "heaviest part over the mean part, less 1",
     "seconds": "of cutting",
 }
-UNUSED = ("method", "objective", "engine", "output", "memory_limit")  # options that are for one cut
+UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "refine")
 
 
 def run(settings: CutSettings) -> None:

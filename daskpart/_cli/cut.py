@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build
+from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .inputs import in_words, load_any
+from .inputs import in_words, load_any, load_parts, model_behind
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import place_for, say, say_files
@@ -38,11 +39,14 @@ class CutSettings:
     rho: float
     random_state: int
     format: str | None
+    start: Path | None
+    refine: str | None
     out: Path
     output: Path | None
     plots: bool
 
 
+UNUSED_WITH_START = ("method", "objective", "engine")
 _NAMES = {
     "column-net-self-loops": ("vertex", "vertex"),
     "stochastic": ("vertex", "sampled net"),
@@ -91,32 +95,59 @@ class Cut:
         return "units of weight" if model == "hypergraph" else "nonzeros"
 
 
-def run(settings: CutSettings) -> None:
-    """Read, cut, say, write."""
+def run(settings: CutSettings, parts_typed: bool = False) -> None:
+    """Read, cut or take parts as they are, refine, say, write."""
     import daskpart
 
     data = load_any(settings.data, settings.format)
     words = in_words(data, settings.data)
     say(words)
-    say(f"cutting into {settings.parts} parts …")
     seed = settings.random_state
-    model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
-    partition = daskpart.partition(
-        model,
-        settings.parts,
-        settings.objective,
-        method=settings.method,
-        engine=settings.engine,
-        epsilon=settings.epsilon,
-        random_state=seed,
-        rho=settings.rho,
-    )
+    if settings.start is None:
+        say(f"cutting into {settings.parts} parts …")
+        model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
+        partition = daskpart.partition(
+            model,
+            settings.parts,
+            settings.objective,
+            method=settings.method,
+            engine=settings.engine,
+            epsilon=settings.epsilon,
+            random_state=seed,
+            rho=settings.rho,
+        )
+    else:
+        model, partition = _started(data, settings, settings.start)
+        if parts_typed and settings.parts != partition.n_parts:
+            raise InputError(
+                f"{settings.start} has {partition.n_parts} parts, not {settings.parts}: leave "
+                "--parts away"
+            )
+        settings = replace(settings, parts=partition.n_parts)
+    if settings.refine is not None:
+        partition = daskpart.refine(
+            model, partition, settings.refine, rho=settings.rho, epsilon=settings.epsilon,
+            random_state=seed,
+        )  # fmt: skip
     matrix = data if isinstance(data, LabelledMatrix) else None
     cut = measure(matrix, partition, model.hypergraph)
     for sentence in sentences(cut):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
     say_files(_write(cut, model, settings, words))
+
+
+def _started(data: Any, settings: CutSettings, path: Path) -> tuple[DataModel, Partition]:
+    """The parts in a file, and the model of the data that they are of."""
+    given = load_parts(path)
+    model = build(
+        data, model_behind(given, settings.model), n_parts=given.n_parts,
+        random_state=settings.random_state,
+    )  # fmt: skip
+    hypergraph = model.hypergraph
+    given.check_fits(hypergraph.n_vertices, settings.data, shape=model.shape, nnz=model.nnz)
+    info = {**given.info, **model.info}
+    return model, Partition(given.assignment, given.n_parts, hypergraph.vertex_weights, info)
 
 
 def measure(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hypergraph) -> Cut:
@@ -141,8 +172,14 @@ def sentences(cut: Cut) -> list[str]:
         f"One exchange of what is linked, there and back, moves "
         f"{cut.connectivity.pasgd_volume(1):,} rows.",
     ]
-    if cut.partition.info.get("seconds") is not None:
-        words[0] += f" Found in {cut.partition.info['seconds']:.2f} s."
+    info = cut.partition.info
+    if info.get("seconds") is not None:
+        words[0] += f" Found in {info['seconds']:.2f} s."
+    if "refined" in info:
+        words.append(
+            f"Moves of single {vertices} took {info['refined']} from {info['metric_before']:,} "
+            f"to {info['metric_after']:,}, in {info['refine_seconds']:.2f} s."
+        )
     return words
 
 

@@ -17,6 +17,7 @@ from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
+from daskpart.data_models import NAMES
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -68,6 +69,9 @@ def load_matrix(
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
+        if any(columns):
+            raise InputError(f"{BUILT_IN} is no table: leave --user, --item and --rating away")
+        _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
     data = _read(source, format, MATRICES, *_of_table(columns, repeats))
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
@@ -81,6 +85,11 @@ def load_matrix(
     if columns[0] is None:
         return matrix
     return replace(matrix, row_name=str(columns[0]), column_name=str(columns[1]))
+
+
+def _refuse_format(format: str | None) -> None:
+    if format is not None:
+        raise InputError(f"{BUILT_IN} is in no file: leave --format away")
 
 
 def columns_of(given: Mapping[str, Any]) -> Columns:
@@ -104,6 +113,7 @@ def load_graph(source: str, format: str | None = None) -> Any:
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
+        _refuse_format(format)
         return load_python_source()["imports"]
     data = _read(source, format, GRAPHS, table="edges")
     if isinstance(data, Hypergraph) and (np.diff(data.net_pointer) == 2).all():
@@ -123,6 +133,12 @@ def load_parts(path: Path) -> Partition:
     return Partition.load(path) if path.suffix == ".npz" else Partition.from_file(path)
 
 
+def model_behind(parts: Partition, wanted: str) -> str:
+    """The model that is wanted; for auto the one that the parts were made with, if they say so."""
+    made_with = parts.info.get("model")
+    return made_with if wanted == "auto" and made_with in NAMES else wanted
+
+
 def _adjacency(graph: Hypergraph) -> Any:
     """The symmetric matrix of a graph whose edges are nets of two pins."""
     import scipy.sparse
@@ -137,7 +153,7 @@ def _adjacency(graph: Hypergraph) -> Any:
 def load_any(source: str, format: str | None = None) -> Cuttable:
     """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, or a hypergraph."""
     if source == BUILT_IN:
-        return load_matrix(source)
+        return load_matrix(source, format)
     data = _read(source, format)
     if isinstance(data, Hypergraph):
         return data
@@ -192,7 +208,10 @@ def _tensor(
         return _of_columns(read_table(source), source, names, missing, value)
     if value is not None:
         raise InputError(f"--value names a column of a table; {source} is none")
-    data = load_matrix(source).to_xarray() if source == BUILT_IN else _read(source, format, TENSORS)
+    if source == BUILT_IN:
+        data: Any = load_matrix(source, format).to_xarray()
+    else:
+        data = _read(source, format, TENSORS)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     return _with_names(as_tensor(data, missing=missing), names)

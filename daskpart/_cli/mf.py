@@ -66,7 +66,8 @@ class _MF(Model):
         """Read, and hold out a share of the ratings."""
         ratings = load_matrix(source, given["format"], columns=columns_of(given))
         words, train, test = [in_words(ratings, source)], ratings, None
-        if ratings.values.min() == ratings.values.max():
+        is_dull = ratings.values.min() == ratings.values.max()
+        if is_dull and given["loss"] != "bpr":  # which asks what there is, and not how much
             words.append(
                 f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
             )

@@ -14,11 +14,14 @@ import numpy as np
 
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
+from daskpart.readers.detection import detect
 
 from .cut import CutSettings
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import place_for, say, say_files
+
+UNUSED = ("model", "objective", "epsilon", "engine", "rho", "start", "refine")
 
 
 def run(settings: CutSettings, memory_limit: str) -> None:
@@ -30,6 +33,12 @@ def run(settings: CutSettings, memory_limit: str) -> None:
     path = Path(settings.data).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
+    found = "libsvm" if path.is_dir() else detect(path)  # a folder: of blocks of such a file
+    if found != "libsvm" or settings.format not in (None, "libsvm"):
+        raise InputError(
+            f"{path}: --memory-limit is for libsvm files, this one is read whole as "
+            f"{settings.format or found}: leave --memory-limit away"
+        )
     say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
     result = partition(
         path, settings.parts, memory_limit=memory_limit, random_state=settings.random_state

@@ -37,10 +37,10 @@ from daskpart.collectives.cost_model import CostModel, Problem
 from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
-from daskpart.data_models import NAMES, build
+from daskpart.data_models import build
 from daskpart.errors import InputError
 
-from .inputs import load_any, load_parts
+from .inputs import load_any, load_parts, model_behind
 from .terminal import place_for, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -148,7 +148,8 @@ def run_sparse_allreduce(
     """`simulate sparse-allreduce`."""
     if algorithm not in ("all", *ALGORITHMS):
         raise InputError(f"--algorithm {algorithm}; allowed are all, {', '.join(ALGORITHMS)}")
-    if max(ranks) > _MOST_PRICED_RANKS:
+    ranks = ranks or (() if cut.partition else (8, 64))
+    if max(ranks, default=0) > _MOST_PRICED_RANKS:
         raise InputError(f"--ranks {max(ranks)}: at most {_MOST_PRICED_RANKS:,} are priced here")
     names = ALGORITHMS if algorithm == "all" else (algorithm,)
     if data is not None:
@@ -192,8 +193,7 @@ def _connectivities(
     loaded, name, given = load_any(data, cut.format), cut.model, None
     if cut.partition is not None:
         given = load_parts(cut.partition)
-        made_with = given.info.get("model")
-        name = made_with if name == "auto" and made_with in NAMES else name
+        name = model_behind(given, name)
     n_parts_of_model = given.n_parts if given else max(parts or (8,))
     model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.random_state)
     if given is not None:

@@ -576,8 +576,8 @@ def as_graph_matrix(data: Any, who_needs: str, instead: str) -> LabelledMatrix:
         raise InputError(
             f"{who_needs} a square matrix, this one is {n_rows} × {n_columns}: {instead}"
         )
-    labels = entries.row_labels, entries.column_labels
-    if labels[0] is not None and labels[1] is not None and not np.array_equal(*labels):
+    rows, columns = entries.row_labels, entries.column_labels
+    if rows is not None and columns is not None and not np.array_equal(rows, columns):
         raise InputError(
             f"{who_needs} a square matrix whose row i and column i are one vertex, but rows and "
             "columns have other names; daskpart.read(path, 'edges') gives a square matrix"

@@ -276,3 +276,12 @@ def test_a_folder_that_is_no_model_is_not_replaced(tmp_path, rating_file, capsys
     assert run_cli("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", out) == 2
     assert "is no saved model" in capsys.readouterr().err
     assert (out / "model" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("loss", ["squared", "bpr"])
+def test_equal_values_are_worth_a_note_where_they_are_predicted(loss, tmp_path, capsys, run_cli):
+    path = tmp_path / "clicks.csv"
+    path.write_text("user,item\n" + "".join(f"{u},{u % 5 + i}\n" for u in range(9) for i in (1, 3)))
+    options = ("--loss", loss, "--max-iter", 1, "--components", 2, "--no-plots", "--ranks", 1)
+    assert run_cli("fit", "mf", path, *options, "--out", tmp_path / "run") == 0
+    assert ("there is nothing to predict" in capsys.readouterr().out) == (loss != "bpr")

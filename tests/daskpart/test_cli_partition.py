@@ -9,6 +9,8 @@ import pytest
 import scipy.sparse
 
 import daskpart
+from daskpart import cli
+from daskpart.partitioners.refinement import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +32,101 @@ def test_a_table_with_a_header_alone_has_no_values(tmp_path, capsys, run_cli):
     path.write_text("a,b,c,value\n")
     assert run_cli("fit", "cp", path, "--value", "value", "--out", tmp_path / "out") == 2
     assert "column 'value' is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["given.npz", "given.txt"])
+def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path, run_cli):
+    graph = scipy.sparse.load_npz(graph_file)
+    start = daskpart.partition(graph, 3, method="random", model="row-net")
+    path, out = tmp_path / name, tmp_path / "out"
+    start.save(path) if name.endswith("npz") else start.write(path)
+    model = () if name.endswith("npz") else ("--model", "row-net")
+    options = ("--start", path, *model, "--no-plots", "--out", out)
+    assert run_cli("partition", graph_file, *options) == 0
+    before = json.loads((out / "metrics.json").read_text())["metrics"]
+    found = daskpart.Partition.load(out / "partition.npz")
+    assert found == start and found.info["model"] == "row-net"
+    assert run_cli("partition", graph_file, *options, "--refine", "connectivity") == 0
+    expected = daskpart.refine(graph, start, "connectivity", model="row-net")
+    assert daskpart.Partition.load(out / "partition.npz") == expected
+    after = json.loads((out / "metrics.json").read_text())["metrics"]
+    assert after["connectivity - 1"] < before["connectivity - 1"]
+
+
+def test_metrics_are_those_of_refine():
+    assert cli._METRICS == METRICS
+
+
+def test_a_partition_tells_how_many_ranks_there_are(graph_file, tmp_path, capsys, run_cli):
+    graph = scipy.sparse.load_npz(graph_file)
+    daskpart.partition(graph, 5, method="random").save(tmp_path / "p.npz")
+    simulate = ("simulate", "sparse-allreduce")
+    options = ("--partition", tmp_path / "p.npz", "--json")
+    assert run_cli(*simulate, graph_file, *options) == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert {line["ranks"] for line in lines} == {5}
+    assert run_cli(*simulate, "--json") == 0
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert {line["ranks"] for line in lines} == {8, 64}
+
+
+PARSA = ("partition", "A", "--method", "parsa", "--memory-limit", "1GB")
+SPARSE = ("simulate", "sparse-allreduce")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((PARSA, option) for option in (
+            ("--model", "row-net"), ("--objective", "power"), ("--epsilon", 0.1), ("--rho", 3),
+            ("--engine", "multilevel"), ("--refine", "power"), ("--start", "parts"),
+        )),
+        *((("partition", "A", "--start", "parts"), option) for option in (
+            ("--method", "direct"), ("--objective", "power"), ("--engine", "multilevel"),
+            ("--epsilon", 0.1), ("--rho", 3), ("--parts", 7),
+        )),
+        (("partition", "A", "--compare"), ("--start", "parts")),
+        *(((*SPARSE, "A"), option) for option in (
+            ("--dimension", 9), ("--nonzeros", 9), ("--spread", "even"),
+        )),
+        *((SPARSE, option) for option in (
+            ("--partition", "parts"), ("--model", "row-net"), ("--method", "direct"),
+            ("--objective", "power"), ("--epsilon", 0.1), ("--format", "npz"),
+        )),
+        (("simulate", "expand", "A", "--partition", "parts"), ("--method", "direct")),
+        ((*SPARSE, "A", "--partition", "parts"), ("--epsilon", 0.1)),
+        (("convert", "A", "out", "--to", "dgl", "--partition", "parts"), ("--model", "row-net")),
+        (("partition", "python-source"), ("--format", "npz")),
+        (("simulate", "expand", "python-source"), ("--format", "npz")),
+        (("fit", "mf", "python-source"), ("--format", "npz")),
+        (("fit", "cp", "python-source"), ("--format", "npz")),
+    ],
+)  # fmt: skip
+def test_an_option_that_would_be_passed_over_is_refused(
+    graph_file, tmp_path, monkeypatch, capsys, run_cli, command, option
+):
+    monkeypatch.chdir(tmp_path)
+    daskpart.Partition(np.arange(40) % 4, 4).write("parts")
+    words = [graph_file if word == "A" else word for word in (*command, *option)]
+    assert run_cli(*words) == 2
+    assert f"leave {option[0]} away" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [("--user", "a", "--item", "b"), ("--rating", "c")])
+def test_the_built_in_data_are_no_table(columns, tmp_path, capsys, run_cli):
+    assert run_cli("fit", "mf", "python-source", *columns, "--out", tmp_path) == 2
+    assert "leave --user, --item and --rating away" in capsys.readouterr().err
+
+
+def test_a_memory_limit_is_for_what_is_read_in_blocks(graph_file, tmp_path, capsys, run_cli):
+    options = ("--method", "parsa", "--memory-limit", "1GB", "--out", tmp_path)
+    assert run_cli("partition", graph_file, *options) == 2
+    assert "--memory-limit is for libsvm files" in capsys.readouterr().err
+
+
+def test_addresses_are_read_as_paths_are(graph_file, tmp_path, capsys, run_cli):
+    address = f"file://{graph_file}"
+    options = ("--parts", 2, "--method", "block", "--no-plots", "--out", tmp_path)
+    assert run_cli("partition", address, *options) == 0
+    assert run_cli("partition", "file:///absent.npz", *options) == 2
+    assert "no such file" in capsys.readouterr().err
