@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import IO
 
 import fsspec
+from fsspec.compression import compr
 from fsspec.core import OpenFile, url_to_fs
 
+from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import path_text
 from daskpart.errors import DaskpartError, InputError, ReadError
 
@@ -93,12 +95,43 @@ def opened_for_writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ------
     InputError
         The file cannot be written: no such folder, no permission, no space.
+
+    Notes
+    -----
+    A file takes the place of the old one when it is whole; addresses and what is no file, such as
+    /dev/stdout, are written as they are.
     """
     try:
-        with _open_file(path, "wb") as stream:
-            yield stream
+        if _can_be_replaced(path):
+            with replacing(path) as file, _compressed(file, path) as stream:
+                yield stream
+        else:
+            with _open_file(path, "wb") as stream:
+                yield stream
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _can_be_replaced(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of a file, or of none yet in a folder."""
+    place = os.path.abspath(path)
+    if _is_address(path) or place.startswith(("/dev/", "/proc/")):  # stdout may be a file
+        return False
+    is_free = os.path.isdir(os.path.dirname(place)) and not os.path.lexists(place)
+    return is_free or os.path.isfile(place)
+
+
+@contextmanager
+def _compressed(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A stream that goes to an open file as the suffix of `path` says, and leaves it open."""
+    compression = _compression_of(path)
+    if compression is None:
+        yield file
+        return
+    # gzip writes a name into the file, which should not be that of the moment
+    named = {"filename": os.path.basename(path)} if compression == "gzip" else {}
+    with compr[compression](file, mode="wb", **named) as stream:
+        yield stream
 
 
 def _open_file(path: str | os.PathLike[str], mode: str) -> OpenFile:

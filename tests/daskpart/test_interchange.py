@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart import data_models
+from daskpart import data_models, writers
 from daskpart.connectivity import Connectivity
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.hypergraph import Hypergraph
@@ -219,3 +220,28 @@ def test_real_files(shared_data: Path, tmp_path: Path) -> None:
         copy = tmp_path / Path(name).name.removesuffix(".gz")
         found.write(copy)
         assert daskpart.read(copy) == found
+
+
+@pytest.mark.parametrize("name", ["old.hgr", "old.hgr.gz", "old.txt", "old.txt.xz", "old.txt.bz2"])
+def test_what_cannot_be_written_to_its_end_leaves_the_old_file(name, tmp_path, monkeypatch):
+    """Also where it ends in the middle of the text, of which a part is written then."""
+    hypergraph = Hypergraph.from_nets(np.arange(0, 600_001, 2), np.arange(600_000) % 9_999, 9_999)
+    thing = hypergraph if ".hgr" in name else Partition(np.arange(600_000) % 8, 8)
+    path = tmp_path / name
+    thing.write(path)
+    old, n_calls = path.read_bytes(), 0
+    if name.endswith(".gz"):
+        assert b"old.hgr\0" in old[:40]
+    text_of = writers._lines
+
+    def full(*arguments):
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return text_of(*arguments)
+
+    monkeypatch.setattr(writers, "_lines", full)
+    with pytest.raises(InputError, match="cannot be written: No space left"):
+        thing.write(path)
+    assert path.read_bytes() == old and [*tmp_path.iterdir()] == [path]

@@ -320,7 +320,7 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
 def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
     path = tmp_path / "ratings.csv"
     path.write_text(text)
-    with pytest.raises(ReadError, match="line [12].*decimal commas are not read: write [134].5"):
+    with pytest.raises(ReadError, match=r"line [12].*decimal commas are not read: write [134]\.5"):
         daskpart.read(path)
 
 

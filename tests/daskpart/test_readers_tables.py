@@ -252,3 +252,12 @@ def test_quotes_round_cells_part_nothing(tmp_path: Path, labels, mark) -> None:
     data = sp.vstack([piece.data for piece in file.pieces(2).compute()])
     np.testing.assert_array_equal(data.toarray(), [[n, n / 2] for n in range(4)])
     assert file.labels.astype(str).tolist() == [str(float(x)) if x in "01" else x for x in labels]
+
+
+def test_one_long_name_does_not_make_all_names_long(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    lines = [f"user {n},item {n % 7},3" for n in range(3000)]
+    path.write_text("\n".join([*lines, "x" * 20_000 + ",item 1,3", "12,item 1,3"]))
+    labels = daskpart.read(path, columns=(0, 1, 2))["user"].to_numpy()
+    assert labels.nbytes < 100_000 and len(labels) == 3002
+    assert [len(label) for label in labels[-2:]] == [8, 20_000]
