@@ -84,7 +84,8 @@ def load_python_source(
     if max_modules is not None:
         max_modules = whole_number(max_modules, "max_modules", 1)
     min_modules = whole_number(min_modules, "min_modules", 1)
-    folder = Path(sysconfig.get_paths()["stdlib"] if root is None else path_text(root, "root"))
+    given = sysconfig.get_paths()["stdlib"] if root is None else path_text(root, "root")
+    folder = Path(given).expanduser()
     files = dict(sorted(_modules_below(folder))[:max_modules])
     if not files:
         raise InputError(

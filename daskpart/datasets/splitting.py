@@ -126,7 +126,7 @@ def leave_last_out(
     Raises
     ------
     InputError
-        For n < 1, a column that is not there, or times that are missing.
+        For n < 1, a column that is not there, or users or times that are missing.
 
     Warns
     -----
@@ -207,13 +207,18 @@ def user_folds(
     Raises
     ------
     InputError
-        For fewer than two folds, or more than there are users.
+        For fewer than two folds, or more than there are users; for a table of ratings.
     """
     shape = getattr(X, "shape", ())
     if not shape:
         raise InputError(f"X is a {type(X).__name__}: give a container with a shape, a row a user")
     n_users = whole_number(shape[0], "the number of rows of X", 0)
     n_folds = whole_number(n_folds, "n_folds", 2)
+    if isinstance(X, pd.DataFrame):
+        raise InputError(
+            "X is a DataFrame, which holds a rating a line: give a row a user, such as "
+            "daskpart.containers.as_matrix(X).to_scipy()"
+        )
     if n_folds > n_users:
         raise InputError(f"n_folds={n_folds}; give 2 to {n_users}, the number of users")
     fold = random_generator(random_state).permutation(n_users) % n_folds
@@ -243,6 +248,8 @@ def _user_and_time(
         column = frame.iloc[:, places[0]]
     else:
         raise InputError("no column says who: give user=, its name")
+    if column.isna().any():
+        raise InputError(f"column {column.name!r} has missing users; drop these lines")
     return pd.factorize(column)[0], _times(frame, time)
 
 
@@ -251,6 +258,8 @@ def _require_frame(frame: object) -> None:
         raise InputError(
             f"frame is a {type(frame).__name__}: give a pandas.DataFrame, one line a rating"
         )
+    if frame.empty:
+        raise InputError("there are no lines in the frame: nothing can be held out")
 
 
 def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:

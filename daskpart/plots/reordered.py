@@ -58,7 +58,9 @@ def spy(
     """
     from daskpart.containers.matrix import as_matrix
 
+    of_columns = None
     if hasattr(data, "partition") and hasattr(data, "connectivity"):
+        of_columns = data.axis == "columns" if partition is None else None
         partition = data.partition if partition is None else partition
         owners = data.connectivity.owners if owners is None else owners
         data = data.to_coo()
@@ -67,7 +69,9 @@ def spy(
     require_partition(partition)
     matrix = as_matrix(data)
     rows, columns, shape = matrix.rows, matrix.columns, matrix.shape
-    if partition.info.get("model") == "row-net":
+    if of_columns is None:
+        of_columns = partition.info.get("model") == "row-net"
+    if of_columns:
         rows, columns, shape, names = columns, rows, shape[::-1], names[::-1]
     form = bordered_form(rows, columns, shape, partition.assignment, partition.n_parts, owners)
     return spy_form(rows, columns, shape, form, names=names, ax=ax)

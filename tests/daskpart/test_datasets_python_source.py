@@ -205,3 +205,10 @@ def test_the_whole_library() -> None:
     assert data.attrs["n_skipped"] <= 5
     assert data["label"].values.max() >= 10
     assert data["imports"].sel(module="json", imported="json.decoder").item() >= 1
+
+
+def test_a_root_may_be_below_home(small_library, monkeypatch):
+    monkeypatch.setenv("HOME", str(small_library.parent))
+    monkeypatch.setenv("USERPROFILE", str(small_library.parent))
+    found = load_python_source(root=f"~/{small_library.name}", cache=False)
+    assert found.identical(load_python_source(root=small_library, cache=False))

@@ -11,6 +11,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskpart.containers import as_matrix
 from daskpart.datasets import (
     leave_last_out,
     split_by_time,
@@ -121,3 +122,19 @@ def test_what_cannot_be_split():
 def test_odd_arguments_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call(table([(0, 1), (0, 2), (1, 3)]))
+
+
+def test_users_are_known_and_there_are_lines():
+    frame = pd.DataFrame({"user": ["a", None, "a"], "item": [1, 2, 3], "timestamp": [1, 2, 3]})
+    with pytest.raises(InputError, match="column 'user' has missing users; drop these lines"):
+        leave_last_out(frame)
+    for split in (split_by_time, leave_last_out):
+        with pytest.raises(InputError, match="there are no lines in the frame"):
+            split(frame[:0])
+
+
+def test_folds_are_of_users_and_not_of_lines():
+    frame = pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": 1.0})
+    with pytest.raises(InputError, match="a rating a line: give a row a user"):
+        user_folds(frame, 2)
+    assert len([*user_folds(as_matrix(frame).to_scipy(), 2)]) == 2

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 
 import daskpart
@@ -279,3 +280,13 @@ def test_simulated_is_lines_over_ranks_or_bars(ax):
     assert [bar.get_width() for bar in other.patches] == [1.2e-5, 4e-6]
     with pytest.raises(InputError, match="nothing was simulated"):
         plots.simulated([])
+
+
+@pytest.mark.parametrize("model", ["column-net", "row-net", None])
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_spy_of_shards_knows_what_was_cut(ax, axis, model):
+    matrix = scipy.sparse.random_array((6, 6), density=0.5, rng=np.random.default_rng(0))
+    assignment = [0, 1, 1, 0, 2, 2]
+    partition = daskpart.Partition(assignment, 3)
+    plots.spy(daskpart.shard(matrix, partition, axis=axis), ax=ax)
+    assert ax.get_ylabel() == f"6 {axis}, by rank"
