@@ -28,12 +28,14 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import as_array, ids_below, whole_number
+from daskpart._floor.checks import as_array, ids_below, several, whole_number
 from daskpart._floor.kernels import kernel
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 
 from .draws import drawn_with, few_neighbours, shuffled
+
+_FANOUTS = "one number of neighbours for each layer"
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,10 +197,13 @@ class NeighbourSampler(_Drawn):
     fanouts: Sequence[int] = (10, 10)
     seeds: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        several(self.fanouts, "fanouts", _FANOUTS)
+
     def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
         """A layer for each fanout; the sources of one are the targets of the next."""
         if not len(self.fanouts):
-            raise InputError("fanouts is empty: give one number of neighbours for each layer")
+            raise InputError(f"fanouts is empty: give {_FANOUTS}")
         targets, ids, layers = self._seeds(graph, generator), np.arange(graph.n_vertices), []
         for fanout in self.fanouts:
             most = whole_number(fanout, "fanout", least=1)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,9 +135,10 @@ class Bipartite:
             As `daskpart.read`; also for 2³¹ features or more.
         """
         from daskpart.readers.libsvm import feature_chunks
+        from daskpart.readers.streams import location
 
         lengths, features = [np.zeros(1, np.int64)], []
-        for length, feature in feature_chunks(Path(path).expanduser()):
+        for length, feature in feature_chunks(location(path)):
             lengths.append(length)
             features.append(feature)
         joined = np.concatenate(features)
@@ -266,10 +266,11 @@ def numbering(
     wanted : int or None
         How many features there shall be.
     """
-    from daskpart.readers.libsvm import checked_width
+    from daskpart.readers.libsvm import Wanted
+    from daskpart.readers.libsvm import numbering as numbering_of_any_width
 
-    first = min(int(least), 1)
-    width = checked_width(path, int(most) + 1 - first, wanted)
+    found = int(least), int(most), Wanted(n_features=wanted)
+    first, width = numbering_of_any_width(path, *found)
     if width > _LARGEST:
         raise InputError(
             f"{path}: {width} features; at most {_LARGEST} can be numbered. Number the features "

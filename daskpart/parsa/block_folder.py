@@ -19,15 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.archive import opened_npz
+from daskpart._floor.checks import whole_number, whole_numbers
 from daskpart._floor.tables import html_table, text_table
 from daskpart._incidence import group
 from daskpart.errors import InputError, ReadError
+from daskpart.readers.streams import location
 
 from .bipartite import Bipartite, Block, _taken, block_of, numbering, random_blocks, sorted_within
 
 _MANIFEST = "blocks.json"
 _FORMAT = 1
+_COUNTS = ("n_blocks", "n_data", "n_parameters", "n_edges", "random_state")
 _ARRAYS = ("data", "pointer", "local", "parameters")
 _RAW = {"data": np.int32, "lengths": np.int64, "features": np.int32}
 
@@ -56,26 +59,28 @@ class BlockFolder:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path).expanduser().absolute()  # workers may run elsewhere
+        manifest = self.path / _MANIFEST
         try:
-            told = json.loads((self.path / _MANIFEST).read_text(encoding="utf-8"))
+            told = json.loads(manifest.read_text(encoding="utf-8"))
+            version = told["format"]
+            if version == _FORMAT:
+                sizes = whole_numbers(told["sizes"], "size")
+                self.n_blocks, self.n_data, self.n_parameters, self.n_edges, self.random_state = (
+                    whole_number(told[name], name, least=0) for name in _COUNTS
+                )
         except FileNotFoundError:
             raise ReadError(
                 f"{self.path}: there is no {_MANIFEST} in it, so no complete set of blocks; "
                 "write them with BlockFolder.write"
             ) from None
-        except (OSError, ValueError) as error:
-            raise ReadError(f"{self.path / _MANIFEST}: cannot be read: {error}") from error
-        if told.get("format") != _FORMAT:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ReadError(f"{manifest}: cannot be read ({error!r}). Write them anew") from error
+        if version != _FORMAT:
             raise ReadError(
-                f"{self.path}: blocks of format {told.get('format')!r}; this version reads "
-                f"{_FORMAT}. Write them anew"
+                f"{self.path}: blocks of format {version!r}; this version reads {_FORMAT}. "
+                "Write them anew"
             )
-        self.n_blocks: int = told["n_blocks"]
-        self.n_data: int = told["n_data"]
-        self.n_parameters: int = told["n_parameters"]
-        self.n_edges: int = told["n_edges"]
-        self.random_state: int = told["random_state"]
-        self.starts: NDArray[np.int64] = np.cumsum([0, *told["sizes"]])
+        self.starts: NDArray[np.int64] = np.cumsum([0, *sizes])
 
     @classmethod
     def write(
@@ -123,9 +128,8 @@ class BlockFolder:
             if isinstance(source, Bipartite):
                 sizes = _write_graph(source, place, n_blocks, random_state)
             else:
-                sizes = _write_file(
-                    Path(source).expanduser(), place, n_blocks, random_state, n_parameters
-                )
+                path = location(source)
+                sizes = _write_file(path, place, n_blocks, random_state, n_parameters)
         except BaseException:
             for left in (*place.glob("block_*.npz"), *place.glob("raw_*.bin")):
                 left.unlink()
@@ -143,11 +147,8 @@ class BlockFolder:
             The block's file is missing or damaged.
         """
         path = _block_file(self.path, block)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                return Block(*(file[name] for name in _ARRAYS))
-        except (OSError, ValueError, KeyError) as error:
-            raise ReadError(f"{path}: cannot be read: {error}. Write the blocks anew") from error
+        with opened_npz(path) as file:
+            return Block(*(file[name] for name in _ARRAYS))
 
     def to_dict(self) -> dict[str, Any]:
         """Where it is, and the sizes."""
@@ -200,7 +201,7 @@ def _write_graph(
 
 
 def _write_file(
-    path: Path, folder: Path, n_blocks: int, random_state: int, n_parameters: int | None
+    path: str, folder: Path, n_blocks: int, random_state: int, n_parameters: int | None
 ) -> dict[str, Any]:
     """Deal the chunks of a file over raw files, then make a block of each."""
     n_data, n_edges, least, most = 0, 0, 1, 0
@@ -223,7 +224,7 @@ def _write_file(
 
 
 def _scattered_chunks(
-    path: Path, folder: Path, n_blocks: int, random_state: int
+    path: str, folder: Path, n_blocks: int, random_state: int
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """Append the examples of each chunk to the raw files of their blocks; yields each chunk."""
     from daskpart.readers.libsvm import feature_chunks

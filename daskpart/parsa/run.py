@@ -34,7 +34,7 @@ from .assignment import (
 from .bipartite import MemoryBlocks
 from .neighbours import NeighbourSets
 from .result import ParsaResult, compared, placed
-from .sources import blocks_of
+from .sources import blocks_of, model_of
 
 _BLOCKS_A_WORKER = 8
 
@@ -137,6 +137,7 @@ def partition(
         settings = Settings(n_parts, given, offset, bool(compare), random_state)
         run = _Run(blocks, settings, start)
         info: dict[str, Any] = {"method": "parsa", "random_state": random_state}
+        info["model"] = model_of(data)
         info |= run.assign(parallel)
         if polish:
             run.polish(epsilon)
@@ -230,7 +231,7 @@ class _Run:
             raise InputError("polish does not know the old data: leave it out beside previous")
         n_parts, total = self.settings.n_parts, int(self.weights.sum())
         bounds = (
-            math.floor((1 - epsilon) * total / n_parts),
+            max(1, math.floor((1 - epsilon) * total / n_parts)),
             heaviest_allowed(total, n_parts, epsilon),
         )
         graph = self.blocks.graph

@@ -7,11 +7,11 @@ folder of blocks ───────────────▶ BlockFolder  �
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import read
 from daskpart.readers.detection import detect
+from daskpart.readers.streams import location
 
 from .assignment import Blocks
 from .bipartite import Bipartite, MemoryBlocks, numbering
@@ -69,8 +70,8 @@ def blocks_of(
         Blocks that are made already are wanted in another number; the limit is too low.
     """
     limit = None if memory_limit is None else _checked_limit(memory_limit)
-    path = Path(data).expanduser() if isinstance(data, str | PathLike) else None
-    if path is not None and path.is_dir():
+    path = location(data) if isinstance(data, str | PathLike) else None
+    if path is not None and os.path.isdir(path):
         data, path = BlockFolder(path), None
     if isinstance(data, BlockFolder | MemoryBlocks):
         if n_blocks not in (None, data.n_blocks):
@@ -92,6 +93,16 @@ def blocks_of(
         yield graph.blocks(n_blocks, random_state)
 
 
+def model_of(data: Any) -> str:
+    """Of which model what is cut are the vertices: see `daskpart.data_models`."""
+    if isinstance(data, str | PathLike):
+        place = location(data)
+        of_nets = not os.path.isdir(place) and detect(place) in ("hgr", "patoh", "metis")
+    else:
+        of_nets = isinstance(data, Hypergraph)
+    return "hypergraph" if of_nets else "bipartite"
+
+
 def as_bipartite(data: Any) -> Bipartite:
     """The graph of a hypergraph (vertices are data, nets parameters) or of any matrix."""
     if isinstance(data, Bipartite):
@@ -101,7 +112,7 @@ def as_bipartite(data: Any) -> Bipartite:
     return Bipartite.from_matrix(data)
 
 
-def _graph_of(path: Path) -> Bipartite:
+def _graph_of(path: str) -> Bipartite:
     return Bipartite.from_libsvm(path) if detect(path) == "libsvm" else as_bipartite(read(path))
 
 
@@ -141,7 +152,7 @@ def _checked_limit(limit: Any) -> int:
     return whole_number(n_bytes, "memory_limit", least=1, most=2**63 - 1)
 
 
-def _size_of(path: Path) -> Size:
+def _size_of(path: str) -> Size:
     """Read a libsvm file only to count."""
     from daskpart.readers.libsvm import feature_chunks
 

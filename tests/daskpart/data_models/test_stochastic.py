@@ -243,3 +243,8 @@ def test_bad_input(options: dict, message: str) -> None:
 def test_more_parts_than_vertices() -> None:
     with pytest.raises(InputError, match="n_parts is 11: it must be at most 10"):
         stochastic(random_graph(10, 2), 11)
+
+
+def test_fanouts_are_one_for_each_layer() -> None:
+    with pytest.raises(InputError, match="fanouts is 10: give one number of neighbours for each"):
+        NeighbourSampler(fanouts=10)  # type: ignore[arg-type]

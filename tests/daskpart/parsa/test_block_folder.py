@@ -98,7 +98,7 @@ def test_folders_that_are_not_whole_are_refused(path, tmp_path):
     with pytest.raises(InputError, match="holds blocks already"):
         BlockFolder.write(path, tmp_path, 2)
     (tmp_path / "block_00001.npz").write_bytes(b"PK no archive")
-    with pytest.raises(ReadError, match=r"block_00001.npz: cannot be read"):
+    with pytest.raises(ReadError, match=r"block_00001.npz cannot be read"):
         BlockFolder(tmp_path).read(1)
     manifest = tmp_path / "blocks.json"
     told = json.loads(manifest.read_text())
@@ -107,4 +107,27 @@ def test_folders_that_are_not_whole_are_refused(path, tmp_path):
         BlockFolder(tmp_path)
     manifest.write_text("{")
     with pytest.raises(ReadError, match="cannot be read"):
+        BlockFolder(tmp_path)
+
+
+def test_a_block_that_was_cut_short_names_its_file(path, tmp_path):
+    folder = BlockFolder.write(path, tmp_path, 2)
+    block = tmp_path / "block_00001.npz"
+    whole = block.read_bytes()
+    for n_bytes in (0, 3, len(whole) // 2, len(whole) - 1):
+        block.write_bytes(whole[:n_bytes])
+        with pytest.raises(ReadError, match=r"block_00001.npz cannot be read"):
+            folder.read(1)
+
+
+@pytest.mark.parametrize(
+    "told", [[], 3, {}, {"format": 1}, {"sizes": 3}, {"sizes": None}, {"n_data": "many"}]
+)
+def test_a_list_of_blocks_that_is_damaged_names_its_file(path, tmp_path, told):
+    BlockFolder.write(path, tmp_path, 2)
+    manifest = tmp_path / "blocks.json"
+    if isinstance(told, dict) and "format" not in told:
+        told = {**json.loads(manifest.read_text()), **told} if told else told
+    manifest.write_text(json.dumps(told))
+    with pytest.raises(ReadError, match=r"blocks.json: cannot be read"):
         BlockFolder(tmp_path)

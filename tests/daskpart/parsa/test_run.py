@@ -311,3 +311,39 @@ def test_peak_memory_stays_below_the_limit(path, tmp_path):
 
     limit = 120_000_000
     assert measured(limit) < limit < measured("none")
+
+
+def test_the_model_is_told_and_leads_from_data_to_stored_values(tmp_path):
+    matrix = clustered(n_data=60)
+    found = partition(matrix, 3).partition
+    assert found.info["model"] == "bipartite"
+    parts = found.nonzero_parts(matrix)
+    assert parts.tolist() == found.assignment[matrix.tocoo().row].tolist()
+    hypergraph = Hypergraph.column_net(matrix)
+    hypergraph.write(tmp_path / "x.hgr")
+    for data in (hypergraph, tmp_path / "x.hgr"):
+        assert partition(data, 3).partition.info["model"] == "hypergraph"
+
+
+def test_the_polish_leaves_no_part_empty_where_any_weight_is_allowed():
+    matrix = scipy.sparse.csr_array(np.ones((6, 1)))
+    found = partition(matrix, 3, polish=True, epsilon=1.0)
+    assert found.partition.part_weights.min() >= 1
+
+
+def test_data_behind_an_address(path_of_examples):
+    here, there = partition(path_of_examples, 4), partition(f"file://{path_of_examples}", 4)
+    assert there == here
+    limited = partition(f"file://{path_of_examples}", 4, memory_limit="68MB")
+    assert limited == partition(path_of_examples, 4, memory_limit="68MB")
+
+
+@pytest.fixture
+def path_of_examples(tmp_path):
+    path = tmp_path / "x.libsvm"
+    matrix = clustered(n_data=50)
+    lines = (
+        matrix.indices[a:b] + 1 for a, b in zip(matrix.indptr, matrix.indptr[1:], strict=False)
+    )
+    path.write_text("".join("1 " + " ".join(f"{c}:1" for c in line) + "\n" for line in lines))
+    return path

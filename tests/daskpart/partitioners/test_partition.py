@@ -12,6 +12,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+import daskpart
 from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
@@ -286,3 +287,14 @@ def test_power_recursion_lowers_every_metric_on_ml_100k(shared_data):
         assert metric(found) < 0.9 * metric(chance)
     assert found.max_connectivity() <= chance.max_connectivity()
     assert found.histogram()[-1] < 0.5 * chance.histogram()[-1]
+
+
+def test_an_objective_needs_a_name():
+    class Nameless:
+        keeps_cut_nets = True
+
+        def cost_table(self, n_parts):
+            return np.maximum(np.arange(n_parts + 1) - 1, 0)
+
+    with pytest.raises(InputError, match="or an object with name, keeps_cut_nets"):
+        daskpart.partition(np.eye(4), 2, Nameless())
