@@ -57,9 +57,12 @@ class EpochCallback:
     ----------
     measures : tuple of Measure
         What the estimator of the fit measures; set when the fit begins.
+    enough : bool
+        What `start` said, set when a fit begins that was handed the callback by `set_callbacks`.
     """
 
     measures: tuple[Measure, ...] = ()
+    enough: bool = False
 
     def next_look(self, epoch: int) -> int | None:
         """The next epoch, after `epoch`, at whose end this callback must be called at once.
@@ -98,7 +101,8 @@ class EpochCallback:
         """Begin; of scikit-learn's protocol."""
         first_epoch, history = getattr(estimator, "_epochs_before", (0, []))
         self.measures = tuple(getattr(estimator, "_measures", ()))
-        self.start(first_epoch, first_epoch + (context.max_subtasks or 0), history)
+        last_epoch = first_epoch + (context.max_subtasks or 0)
+        self.enough = self.start(first_epoch, last_epoch, history)
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Nothing to do; of scikit-learn's protocol."""
@@ -334,7 +338,13 @@ class Epochs:
     """
 
     def __init__(
-        self, estimator: Any, first_epoch: int, max_epochs: int, X: Any, own: list[EpochCallback]
+        self,
+        estimator: Any,
+        first_epoch: int,
+        max_epochs: int,
+        X: Any,
+        own: list[EpochCallback],
+        looks_back: bool = True,
     ) -> None:
         self.stopped_by: str | None = None
         self._estimator, self._done, self._last = estimator, first_epoch, max_epochs
@@ -342,6 +352,9 @@ class Epochs:
         self._task: Any = None
         n_epochs = max(0, max_epochs - first_epoch)
         self._root = estimator._init_callback_context(max_subtasks=n_epochs)
+        for callback in getattr(estimator, "_skl_callbacks", []) if looks_back else []:
+            if isinstance(callback, EpochCallback) and callback.enough:
+                self.stopped_by = type(callback).__name__
         self._root.call_on_fit_task_begin(estimator=estimator, X=X)
 
     def go_on(self) -> bool:
@@ -413,6 +426,7 @@ def epoch_contexts(
     X: Any = None,
     own: Sequence[EpochCallback] = (),
     history: Sequence[dict[str, Any]] = (),
+    looks_back: bool = True,
 ) -> Iterator[Epochs]:
     """The epochs of a fit with all callbacks around them (see the module's head).
 
@@ -430,6 +444,8 @@ def epoch_contexts(
         The estimator's own, told before the user's.
     history : sequence of dict
         Rows of the epochs before.
+    looks_back : bool
+        Whether those may have been enough for the user's callbacks: they are of the same fit.
 
     Yields
     ------
@@ -439,7 +455,7 @@ def epoch_contexts(
     estimator._epochs_before = (first_epoch, list(history))
     started: list[EpochCallback] = []
     try:
-        epochs = Epochs(estimator, first_epoch, max_epochs, X, list(own))
+        epochs = Epochs(estimator, first_epoch, max_epochs, X, list(own), looks_back)
         for callback in own:
             started.append(callback)
             callback.measures = tuple(getattr(estimator, "_measures", ()))

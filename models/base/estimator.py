@@ -8,6 +8,7 @@ A subclass says what its problem, plan, first state and text are; what is below 
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskpart.collectives.transports import TRANSPORTS
 from daskpart.errors import InputError
+from daskpart.partitions import Partition
 
 from .callbacks import (
     CallbackSupportMixin,
@@ -65,7 +67,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     max_iter : int
         Most steps.
     n_ranks : int or None
-        None: as many as the workers have threads, or as this process has cores.
+        None: as many as a given partition has parts, as the checkpoint has that is resumed from,
+        as the workers have threads, or as this process has cores.
     transport : {"auto", "local", "graph", "dask", "mpi"}
     warm_start : bool
         Begin at the state of the last fit.
@@ -255,6 +258,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         FitPlan
             Print its ``report()``; hand it to ``fit(X, plan=…)``, and nothing is cut twice.
         """
+        self._refuse_unknown("plan", data)
         self._check_parameters()
         seed = self._seed(None)
         problem = self._reader()._problem(X, y, data, seed)
@@ -294,6 +298,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         InputError
             When it was made for other data or other parameters.
         """
+        self._refuse_unknown("load_plan", data)
         self._check_parameters()
         saved = SavedPlan.load(path)
         planner = self._reader()
@@ -392,8 +397,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan.expected(),
             self._evaluation(problem),
             self._watch(),
+            same and not one_step,
         )
-        own = self._own_callbacks(same and not one_step)
+        own = self._own_callbacks(trainer.looks_back)
         state: State | None = None
         try:
             state = self._train(trainer, problem, plan, start, last, own)
@@ -458,8 +464,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self, trainer: Trainer, problem: Any, start: State, last: int, own: list[EpochCallback]
     ) -> None:
         with epoch_contexts(
-            self, start.epoch, last, X=problem, own=own, history=start.history
-        ) as epochs:
+            self, start.epoch, last, X=problem, own=own,
+            history=start.history, looks_back=trainer.looks_back,
+        ) as epochs:  # fmt: skip
             while epochs.go_on() and not trainer.ran_out:
                 rows = trainer.run(epochs.begin())
                 epochs.done(rows, snapshot=trainer.state)
@@ -506,13 +513,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     def _planned(
         self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any
     ) -> Any:
-        n_ranks = self.n_ranks
-        if n_ranks is None:
-            n_ranks = max(1, int(min(self._default_ranks(client), self._most_ranks(problem))))
+        n_ranks = self._ranks_of(problem, client, kept)
         plan = self._make_plan(
             problem,
-            int(n_ranks),
-            transport=expected_transport(transport or self.transport, int(n_ranks), client),
+            n_ranks,
+            transport=expected_transport(transport or self.transport, n_ranks, client),
             random_state=seed,
             kept=kept,
         )
@@ -522,6 +527,17 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             settings=self._settings_of(self._decide_plan),
             fingerprint=problem.fingerprint(),
         )
+
+    def _ranks_of(self, problem: Any, client: Any, kept: State | None) -> int:
+        """How many ranks; where it is not said, as a partition or a checkpoint already has it."""
+        if self.n_ranks is not None:
+            return int(self.n_ranks)
+        partitioner = getattr(self, "partitioner", None)
+        if isinstance(partitioner, Partition):
+            return partitioner.n_parts
+        if kept is not None:
+            return int(kept.settings["n_ranks"])
+        return max(1, int(min(self._default_ranks(client), self._most_ranks(problem))))
 
     def _seed(self, kept: State | None) -> int:
         """The seed as a number; a drawn one stays that of its checkpoints."""
@@ -538,6 +554,15 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             given = getattr(self, name)
             if isinstance(given, Integral) and given != made:
                 raise InputError(f"the plan was made with {name}={made}, the model has {given}")
+
+    def _refuse_unknown(self, method: str, data: dict[str, Any]) -> None:
+        """Data that ``fit`` does not take: TypeError, as Python gives it for ``fit``."""
+        takes = inspect.signature(self.fit).parameters  # type: ignore[attr-defined]
+        if any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+            return
+        for name in data:
+            if name not in takes or name == "plan":
+                raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
 
     def _settings_of(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: described(getattr(self, name)) for name in names}

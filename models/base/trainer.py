@@ -66,6 +66,9 @@ class Trainer:
         Of the last session.
     earlier : State or None
         The best of earlier starts, for a model that begins several times.
+    looks_back : bool
+        Whether callbacks may have had enough before the first step: what `state` has behind it is
+        of this very fit.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Trainer:
         expected: Expected | None = None,
         evaluate: Callable[[Any], Row] | None = None,
         watch: Watch | None = None,
+        looks_back: bool = True,
     ) -> None:
         self._connection: Connection = connection
         self._make_text, self._evaluate, self._watch = make_text, evaluate, watch
@@ -88,12 +92,14 @@ class Trainer:
         self._keeping = 0.0  # seconds that the last gather took
         self.transport = "no"
         self.earlier: State | None = None
+        self.looks_back = looks_back
         self.memory: list[int] = []
         self._start_at(state)
 
     def _start_at(self, state: State) -> None:
         self.kept, self._at = state, state.epoch
         self.history = list(state.history)
+        self._untold: list[Row] = []  # of the history, not yet seen by who called
         self.traffic = Traffic(self._n_ranks, self._expected)
         self._unkept = 0.0  # seconds of the steps since the last gather
         self._seen = Seen()
@@ -157,13 +163,15 @@ class Trainer:
     def _run(self, text: Text, last: int) -> list[Row]:
         self._catch_up(text)
         before, one_by_one = self.kept, self._one_by_one(text)
-        steps = self._steps(text, min(last, self._at + self._length(text)))
-        self._refuse_divergence(text, steps)
-        rows = self._counted(text, steps)
+        if not self._untold:  # else a worker was lost while the state behind them was gathered
+            steps = self._steps(text, min(last, self._at + self._length(text)))
+            self._refuse_divergence(text, steps)
+            self._untold = self._counted(text, steps)
         if one_by_one or self._unkept >= KEEP_AFTER * self._keeping:
             self._keep(text)
             if self._connection.can_improve():
                 self.close()
+        rows, self._untold = self._untold, []
         if self._evaluate is not None:
             rows[-1].update(self._evaluate(self.kept))
         if self._watch is not None:

@@ -168,12 +168,18 @@ def test_early_stopping_min_delta():
     assert toy.state_.epoch == 4 and stopping.best == 0.125
 
 
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("split", range(8))
-def test_early_stopping_resumes_where_it_would_have_stopped(split):
-    whole = Toy(max_iter=20, floor=0.2, own=[EarlyStopping(4)]).fit()
-    half = Toy(max_iter=split, floor=0.2, own=[EarlyStopping(4)]).fit()
-    rest = Toy(max_iter=20, floor=0.2, own=[EarlyStopping(4)]).fit(start=half.state_)
-    assert same_bits(rest.state_, whole.state_) and rest.stopped_by_ == "EarlyStopping"
+def test_early_stopping_resumes_where_it_would_have_stopped(split, own):
+    def toy(max_iter):
+        stopping = EarlyStopping(4)
+        made = Toy(max_iter=max_iter, floor=0.2, own=[stopping] if own else ())
+        return made if own else made.set_callbacks(stopping)
+
+    whole, half = toy(20).fit(), toy(split).fit()
+    rest = toy(20).fit(start=half.state_)
+    assert same_bits(rest.state_, whole.state_)
+    assert not own or rest.stopped_by_ == "EarlyStopping"
 
 
 def test_checkpoint_resumes_to_the_same_bits(tmp_path):

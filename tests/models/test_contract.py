@@ -23,12 +23,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base import trainer
-from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
 from daskpart.models.base.state import same_bits
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contract_models import MODELS, Case
+from contract_models import EDGES, MODELS, Case, OnEdges
 
 
 @pytest.fixture(params=MODELS)
@@ -126,6 +126,18 @@ def test_ctrl_c_keeps_the_work(case):
     assert_same(model, case.make(max_iter=3).fit(*case.data()))
 
 
+def test_a_callback_that_had_enough_stops_a_resumed_fit_and_no_other(case, tmp_path):
+    checkpoints = {"checkpoint_path": tmp_path / "run.npz", "max_iter": 30}
+    stopping = EarlyStopping(2, min_delta=1e9, monitor="seconds")  # no fall counts
+    model = case.make(**checkpoints).set_callbacks(stopping).fit(*case.data())
+    assert model.n_iter_ == 3
+    resumed = case.make(**checkpoints, resume=True).set_callbacks(stopping).fit(*case.data())
+    assert resumed.n_iter_ == 3
+    if hasattr(model, "partial_fit"):
+        more = case.make(max_iter=30).set_callbacks(stopping).fit(*case.data())
+        assert more.partial_fit(*case.data()).n_iter_ == 4
+
+
 def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
     X, *more = case.data()
     model = case.make().fit(X, *more)
@@ -142,6 +154,35 @@ def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch
 def test_ranks_that_no_machine_has_are_refused_at_once(case):
     with pytest.raises(InputError, match=r"'n_ranks'.*\[1, 65536\].*Got 10000000"):
         case.make(n_ranks=10**12).fit(*case.data())
+
+
+def test_ranks_that_are_not_said_are_those_of_the_partition(case):
+    partition = case.make().plan(*case.data()).partition
+    if partition is None or not hasattr(case.make(), "partitioner"):
+        pytest.skip("no partition is taken")
+    plan = case.make(n_ranks=None, partitioner=partition).plan(*case.data())
+    assert plan.n_ranks == 3
+
+
+def test_ranks_that_are_not_said_are_those_of_the_checkpoint(case, tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    whole = case.make(max_iter=3).fit(*case.data())
+    case.make(max_iter=2, checkpoint_path=path).fit(*case.data())
+    monkeypatch.setattr(type(whole), "_default_ranks", lambda *_: 2)  # another machine
+    options = {"n_ranks": None, "checkpoint_path": path, "resume": True, "max_iter": 3}
+    assert_same(whole, case.make(**options).fit(*case.data()))
+
+
+def test_a_plan_takes_the_data_that_a_fit_takes(case, tmp_path):
+    data, path, model = case.data(), tmp_path / "plan.npz", case.make()
+    if isinstance(model, OnEdges):
+        pytest.skip("takes any keyword")
+    model.plan(*data).save(path)
+    for name, value in (("grph", EDGES), ("plan", None)):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            model.plan(*data, **{name: value})
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            model.load_plan(path, *data, **{name: value})
 
 
 def test_a_plan_is_made_once(case, monkeypatch):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base import trainer
+from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -155,27 +156,57 @@ def test_every_rank_by_itself_finds_the_same(case, monkeypatch, n_ranks):
     assert_same_twice(expected, fit(case, onto=model, **options))
 
 
-def test_a_loss_does_not_change_the_best_step(case, whole, monkeypatch):
-    model = case.make()
+@pytest.mark.parametrize("where", ["run", "gather"])
+def test_a_loss_does_not_change_the_best_step(case, whole, monkeypatch, where):
+    """Nor does it keep a row from callbacks, or tell them of one twice."""
+    model, told = case.make(), []
     make_text, lost = type(model)._text, []
 
     def breaking(self: Any, *arguments: Any, **named: Any) -> Any:
         text = make_text(self, *arguments, **named)
-        run = text.run
+        run, gather, at = text.run, text.gather, [0]
 
-        def once(first: int, last: int) -> Any:
-            if not lost and last > whole.best_iteration_:
-                lost.append(first)
-                raise WorkerLostError("a worker was lost.")
+        def run_once(first: int, last: int) -> Any:
+            at[0] = last
+            if where == "run":
+                once()
             return run(first, last)
 
-        text.run = once
+        def gather_once(state: Any) -> Any:
+            if where == "gather":
+                once()
+            return gather(state)
+
+        def once() -> None:
+            if not lost and at[0] > whole.best_iteration_:
+                lost.append(at[0])
+                raise WorkerLostError("a worker was lost.")
+
+        text.run, text.gather = run_once, gather_once
         return text
 
+    if where == "gather":
+        monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # the state is gathered after each run
     monkeypatch.setattr(type(model), "_text", breaking)
+    model.set_callbacks(Listener(told))
     with pytest.warns(DaskpartWarning, match="goes on from the end"):
         fit(case, onto=model)
     assert_same_twice(whole, model)
+    assert told == [*range(1, model.n_iter_ + 1)]
+
+
+class Listener(EpochCallback):
+    """Hears of every step, and asks for no look at one."""
+
+    def __init__(self, told: list[int]) -> None:
+        self.told = told
+
+    def next_look(self, epoch: int) -> None:
+        """It only listens."""
+
+    def epoch_done(self, row: dict[str, Any], snapshot: Any) -> bool:
+        self.told.append(row["epoch"])
+        return False
 
 
 def test_on_other_data_patience_begins_anew(case):
