@@ -557,7 +557,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _refuse_unknown(self, method: str, data: dict[str, Any]) -> None:
         """Data that ``fit`` does not take: TypeError, as Python gives it for ``fit``."""
-        takes = inspect.signature(self.fit).parameters  # type: ignore[attr-defined]
+        takes = inspect.signature(self.fit).parameters
         if any(each.kind is each.VAR_KEYWORD for each in takes.values()):
             return
         for name in data:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, issparse
 
+from daskpart.errors import InputError
+
 
 class Problem(ABC):
     """What a model is fitted to.
@@ -28,6 +30,15 @@ class Problem(ABC):
     def identity(self) -> dict[str, Any]:
         """What of the data must be equal for a resumed fit to be the same fit, as JSON."""
         return {"data": self.fingerprint()}
+
+
+def check_components(state: Any, n_components: int) -> None:
+    """Check that a state has as many components as the fit that goes on from it (InputError)."""
+    if state.n_components != n_components:
+        raise InputError(
+            f"the last fit had {state.n_components} components, n_components is {n_components}: "
+            "set it back, or begin anew by fit with warm_start=False"
+        )
 
 
 def is_lazy(X: Any) -> bool:

@@ -27,6 +27,7 @@ from daskpart.models.base.callbacks import EpochCallback, Tolerance, with_callba
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.base.trainer import Trainer
@@ -305,16 +306,20 @@ class CPDecomposition(CPModel, DistributedEstimator):
         """Take in new slices along a mode."""
         state = self._fitted().unwatched()
         self._check_parameters()
+        check_components(state, self.n_components)
         place = place_of_mode(mode, state.dims)
         aligned = Aligned(state, entries_of(X, y, self.missing))
         rows = self._new_rows(aligned, place)
         grown = with_new_rows(state, aligned, place, rows)
         if self.missing == "zero":
             signs = nonnegative_modes(self.nonnegative, state.dims)
+            ridge = ridge_modes(self.ridge, state.dims)
             grown = with_new_rows(
-                others_updated(state, aligned, place, rows, signs), aligned, place, rows
+                others_updated(state, aligned, place, rows, signs, ridge), aligned, place, rows
             )
         self.state_ = grown
+        if hasattr(self, "n_features_in_"):  # of a matrix
+            self.n_features_in_ = grown.shape[1]
         return self
 
     def _check(self) -> None:
@@ -404,6 +409,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         return CPState(np.ones(self.n_components), typed, tuple(problem.dims), dict(problem.labels))
 
     def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
+        check_components(state, self.n_components)
         problem.check_same(state.dims, state.shape, state.labels)
         dtype = self._dtype(problem)
         return replace(state, factors=[factor.astype(dtype) for factor in state.factors])
@@ -440,9 +446,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
         last: int,
         own: list[EpochCallback],
     ) -> State:
-        """The best of all starts; the last of them, number 0, with all callbacks."""
+        """The best of all starts; the last of them, number 0, with all callbacks.
+
+        Of one step, as of `partial_fit`, and where a fit goes on there is but one.
+        """
         enough = Tolerance(self.tol, "fit_change")
-        for number in range(1, self.n_init):
+        n_starts = self.n_init if not start.epoch and last == self.max_iter else 1
+        for number in range(1, n_starts):
             other = self._first_state(problem, plan, number)
             trainer.begin_again(replace(other, settings=start.settings))
             rows = trainer.run(self.max_iter)
@@ -493,4 +503,5 @@ def _merit(state: Any) -> float:
     """How well a state fits: what it is judged by, where a best step was looked for."""
     if state.best_epoch is None:
         return state.fit
-    return -state.history[state.best_epoch - 1]["validation_rmse"]
+    (best,) = (row for row in state.history if row["epoch"] == state.best_epoch)
+    return -best["validation_rmse"]

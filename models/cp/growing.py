@@ -6,7 +6,8 @@
                                        Q_n = Q⁰_n + (∗ Grams of the others) ∗ CᵀC
 
 Where ALS has converged, the products of the old nonzeros are P⁰_n = A_n Q⁰_n, and Q⁰_n is made of
-Grams: both follow from the factors, so nothing has to be kept of the old data. Rows of old slices
+Grams: both follow from the factors, so nothing has to be kept of the old data. With a ridge that is
+on the diagonal of Q⁰_n; where modes have different ones P⁰_n is an estimate. Rows of old slices
 stay as they are. Cost: one MTTKRP a mode over the new nonzeros, in this process.
 
 Where absent entries are unknown each row has equations of its own, which do not follow from the
@@ -68,11 +69,16 @@ def with_new_rows(state: CPState, aligned: Aligned, place: int, rows: NDArray) -
 
 
 def others_updated(
-    state: CPState, aligned: Aligned, place: int, rows: NDArray, nonnegative: Sequence[bool]
+    state: CPState,
+    aligned: Aligned,
+    place: int,
+    rows: NDArray,
+    nonnegative: Sequence[bool],
+    ridge: Sequence[float],
 ) -> CPState:
     """The state before it grows, with the factors of all other modes moved by the new slices.
 
-    Parameters are those of `with_new_rows`; `nonnegative` says it of each mode.
+    Parameters are those of `with_new_rows`; `nonnegative` and `ridge` say it of each mode.
     """
     tensor = aligned.tensor
     modes = range(len(state.dims))
@@ -89,6 +95,8 @@ def others_updated(
         if mode == place:
             continue
         before = product_of_grams(*[old_grams[m] for m in modes if m != mode])
+        # the ridge of a fit is on rows that hold the weights; here those of `place` hold them
+        before = before + np.diag(ridge[mode] * state.weights**2)
         now = product_of_grams(*[gram_of(factors[m]) for m in modes if m != mode])
         products = old[mode] @ before + layout.mttkrp(mode, factors)
         solve_rows(

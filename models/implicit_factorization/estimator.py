@@ -28,6 +28,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
@@ -183,6 +184,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     rating: str | None
     validation_fraction: float
     state_: ImplicitState
+    new_rows_distance_: float
 
     def __init__(
         self,
@@ -275,6 +277,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""
+        check_components(self.state_, self.n_components)
         self.state_, self.new_rows_distance_ = grown(
             self.state_.unwatched(), matrix, self._exact_rows
         )
@@ -340,6 +343,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         return state
 
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
+        check_components(state, self.n_components)
         problem.check_same(state)
         return state
 
@@ -367,6 +371,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _keep_more(self, problem: Ratings, plan: ImplicitPlan) -> None:
         self.partition_, self.seen_ = plan.partition, seen_pattern(problem.matrix)
+        if hasattr(self, "new_rows_distance_"):  # of an earlier call
+            del self.new_rows_distance_
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
         from daskpart.models.matrix_factorization.pairs import item_positions

@@ -12,7 +12,7 @@ from daskpart.models.matrix_factorization.state import MFState
 class ImplicitState(MFState):
     """Factors whose products are preferences: near 1 for what a user has, near 0 for the rest.
 
-    The fields are those of `MFState`; biases, means and gradient sums stay 0.
+    The fields are those of `MFState`; biases and means stay 0, and nobody reads the gradient sums.
     """
 
     _unit: ClassVar[str] = "iteration"

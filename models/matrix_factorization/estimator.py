@@ -26,6 +26,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
@@ -214,6 +215,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     rating: str | None
     validation_fraction: float
     state_: MFState
+    new_rows_distance_: float
 
     def __init__(
         self,
@@ -343,9 +345,10 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             raise InputError('schedule="gasgd" cuts single ratings: leave axis out')
         if self.loss == "bpr":
             self._check_bpr()
-        if not isinstance(self.clip, bool | np.bool_):
+        clip = self._clip()
+        if not isinstance(clip, bool):
             try:
-                low, high = map(float, self.clip)
+                low, high = map(float, clip)
             except (TypeError, ValueError):
                 low, high = 0.0, 0.0
             if not low < high:
@@ -360,7 +363,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
                 'loss="bpr" needs all events of a user on one rank, to know what is unseen: leave '
                 'axis out, and take schedule "pasgd" or "dsgd"'
             )
-        if self.clip is not False:
+        if self._clip() is not False:
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
@@ -410,6 +413,10 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         return problem.blank(plan.layout.n_components)
 
     def _going_on(self, state: MFState, problem: Ratings) -> MFState:
+        check_components(state, self.n_components)
+        if not self.biases:  # predictions would add what training leaves out
+            biases = ("user_bias", "item_bias")
+            state = replace(state, **{each: np.zeros_like(getattr(state, each)) for each in biases})
         if problem.in_memory and continues(problem.matrix, state):
             state = grown(
                 state,
@@ -442,7 +449,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
             state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
-            validation=problem.validation, clip=self.clip,
+            validation=problem.validation, clip=self._clip(),
             watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip
 
@@ -465,8 +472,11 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity
         self.seen_ = None
-        if problem.in_memory:
+        # of a fit that went on from one whose ratings nobody kept, these are not all
+        if problem.in_memory and (problem.known is None or problem.seen_before is not None):
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
+        if hasattr(self, "new_rows_distance_"):  # of an earlier fit
+            del self.new_rows_distance_
         if problem.known not in (None, problem.shape) and self.loss != "bpr":
             self.new_rows_distance_ = new_rows_distance(
                 self.state_,

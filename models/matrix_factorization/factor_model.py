@@ -190,11 +190,16 @@ class FactorModel(TransformerMixin):
     def _columns(self) -> Columns:
         return self.user, self.item, self.rating
 
+    def _clip(self) -> Any:
+        """`clip`, a flag of NumPy as one of Python."""
+        return bool(self.clip) if isinstance(self.clip, np.bool_) else self.clip
+
     def _ends(self) -> tuple[float, float] | None:
         """What predictions are clipped to."""
-        if self.clip is True:
+        clip = self._clip()
+        if clip is True:
             return self._fitted().lowest, self._fitted().highest
-        return (float(self.clip[0]), float(self.clip[1])) if self.clip else None
+        return (float(clip[0]), float(clip[1])) if clip else None
 
     def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
         predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()

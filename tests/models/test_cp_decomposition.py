@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 import daskpart
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError, ReadError
+from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.cp.state import CPState
@@ -140,6 +141,19 @@ def test_the_best_of_several_starts_is_kept(tensor):
     fits = [model(n_init=n, max_iter=6).fit(tensor).fit_ for n in (1, 4)]
     assert fits[1] >= fits[0]
     assert model(n_init=4, max_iter=6).fit(tensor).fit_ == fits[1]
+
+
+def test_one_iteration_more_is_of_one_start(tensor, monkeypatch):
+    """`partial_fit` runs no fits of other starts; the best start is one of a whole fit."""
+    runs, run = [], trainer.Trainer.run
+    monkeypatch.setattr(
+        trainer.Trainer, "run", lambda self, last: runs.append(last) or run(self, last)
+    )
+    several = model(n_init=3, max_iter=5).partial_fit(tensor).partial_fit(tensor)
+    assert runs == [1, 2] and several.n_iter_ == 2
+    one = model(n_init=1, max_iter=2).fit(tensor)
+    for mine, theirs in zip(several.state_.factors, one.state_.factors, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_given_factors_and_singular_vectors(tensor):

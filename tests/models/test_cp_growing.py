@@ -70,6 +70,38 @@ def test_the_other_factors_move_too():
     assert full - grown.score(X) < 0.02
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_a_ridge_is_that_of_the_fit(ridge):
+    """After a fit that has converged the first mode is solved as if the old nonzeros were there."""
+    X = months(noise=0.5)
+    fitted = model(ridge=ridge, max_iter=3000, tol=1e-14).fit(X.isel(month=slice(0, 16)))
+    state, dense = fitted.state_, X.data.todense()
+    _, item, month = (np.array(factor) for factor in state.factors)
+    new = X.isel(month=slice(16, 24))
+    rows = fitted.transform(new, mode="month").to_numpy() * state.weights
+    month = np.concatenate((month * state.weights, rows))
+    # weights are in the factor of months here, where a fit has them in that which it solves for
+    system = (item.T @ item) * (month.T @ month) + ridge * np.diag(state.weights**2)
+    user = np.linalg.solve(system, np.einsum("ijk,jr,kr->ri", dense, item, month)).T
+    fitted.partial_fit(new, mode="month")
+    found = fitted.state_.factors[0]
+    np.testing.assert_allclose(found, user / np.linalg.norm(user, axis=0), atol=1e-5)
+
+
+def test_columns_of_a_matrix_are_counted():
+    X = months().data[:, :, 0] + months().data[:, :, 5]
+    fitted = model(max_iter=3).fit(X[:, :8]).partial_fit(X[:, 8:], mode=1)
+    assert fitted.n_features_in_ == 12
+    assert fitted.fit(X[:10]).partial_fit(X[10:], mode=0).n_features_in_ == 12
+
+
+def test_other_components_take_no_slices_in():
+    X = months()
+    fitted = model(max_iter=2).fit(X.isel(month=slice(0, 16))).set_params(n_components=2)
+    with pytest.raises(InputError, match="had 3 components, n_components is 2"):
+        fitted.partial_fit(X.isel(month=slice(16, 24)), mode="month")
+
+
 def test_signs_stay_and_a_fit_goes_on(tmp_path):
     X = months(noise=0.3)
     grown = model(nonnegative=True, warm_start=True).fit(X.isel(month=slice(0, 12)))

@@ -256,6 +256,23 @@ def test_new_users_alone_are_at_their_optimum():
     assert fitted.new_rows_distance_ < 1e-6
 
 
+def test_the_distance_of_new_rows_is_that_of_the_last_fit():
+    X = counts().tocoo()
+    lines = pd.DataFrame({"user": X.coords[0], "item": X.coords[1], "rating": X.data})
+    fitted = model().fit(lines[lines["user"] < 45]).partial_fit(lines)
+    assert hasattr(fitted, "new_rows_distance_")
+    assert not hasattr(fitted.fit(lines), "new_rows_distance_")
+
+
+def test_other_components_take_nobody_in():
+    X = counts().tocoo()
+    lines = pd.DataFrame({"user": X.coords[0], "item": X.coords[1], "rating": X.data})
+    fitted = model().fit(lines[lines["user"] < 45])
+    fitted.set_params(n_components=fitted.n_components + 1)
+    with pytest.raises(InputError, match="components, n_components is"):
+        fitted.partial_fit(lines)
+
+
 def test_events_as_people_have_them():
     X = counts().tocoo()
     lines = pd.DataFrame({"who": X.coords[0], "track": X.coords[1], "plays": X.data})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from types import SimpleNamespace
 
+import dask.array
 import numpy as np
 import pandas as pd
 import pytest
@@ -469,6 +470,50 @@ def test_a_new_user_begins_at_its_ridge_solution(triples):
     for user in (75, 79):
         found = fitted.user_factors_.sel(user=user)
         np.testing.assert_allclose(found, expected.sel(user=user), rtol=1e-4, atol=1e-5)
+
+
+def test_a_fit_that_goes_on_without_biases_has_none(triples):
+    frame = triples.to_frame()
+    new = frame["user"] >= 75
+    fitted = model(warm_start=True).fit(frame[~new]).set_params(biases=False)
+    whole = fitted.fit(frame[~new])
+    assert not whole.state_.user_bias.any() and not whole.state_.item_bias.any()
+    # what is predicted is what was trained: the error of an epoch that moves nothing
+    still = {"learning_rate": "constant", "initial_learning_rate": 1e-12, "max_iter": 1}
+    whole.set_params(**still).fit(frame[~new])
+    assert -whole.score(frame[~new]) == pytest.approx(whole.history_["train_rmse"].iloc[-1])
+    grown = model().fit(frame[~new]).set_params(biases=False, **still).partial_fit(frame[new])
+    assert not grown.state_.user_bias.any() and grown.new_rows_distance_ < 1e-6
+
+
+def test_what_was_seen_in_a_lazy_fit_stays_unknown(triples):
+    X = triples.to_scipy()
+    lazy = dask.array.from_array(sparse.COO.from_scipy_sparse(X), chunks=(40, 50))
+    fitted = model().fit(lazy)
+    for step in (fitted.partial_fit, fitted.partial_fit, fitted.fit):
+        with pytest.raises(InputError, match="does not know which ratings were seen"):
+            fitted.recommend(0)
+        step(X)
+    assert fitted.seen_.nnz == X.nnz  # by the fit, which began anew
+
+
+def test_the_distance_of_new_rows_is_that_of_the_last_fit(triples):
+    frame = triples.to_frame()
+    fitted = model(n_ranks=2).fit(frame[frame["user"] < 70]).partial_fit(frame)
+    assert fitted.new_rows_distance_ > 0
+    assert not hasattr(fitted.partial_fit(frame), "new_rows_distance_")
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_flag_of_numpy_is_a_flag(ratings, flag):
+    pairs = [(user, item) for user in range(5) for item in range(5)]
+    one, other = (
+        model(clip=clip, validation_fraction=0.2).fit(ratings) for clip in (flag, np.bool_(flag))
+    )
+    np.testing.assert_array_equal(one.predict(pairs), other.predict(pairs))
+    assert one.history_["validation_rmse"].equals(other.history_["validation_rmse"])
+    if not flag:
+        model(loss="bpr", clip=np.bool_(flag), max_iter=1).fit(ratings)
 
 
 @pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
