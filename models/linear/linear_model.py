@@ -26,7 +26,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.base.text import Text
 from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.files import FileSamples
@@ -172,11 +172,14 @@ class LinearModel(SampleModel):
         "overlap": ["boolean"],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = ("solver", "batch_size", "shuffle", "partitioner")
+    _decide_plan: ClassVar[tuple[str, ...]] = (
+        *("solver", "batch_size", "shuffle", "partitioner"),
+        "aggregation",  # on a server "auto" places rows otherwise
+    )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
         *("l1_ratio", "fit_intercept", "optimizer", "learning_rate", "eta0", "power_t", "average"),
-        *("aggregation", "delay", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
+        *("delay", "top_k", "top_k_bucket", "top_k_approximate", "overlap"),
     )
     _state_class: ClassVar[type[State]] = LinearState
     _adaptive: ClassVar[str] = "adagrad"  # what "auto" is
@@ -359,15 +362,28 @@ class LinearModel(SampleModel):
                 f"{state.n_outputs} outputs, these are {problem.n_features} and "
                 f"{problem.n_outputs}; begin anew with warm_start=False"
             )
-        return state
+        if self.fit_intercept:
+            return state
+        weights, mean = state.weights.copy(), state.mean.copy()
+        weights[-state.n_outputs :] = 0.0  # an intercept that the last fit may have had
+        mean[-state.n_outputs :] = 0.0
+        slots = {  # ".1" are of the intercept, which they would go on to move
+            name: np.zeros_like(slot) if name.endswith(".1") else slot
+            for name, slot in state.slots.items()
+        }
+        return replace(state, weights=weights, mean=mean, slots=slots)
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         # gradient and pairs of L-BFGS are of its data; slots and mean are of the optimiser
         ways = ("solver", "optimizer", "top_k")
-        if self.solver == "lbfgs" or any(state.settings.get(w) != settings[w] for w in ways):
+        moved = (state.settings.get("aggregation") == "server") != (self.aggregation == "server")
+        other = moved or any(state.settings.get(way) != settings[way] for way in ways)
+        if self.solver == "lbfgs" or other:
             names = ("scale",) if self.solver == "lbfgs" else ()
             slots = {name: state.slots[name] for name in names if name in state.slots}
             weights = state.averaged.copy()
+            if self.solver != "lbfgs":
+                slots |= slots_from(state.steps)
             state = replace(state, weights=weights, mean=np.zeros(0), slots=slots)
         size, n_ranks = len(state.weights), settings["n_ranks"]
         if state.residual.shape != self._no_residual(n_ranks, size).shape:

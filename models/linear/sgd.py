@@ -15,7 +15,6 @@ rank alone sends nothing: it adds its rows to the weights one by one, or by AdaG
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -30,7 +29,7 @@ from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import SGD, AdaGrad, Optimizer
+from daskpart.models.optimisation.optimisers import BEGAN, SGD, AdaGrad, Optimizer, slots_from
 from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, in_blocks
 
@@ -138,6 +137,7 @@ class SgdModel:
     slots: dict[str, NDArray[Any]]
     touched: NDArray[np.uint64] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
+    began: int
     epoch: int = 0
     blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     gradient: Stream | None = None
@@ -281,10 +281,11 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     if sgd.average and not len(mean):
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
+    began = int(slots.pop(BEGAN, 0))
     table = blank_rows(size, _n_columns(sgd), np.float64)
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:
-        table[:, ROOT] = slots.pop("roots") if slots else 0.0
+        table[:, ROOT] = slots.pop("roots", 0.0)
     elif not sgd.is_lazy and not slots:
         slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
     return SgdModel(
@@ -294,6 +295,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
         slots=slots,
         touched=np.zeros(n_features // 64 + 1, np.uint64),
         order=np.zeros(0, np.int64),
+        began=began,
     )
 
 
@@ -360,8 +362,8 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
         model.order = sgd.order(own, model.epoch, block)
     batch = sgd.of_step(model.order, step)
     gradient, loss = gradient_stream(
-        [(own, batch)], 1.0 / sgd.count(step), sgd, model.table, model.scalars, model.touched,
-        rows.dtype, penalties=(sgd.l1, sgd.l2),
+        own, batch, 1.0 / sgd.count(step), sgd, model.table, model.scalars, model.touched,
+        rows.dtype,
     )  # fmt: skip
     model.gradient = gradient.cut_at(model.cuts)
     model.loss += loss
@@ -369,22 +371,15 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
 
 
 def gradient_stream(
-    batches: Iterable[tuple[RankRows, NDArray[np.int64]]], share: float, fit: Any,
-    table: NDArray[Any], scalars: NDArray[Any], touched: NDArray[Any], dtype: Any,
-    penalties: tuple[float, float] = (0.0, 0.0),
+    rows: RankRows, batch: NDArray[np.int64], share: float, sgd: Sgd, table: NDArray[Any],
+    scalars: NDArray[Any], touched: NDArray[Any], dtype: Any,
 ) -> tuple[Stream, float]:  # fmt: skip
-    """Gradient of some rows of some blocks as a stream, and the sum of their losses.
-
-    `penalties`, of L1 and L2, are for weights that are behind (`lazy_adagrad`).
-    """
-    n_outputs, size = fit.n_outputs, len(table)
-    n_touched, loss = 0, 0.0
-    for rows, batch in batches:
-        more, of_batch = accumulate(
-            *rows.arrays, batch, share, fit.loss, fit.epsilon, *penalties, fit.intercept, table,
-            scalars, np.empty(n_outputs), touched,
-        )  # fmt: skip
-        n_touched, loss = n_touched + more, loss + of_batch
+    """Gradient of some rows of a block as a stream, and the sum of their losses."""
+    n_outputs, size = sgd.n_outputs, len(table)
+    n_touched, loss = accumulate(
+        *rows.arrays, batch, share, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2, sgd.intercept, table,
+        scalars, np.empty(n_outputs), touched,
+    )  # fmt: skip
     indices = np.empty(n_touched * n_outputs, _index_type(size))
     values = np.empty(n_touched * n_outputs, dtype)
     n = take_out(table, touched, n_outputs, indices, values)
@@ -407,7 +402,7 @@ def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) 
         gradient[: len(decay)] += decay
         sgd.optimizer.update(
             _pieces(model.weights, sgd.n_outputs), _pieces(gradient, sgd.n_outputs), model.slots,
-            rate=rate, number=number,
+            rate=rate, number=number - model.began,
         )  # fmt: skip
         return model
     indices = NO_INDICES
@@ -452,13 +447,13 @@ def measures_of(model: SgdModel) -> NDArray[np.float64]:
 def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:
     """A rank's part of the loss with the penalty, at the mean weights."""
     each = model.mean.reshape(-1, sgd.n_outputs)
-    if not len(rows):
-        return 0.0
     total = 0.0
     for block in in_blocks(rows, sgd.block_rows):
         scores = block.matrix(len(each) - 1) @ each[:-1] + each[-1]
-        loss = mean_loss(sgd.loss, sgd.epsilon, scores, block.target, block.weight)
-        total += float(block.weight.sum()) / sgd.n_samples * loss
+        mass = float(block.weight.sum())
+        if mass:  # of rows that weigh nothing, or none, there is no mean
+            loss = mean_loss(sgd.loss, sgd.epsilon, scores, block.target, block.weight)
+            total += mass / sgd.n_samples * loss
     return total + sgd.penalty(model.mean) / len(sgd.sizes)
 
 
@@ -468,6 +463,7 @@ def part_of(model: SgdModel, feedback: Feedback) -> Part:
     if feedback.rank:
         return residual
     roots = {"roots": model.table[:, ROOT]} if model.table.shape[1] > ROOT else {}
+    roots |= slots_from(model.began)
     return {
         **residual,
         "weights": model.weights.copy(),

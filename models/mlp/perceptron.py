@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.plan import SamplesPlan
@@ -189,7 +189,7 @@ class Perceptron(SampleModel):
     @property
     def _widths(self) -> tuple[int, ...]:
         """Of the hidden layers."""
-        return (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)
+        return (int(self.hidden),) if isinstance(self.hidden, Integral) else tuple(self.hidden)
 
     def _check(self) -> None:
         if any(not isinstance(each, int | np.integer) or each < 1 for each in self._widths):
@@ -240,7 +240,7 @@ class Perceptron(SampleModel):
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         if state.settings.get("optimizer") != settings["optimizer"]:
-            state = replace(state, slots={})
+            state = replace(state, slots=slots_from(state.steps))
         residual = self._no_residual(settings["n_ranks"], state.weights)
         return (
             state if state.residual.shape == residual.shape else replace(state, residual=residual)

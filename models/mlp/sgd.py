@@ -28,7 +28,7 @@ from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import Optimizer
+from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, slots_from
 from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, StoredRows
 
@@ -117,6 +117,7 @@ class RankModel:
     weights: list[NDArray[Any]]
     slots: list[dict[str, NDArray[Any]]]
     order: NDArray[np.int64] = field(repr=False)
+    began: int
     epoch: int = 0
     blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     values: list[Any] = field(default_factory=list, repr=False)
@@ -262,7 +263,8 @@ def first_model(part: Part, *, fit: Training) -> RankModel:
             if f"{place}.{name}" in part["slots"]:
                 own[name] = np.array(part["slots"][f"{place}.{name}"])
         slots.append(own)
-    return RankModel(weights, slots, np.zeros(0, np.int64))
+    began = int(part["slots"].get(BEGAN, 0))
+    return RankModel(weights, slots, np.zeros(0, np.int64), began)
 
 
 def first_feedback(part: Part, inputs: Any, *, layer: int, fit: Training) -> Feedback:
@@ -337,7 +339,7 @@ def move(
     gradient, weights = total.to_numpy(), model.weights[layer]
     fit.optimizer.update(
         pieces(weights, layer), pieces(gradient, layer), model.slots[layer],
-        rate=rate, number=number,
+        rate=rate, number=number - model.began,
     )  # fmt: skip
     return model
 
@@ -363,4 +365,5 @@ def part_of(model: RankModel, *feedback: Feedback, fit: Training) -> Part:
         for place, layer in enumerate(model.slots)
         for name, array in layer.items()
     }
+    slots |= slots_from(model.began)
     return {"residual": whole[None], "weights": fit.network.named(model.weights), "slots": slots}

@@ -132,7 +132,7 @@ class AutoSum(Aggregation):
 NAMES = ("auto", "dense", *ALGORITHMS)
 
 
-def aggregation_of(name: str | Aggregation) -> Aggregation:
+def aggregation_of(name: str) -> Aggregation:
     """The named strategy: "auto", "dense", or an algorithm of `sparse_allreduce`.
 
     Raises
@@ -140,8 +140,6 @@ def aggregation_of(name: str | Aggregation) -> Aggregation:
     InputError
         For an unknown name.
     """
-    if isinstance(name, Aggregation):
-        return name
     if name not in NAMES:
         known = ", ".join(map(repr, NAMES))
         raise InputError(f"aggregation={name!r} is unknown; choose one of {known}")

@@ -175,6 +175,17 @@ OPTIMIZERS: Mapping[str, type[Optimizer]] = {
 }
 
 
+BEGAN = "began"  # of the slots of a fit: the steps that others had done before these began
+
+
+def slots_from(steps: int) -> Slots:
+    """Slots of a fit that takes another optimiser after so many steps: zeros, made as it begins.
+
+    Rates go on by the steps of the fit. Adam corrects for its start at zero by its own.
+    """
+    return {BEGAN: np.array(steps)} if steps else {}
+
+
 def optimizer_of(name: str | Optimizer, **options: Any) -> Optimizer:
     """The named optimiser with these options; one that is given already is taken as it is.
 

@@ -75,8 +75,6 @@ def schedule_of(
     power: float = 0.5,
     strength: float = 0.0,
     steepest: Callable[[float], float] = lambda typical: 1.0,
-    factor: float = 0.5,
-    every: int = 10,
 ) -> Schedule:
     """The named schedule.
 
@@ -87,7 +85,7 @@ def schedule_of(
     initial : float
         η0; not used by "optimal", which finds its own beginning (Bottou 2012, §5.2: weights of
         typical size should not be left by the first step).
-    power, factor, every
+    power
         See `Schedule`.
     strength : float
         λ of the L2 term, for "optimal".
@@ -112,4 +110,4 @@ def schedule_of(
             )
         typical = sqrt(1.0 / sqrt(strength))
         initial = max(1.0, steepest(typical)) / (typical * strength)
-    return Schedule(name, float(initial), power, strength, factor, every)
+    return Schedule(name, float(initial), power, strength)

@@ -9,6 +9,7 @@ A model says what its targets are, and what is trained on the rows.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import add_place, is_lazy
 from daskpart.models.base.progress import Measure
+from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
     NAMES,
     Aggregator,
@@ -41,8 +43,19 @@ from daskpart.readers import ExamplesFile
 
 from .files import FileSamples, check_file, classes_of
 from .lazy import answered, lazy_rows, whole_vector
-from .problem import LazySamples, Samples, class_numbers, refuse_missing, weights_of
+from .problem import (
+    LazySamples,
+    Samples,
+    class_numbers,
+    refuse_missing,
+    refuse_negative,
+    weights_of,
+    weights_of_classes,
+)
 from .rows import members_of_ranks
+
+# of a fitted model, that its answers for chunks, which have no names, do not need
+_NOT_TO_ANSWER = ("feature_names_in_", "coef_", "intercept_", "plan_report_", "comm_report_")
 
 
 class SampleModel(DistributedEstimator):
@@ -132,7 +145,8 @@ class SampleModel(DistributedEstimator):
         )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
-        if self.patience is not None and data.get("eval_set") is None:
+        in_fit = "goes_on" not in data  # the one step of partial_fit cannot stop early
+        if self.patience is not None and data.get("eval_set") is None and in_fit:
             raise InputError("patience needs eval_set=(X, y) in fit")
         goes_on = data.get("goes_on", False)
         problem = self._samples(X, y, data.get("sample_weight"), data.get("classes"), not goes_on)
@@ -143,14 +157,20 @@ class SampleModel(DistributedEstimator):
                 raise InputError("eval_set is a tuple (X, y)") from None
             if isinstance(held_X, ExamplesFile):
                 raise InputError("eval_set is in memory or a Dask collection, no file")
-            problem.validation = self._samples(held_X, held_y, None, problem.classes, False)
+            problem.validation = self._samples(
+                held_X, held_y, None, problem.classes, False, problem.class_weights
+            )
         return problem
 
-    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool) -> Samples:
+    def _samples(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool,
+        class_weights: NDArray[np.float64] | None = None,
+    ) -> Samples:  # fmt: skip
+        """Samples, checked; of those held out the weights of the classes are given."""
         if isinstance(X, ExamplesFile):
             return self._file_samples(X, y, sample_weight, classes, reset)
         if is_lazy(X):
-            return self._lazy_samples(X, y, sample_weight, classes, reset)
+            return self._lazy_samples(X, y, sample_weight, classes, reset, class_weights)
         if is_classifier(self):
             refuse_missing(y)
         X = plain_rows(X)
@@ -164,8 +184,20 @@ class SampleModel(DistributedEstimator):
             raise
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         target, n_outputs, classes = self._targets(y, classes)
-        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
-        return Samples(csr_array(X), target, n_outputs, weight, classes)
+        weight, class_weights = self._weights(weight, y, classes, class_weights)
+        return Samples(csr_array(X), target, n_outputs, weight, classes, class_weights)
+
+    def _weights(
+        self, sample_weight: NDArray[np.float64], y: Any, classes: Any, class_weights: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Weights of the samples and of the classes, which are counted where they are not given."""
+        refuse_negative(sample_weight)
+        asked = getattr(self, "class_weight", None)
+        if class_weights is None and asked is not None:
+            places = np.searchsorted(classes, y)
+            mass = np.bincount(places, sample_weight, len(classes)).astype(np.float64)
+            class_weights = weights_of_classes(asked, classes, mass)
+        return weights_of(sample_weight, class_weights, y, classes), class_weights
 
     def _file_samples(
         self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
@@ -190,7 +222,7 @@ class SampleModel(DistributedEstimator):
         return FileSamples(file, self._encode, n_outputs, classes)
 
     def _lazy_samples(
-        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool
+        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool, class_weights: Any
     ) -> LazySamples:
         """Of a Dask collection: X stays where it is, y and the weights come here."""
         rows, names = lazy_rows(X)
@@ -208,8 +240,8 @@ class SampleModel(DistributedEstimator):
         if sample_weight is not None:
             weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
         target, n_outputs, classes = self._targets(y, classes)
-        weight = weights_of(weight, getattr(self, "class_weight", None), y, classes)
-        return LazySamples(rows, target, n_outputs, weight, classes)
+        weight, class_weights = self._weights(weight, y, classes, class_weights)
+        return LazySamples(rows, target, n_outputs, weight, classes, class_weights)
 
     def _check_lazy(self, rows: Any, names: Any) -> None:
         known = getattr(self, "feature_names_in_", None)
@@ -222,6 +254,14 @@ class SampleModel(DistributedEstimator):
                 f"X has {rows.shape[1]} features, {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}"
             )
+
+    def _beginning(
+        self, kept: State | None, problem: Any, plan: FitPlan, one_step: bool
+    ) -> tuple[State, int, bool]:
+        start, last, same = super()._beginning(kept, problem, plan, one_step)
+        if one_step and start.best_epoch is not None:
+            start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
+        return start, last, same
 
     def _members(
         self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
@@ -256,7 +296,11 @@ class SampleModel(DistributedEstimator):
         rows, names = lazy_rows(X, known_length=False)
         self._check_lazy(rows, names)
         plain = copy(self)
-        plain.__dict__.pop("feature_names_in_", None)  # chunks have no names
+        for each in _NOT_TO_ANSWER:
+            plain.__dict__.pop(each, None)
+        state: Any = self.state_
+        small = {"slots": {}, "residual": state.residual[:, :0].copy(), "last": {}, "history": []}
+        plain.state_ = replace(state, **small)
         return answered(rows, plain, name, n_columns, dtype)
 
     def _checked_rows(self, X: Any) -> Any:
@@ -324,6 +368,12 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         classes : array, optional
             All classes; needed on the first call.
         """
+        if getattr(self, "class_weight", None) == "balanced":
+            raise InputError(
+                "class_weight='balanced' cannot be told from a part of the samples, so not in "
+                "partial_fit; give class_weight a dict of what sklearn.utils.class_weight."
+                "compute_class_weight('balanced', classes=classes, y=y) finds on all, or many"
+            )
         return self._fit(
             X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
             sample_weight=sample_weight, goes_on=hasattr(self, "state_"),
@@ -333,6 +383,15 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         """Share of the samples whose class is found, each with its weight."""
         found, y, weight = map(in_memory, (self.predict(X), y, sample_weight))
         return float(accuracy_score(y, found, sample_weight=weight))
+
+    def _going_on(self, state: Any, problem: Any) -> Any:
+        if not np.array_equal(problem.classes, self.classes_):
+            raise InputError(
+                f"the classes are {problem.classes.tolist()}, those of the last fit "
+                f"{self.classes_.tolist()}; give samples of the same classes, or "
+                "warm_start=False to begin anew"
+            )
+        return super()._going_on(state, problem)
 
     def _fitted_classes(self) -> NDArray[Any]:
         self._fitted()

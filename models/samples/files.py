@@ -1,5 +1,6 @@
-"""Samples in a libsvm file: each rank reads its range, rows go to their ranks as they are read.
+"""Samples in a file: each rank reads its range, rows go to their ranks as they are read.
 
+libsvm, or a table
     survey(path) ─► FileSamples ─► plan: shuffled rows of each rank ─► examples_on_ranks ─► RankRows
 
 Nothing of the file passes the client but its labels, if they are classes. The samples are those of

@@ -36,6 +36,8 @@ class Samples(Problem):
     sample_weight : float64 ndarray of shape (n_samples,)
         Checked.
     classes : ndarray or None
+    class_weights : float64 ndarray like classes, or None
+        That are in the sample weights already.
 
     Attributes
     ----------
@@ -50,7 +52,9 @@ class Samples(Problem):
         n_outputs: int,
         sample_weight: NDArray[np.float64],
         classes: NDArray[Any] | None = None,
+        class_weights: NDArray[np.float64] | None = None,
     ) -> None:
+        self.class_weights = class_weights
         self.X, self.target, self.n_outputs, self.classes = X, target, n_outputs, classes
         self.n_samples, self.n_features = self.X.shape
         self.total_weight = float(sample_weight.sum())
@@ -189,25 +193,35 @@ def refuse_missing(y: Any) -> None:
         )
 
 
-def weights_of(
-    sample_weight: NDArray[Any], class_weight: Any, y: Any, classes: Any
-) -> NDArray[Any]:
-    """Weights of the samples times those of their classes.
+def weights_of_classes(
+    class_weight: Any, classes: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The weight of each class: "balanced", or as a dict says; `mass` are sums of sample weights.
 
-    Raises
-    ------
-    InputError
-        For negative weights, or if all are 0.
+    A class without any weighs 0 in "balanced", where scikit-learn divides by it.
     """
+    if not isinstance(class_weight, str):
+        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
+    found = np.zeros(len(classes))
+    np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
+    return found
+
+
+def refuse_negative(sample_weight: NDArray[Any]) -> None:
+    """Refuse weights below 0 (InputError)."""
     negative = np.flatnonzero(~(sample_weight >= 0))
     if len(negative):
         raise InputError(
             f"sample_weight[{negative[0]}] is {sample_weight[negative[0]]}: weights are 0 or more"
         )
-    if class_weight is not None:
-        each = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=sample_weight)
-        of_classes = np.asarray(each, np.float64)
-        sample_weight = sample_weight * of_classes[np.searchsorted(classes, y)]
+
+
+def weights_of(
+    sample_weight: NDArray[Any], class_weights: NDArray[Any] | None, y: Any, classes: Any
+) -> NDArray[Any]:
+    """Weights of the samples times those of their classes (InputError if all are 0)."""
+    if class_weights is not None:
+        sample_weight = sample_weight * class_weights[np.searchsorted(classes, y)]
     if not sample_weight.sum() > 0:
         raise InputError("the weights of all samples are 0: there is nothing to learn from")
     return sample_weight

@@ -15,7 +15,7 @@ from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.models.base.state import same_bits
 from daskpart.models.linear.losses import LOSSES, slopes_of
 from daskpart.models.optimisation.aggregation import same_order
-from daskpart.models.optimisation.schedules import schedule_of
+from daskpart.models.optimisation.schedules import Schedule, schedule_of
 from daskpart.models.samples.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
 
 LOCAL = {
@@ -432,7 +432,7 @@ def test_schedules():
     assert schedule_of("constant", 0.3).rates(5, 2, 9).tolist() == [0.3, 0.3]
     np.testing.assert_allclose(schedule_of("invscaling", 2.0, power=1).rates(4, 2, 1), [0.5, 0.4])
     np.testing.assert_allclose(schedule_of("invscaling", 2.0).rates(4, 1, 1), [1.0])
-    step = schedule_of("step", 1.0, every=2)
+    step = Schedule("step", 1.0, every=2)
     assert [float(step.rates(1, 1, epoch)[0]) for epoch in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
     optimal = schedule_of("optimal", 0.0, strength=0.01)
     rates = optimal.rates(1, 3, 1)
@@ -463,3 +463,18 @@ def _resumes_with_the_same_bits(path: Any, make: dict[str, Any]) -> None:
         assert mine.keys() == theirs.keys()
         assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
     assert same_bits(whole.state_.copy(), whole.state_)
+
+
+@pytest.mark.parametrize("weightless", [True, False])
+def test_the_loss_at_the_mean_is_of_all_ranks_also_of_those_without_weight(weightless):
+    """A rank whose rows weigh nothing, or that has none, has its share of the penalty."""
+    X, y = samples(n=8)
+    weight = np.repeat([1.0, 0.0], 4)
+    n, n_ranks = (8, 2) if weightless else (4, 3)
+    model = LogisticRegression(
+        n_ranks=n_ranks, batch_size=4 if weightless else 2, shuffle=False, max_iter=3, C=0.5,
+        **LOCAL | {"average": True},
+    ).fit(X[:n], y[:n], weight[:n])  # fmt: skip
+    scores = np.where(y[:4] > 0, 1, -1) * (X[:4] @ model.coef_[0] + model.intercept_)
+    wanted = np.log1p(np.exp(-scores)).mean() + 0.5 / (0.5 * 4) * (model.coef_**2).sum()
+    assert model.state_.loss == pytest.approx(wanted, rel=1e-12)
