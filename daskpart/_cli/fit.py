@@ -110,6 +110,8 @@ class Fit:
         Whether the timeline shows these alone, and not all from the start of the fit.
     judgement : dict
         What `Model.judge` found.
+    answers : dict
+        What the model answered, where more than one place needs it.
     """
 
     model: Any
@@ -121,6 +123,7 @@ class Fit:
     timeline: Any = None
     is_end: bool = False
     judgement: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
 
     @property
     def step(self) -> str:

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
+from daskpart.readers.contents import sparse_inside
+from daskpart.readers.streams import location
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN, GRAPHS, is_table, lines_of, load_graph, read_table
+from .inputs import BUILT_IN, GRAPHS, as_numbers, is_table, lines_of, load_graph, read_table
 from .options import SHARE, format_of, number
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
@@ -89,7 +91,7 @@ class _GCN(Model):
         y, test = fit.data.test
         if not test.size:
             return {}
-        found, wanted = np.asarray(fit.model.predict(fit.data.X))[test], y.to_numpy()[test]
+        found, wanted = np.asarray(_asked(fit, "predict"))[test], y.to_numpy()[test]
         return judged(wanted, found, fit.model.classes_)
 
     def told(self, fit: Fit) -> list[str]:
@@ -103,10 +105,10 @@ class _GCN(Model):
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The class of every vertex, and its embedding."""
-        found = pd.DataFrame({"label": np.asarray(fit.model.predict(fit.data.X))})
+        found = pd.DataFrame({"label": np.asarray(_asked(fit, "predict"))})
         names = fit.model.vertex_names_
         found.insert(0, "vertex", np.arange(len(found)) if names is None else names)
-        embedding = pd.DataFrame(np.asarray(fit.model.transform(fit.data.X)))
+        embedding = pd.DataFrame(np.asarray(_asked(fit, "transform")))
         embedding.insert(0, "vertex", found["vertex"])
         return {
             "labels.csv": (found, "the class of every vertex"),
@@ -127,11 +129,11 @@ class _GCN(Model):
             caption="Loss and accuracy over the epochs, under dropout; validation without.",
         )
         draw_confusion(fit.judgement, album, "Hidden labels")
-        classes = np.asarray(fit.model.predict(fit.data.X))
+        classes = np.asarray(_asked(fit, "predict"))
         album.draw(
             "embedding",
             (6.4, 4.8),
-            partial(plots.embedding, np.asarray(fit.model.transform(fit.data.X)), classes),
+            partial(plots.embedding, np.asarray(_asked(fit, "transform")), classes),
             alt="Vertices in the plane of their two largest components, coloured by class",
             caption="The last hidden layer on its two principal components, by predicted class.",
         )
@@ -165,6 +167,13 @@ class _GCN(Model):
         if "test_accuracy" in fit.judgement:
             numbers = {"test_accuracy": round(fit.judgement["test_accuracy"], 4), **numbers}
         return {"numbers": numbers}
+
+
+def _asked(fit: Fit, what: str) -> Any:
+    """What the model answers for all vertices: each question is asked once."""
+    if what not in fit.answers:
+        fit.answers[what] = getattr(fit.model, what)(fit.data.X)
+    return fit.answers[what]
 
 
 def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
@@ -206,15 +215,16 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
             io.StringIO("\n".join(lines)),
             sep=mark or r"\s+",
             header=0 if head[-1] in _LABEL_NAMES else None,
-            dtype={0: str} if len(head) == 2 else None,
+            dtype=str,
+            keep_default_na=False,  # a vertex or a class may be called NA
             skipinitialspace=True,
-        )
+        ).fillna("")
     except pd.errors.ParserError as error:
         raise InputError(
             f"{path}: not all lines have as many columns as the first, {lines[0]!r}; where a label "
             "has a space in it, give lines of the name of a vertex, a tab, and the label"
         ) from error
-    labels = table.iloc[:, -1]
+    labels = as_numbers(table.iloc[:, -1])
     if table.shape[1] == 1:
         if len(labels) != len(vertices):
             raise InputError(
@@ -233,7 +243,7 @@ def _features(path: str, vertices: pd.Index) -> Any:
     """A row a vertex, in their order."""
     if not is_table(path):
         _refuse_names(path, vertices, "a table (.csv, .parquet) whose first column names them")
-        return np.load(path) if path.endswith(".npy") else read(path)
+        return _rows(path)
     table = read_table(path)
     first = table.columns[0]
     is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
@@ -242,6 +252,31 @@ def _features(path: str, vertices: pd.Index) -> Any:
         return table
     order = in_order(vertices.to_numpy(), _names(table.pop(first), vertices), f"{path}: features")
     return (table if order is None else table.iloc[order]).set_axis(vertices)
+
+
+def _rows(path: str) -> Any:
+    """Rows of numbers in a file without names: an array, or what is sparse in another file."""
+    if path.endswith(".npy"):
+        try:
+            found = np.load(location(path), allow_pickle=False)
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{path}: cannot be read as an array of numbers ({error})") from error
+        if found.dtype.kind not in "fiub":
+            raise InputError(f"{path}: holds no numbers, but {found.dtype}; give a row for each "
+                             "vertex, a column for each feature")  # fmt: skip
+    else:
+        found = read(path)
+        if hasattr(found, "data_vars") and "features" in found:
+            found = found["features"]
+        found = sparse_inside(found, path)
+        if not hasattr(found, "shape"):
+            raise InputError(f"{path}: holds no rows of features; give .npy, .npz, .mtx or a table")
+    if len(found.shape) != 2:
+        raise InputError(f"{path}: has the shape {found.shape}; give a row for each vertex, a "
+                         "column for each feature")  # fmt: skip
+    return found
 
 
 def _refuse_names(path: str, vertices: pd.Index, needed: str) -> None:

@@ -243,7 +243,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
             with needs_pyarrow("reading parquet"):
                 return pd.read_parquet(path, **kept)
         table = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False)
-        return table if as_written else table.apply(_as_numbers)
+        return table if as_written else table.apply(as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
     except InputError:
@@ -260,7 +260,7 @@ def _separator(path: Path) -> str:
     return mark or next((mark for mark in "| " if mark in header), ",")
 
 
-def _as_numbers(column: pd.Series) -> pd.Series:
+def as_numbers(column: pd.Series) -> pd.Series:
     """Numbers, NaN where there is none; the text where one is no number, or would not be kept."""
     import pandas as pd
 

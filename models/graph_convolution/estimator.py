@@ -72,7 +72,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
         return SigmoidLoss() if targets.kind == "several" else SoftmaxLoss()
 
-    def predict(self, X: Any = None, *, graph: Any = None) -> Any:
+    def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """The class of every vertex; of several classes a table of 0 and 1.
 
         Parameters
@@ -81,30 +81,41 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             Features of the vertices, as in `fit`.
         graph : container, optional
             Another graph; default: that of the fit.
+        client : distributed.Client, optional
+            Compute on its workers: with the ranks and the parts of the fit, of another graph with
+            `n_ranks` blocks of rows; to rounding the same. Default: in this process, layer by
+            layer, which holds graph, features, and values of two layers.
 
         Returns
         -------
         ndarray, or Series or DataFrame where vertices have names
         """
-        outputs, names = self._outputs(X, graph)
+        outputs, names = self._outputs(X, graph, client)
         if self.several_:
             return named((outputs > 0).astype(np.int64), names, self.classes_)
         return named(self.classes_[outputs.argmax(axis=1)], names)
 
-    def predict_proba(self, X: Any = None, *, graph: Any = None) -> Any:
+    def predict_proba(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """The probability of each class for every vertex, of shape (n, n_classes)."""
-        outputs, names = self._outputs(X, graph)
+        outputs, names = self._outputs(X, graph, client)
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
         return named(loss.predicted(outputs), names, self.classes_)
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, graph: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        mask: Any = None,
+        graph: Any = None,
+        client: Any = None,
     ) -> float:
         """Accuracy on the labelled vertices; of several classes the share of right entries.
 
         Parameters
         ----------
-        X, graph
+        X, graph, client
             As in `predict`.
         y : array-like
             As in `fit`, also by name. A label that the model does not know is never right.
@@ -122,7 +133,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         if (given.kind == "several") != self.several_:
             of_model = "several classes a vertex" if self.several_ else "one class a vertex"
             raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
-        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph)
+        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
             right = ((outputs > 0) == targets).mean(axis=1)
         else:
@@ -175,19 +186,26 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         spread = np.square(known - known.mean(axis=0)) if len(known) else np.ones(1)
         return SquaredLoss(float(spread.mean()))
 
-    def predict(self, X: Any = None, *, graph: Any = None) -> Any:
+    def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """Numbers of every vertex, of shape (n,) or (n, n_columns).
 
         Parameters and names are those of `GCNClassifier.predict`.
         """
-        outputs, names = self._outputs(X, graph)
+        outputs, names = self._outputs(X, graph, client)
         outputs = outputs[:, 0] if self.n_outputs_ == 1 else outputs
         return named(outputs, names)
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, mask: Any = None, graph: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        mask: Any = None,
+        graph: Any = None,
+        client: Any = None,
     ) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
         given = number_targets(y)
-        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph)
+        outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         return float(r2_score(targets, outputs, sample_weight=weight))

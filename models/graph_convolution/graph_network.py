@@ -25,6 +25,7 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import add_place
+from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -447,7 +448,7 @@ class GraphNetwork(DistributedEstimator):
         self.several_ = False
         return self
 
-    def transform(self, X: Any = None, *, graph: Any = None) -> Any:
+    def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """Embeddings: the values behind the last hidden layer; outputs where there is none.
 
         Parameters
@@ -456,13 +457,15 @@ class GraphNetwork(DistributedEstimator):
             Features, as in `fit`.
         graph : container, optional
             Another graph; default: that of the fit.
+        client : distributed.Client, optional
+            Compute on its workers, as in `predict`.
 
         Returns
         -------
         ndarray of shape (n, d), or DataFrame where vertices have names
             After ``set_output`` the frame that it asks for.
         """
-        values, names = self._outputs(X, graph, -2 if self._hidden else -1)
+        values, names = self._outputs(X, graph, client, -2 if self._hidden else -1)
         found = values if names is None else pd.DataFrame(values, index=names)
         return _wrap_data_with_container("transform", found, X, self)
 
@@ -472,9 +475,12 @@ class GraphNetwork(DistributedEstimator):
         width = self._hidden[-1] if self._hidden else self.n_outputs_
         return np.array([f"embedding{place}" for place in range(width)], dtype=object)
 
-    def _outputs(self, X: Any, graph: Any, place: int = -1) -> tuple[NDArray[Any], Any]:
+    def _outputs(
+        self, X: Any, graph: Any, client: Any, place: int = -1
+    ) -> tuple[NDArray[Any], Any]:
         """Outputs of the network, or values before them, and the names of the vertices."""
         state, n, names = self._fitted(), None, None
+        partition = None if graph is not None else getattr(self, "partition_", None)
         if graph is None and self.graph_ is not None:
             graph, names = self.graph_, self.vertex_names_
             n = graph.shape[0] if X is None else None
@@ -489,13 +495,31 @@ class GraphNetwork(DistributedEstimator):
         targets = replace(problem.targets, n_outputs=self.n_outputs_)
         problem = replace(problem, targets=targets)
         network = self._network(problem, 0, self.keeps_product_)
-        return outputs_of(problem, network, state.weights, place), problem.names
+        where = self._ranks_of(client, partition, problem.n_vertices)
+        return outputs_of(problem, network, state.weights, place, **where), problem.names
+
+    def _ranks_of(self, client: Any, partition: Partition | None, n: int) -> dict[str, Any]:
+        """Where outputs are computed: ranks as of the fit where a client is given, else here."""
+        if client is None:
+            return {}
+        where = {"transport": self.transport, "client": client_for(self.transport, client)}
+        if partition is not None and partition.n_vertices == n:
+            return {"n_ranks": partition.n_parts, "partitioner": partition, **where}
+        n_ranks = self.n_ranks or self._default_ranks(client)
+        return {"n_ranks": min(int(n_ranks), n), **where}  # blocks: to cut a graph takes longer
 
     def _judged(
-        self, targets: Targets, X: Any, y: Any, sample_weight: Any, mask: Any, graph: Any
+        self,
+        targets: Targets,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        mask: Any,
+        graph: Any,
+        client: Any,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
-        outputs, vertices = self._outputs(X, graph)
+        outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)
         of_targets = row_names if label_names is None else label_names

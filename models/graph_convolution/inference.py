@@ -1,10 +1,16 @@
-"""A trained network on a whole graph, layer by layer, in this process."""
+"""A trained network on a whole graph, layer by layer: in this process, or on ranks of a cluster.
+
+    graph, features, weights ─► plan ─► enter ─ Â ─ leave, layer by layer ─► values of vertices
+
+Of a layer only what the next one needs is kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives.transports import communicator_for
@@ -17,7 +23,15 @@ from .text import infer, laid_out
 
 
 def outputs_of(
-    problem: GraphProblem, network: Network, weights: Mapping[str, Any], place: int = -1
+    problem: GraphProblem,
+    network: Network,
+    weights: Mapping[str, Any],
+    place: int = -1,
+    *,
+    n_ranks: int = 1,
+    partitioner: Any = "block",
+    transport: str = "local",
+    client: Any = None,
 ) -> NDArray[Any]:
     """Values behind a layer for every vertex, in the order of the graph.
 
@@ -28,10 +42,21 @@ def outputs_of(
     weights : dict of str to ndarray
     place : int
         Which boundary of layers; -1: outputs, -2: the last hidden layer.
+    n_ranks, partitioner, transport, client
+        Where, as for a fit; default: one rank in this process.
     """
-    plan = plan_fit(problem, network, 1, partitioner="block", random_state=0)
-    with communicator_for("local", 1) as comm:
+    plan = plan_fit(problem, network, n_ranks, partitioner=partitioner, random_state=0)
+    partition = plan.partition
+    assert partition is not None
+    with communicator_for(transport, n_ranks, client, oversubscribe=True) as comm:
         prepared, data = laid_out(comm, plan, problem)
-        model = comm.values([RankModel(list(weights.values()), {})])
-        found = comm.run(infer, data, prepared[0], model, network=network, place=place)
-        return comm.gather(found)[0]  # type: ignore[index]
+        model = comm.values([RankModel(list(weights.values()), {})] * n_ranks)
+        found: Any = comm.gather(
+            comm.run(infer, data, prepared[0], model, network=network, place=place)
+        )
+    if n_ranks == 1:
+        return np.asarray(found[0])
+    whole = np.empty((partition.n_vertices, found[0].shape[1]), found[0].dtype)
+    for rank, rows in enumerate(found):
+        whole[partition.members(rank)] = rows
+    return whole

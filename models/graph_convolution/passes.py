@@ -10,6 +10,7 @@ and the sums of the loss behind them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,18 +146,37 @@ def forward(
     epoch : int or None
         Decides what is dropped; None: nothing.
     """
-    static: dict[str, Any] = {"network": network, "epoch": epoch}
-    done = Forward([comm.map(first_boundary, of_layer(data, 0), model, **static)], [])
-    for place, layer in enumerate(network.layers):
-        own, plan = of_layer(data, place), of_layer(prepared, place)
-        before, total = done.boundaries[-1], None
-        if layer.n_forward:
-            total = layer.aggregate(comm, own, plan, before, model, place=place, **static)
-        done.totals.append(total)
-        given = () if total is None else (total,)
-        after = comm.map(next_boundary, own, model, before, *given, place=place, **static)
-        done.boundaries.append(after)
+    done = Forward([], [])
+    for boundary, total in passed(comm, data, prepared, model, network=network, epoch=epoch):
+        if done.boundaries:
+            done.totals.append(total)
+        done.boundaries.append(boundary)
     return done
+
+
+def passed(
+    comm: Communicator,
+    data: PerRank | tuple[PerRank, ...],
+    prepared: PreparedPlan | tuple[PreparedPlan, ...],
+    model: PerRank,
+    *,
+    network: Network,
+    epoch: int | None,
+) -> Iterator[tuple[PerRank, PerRank | None]]:
+    """Boundaries 0 … L as they are made, each with what Â made of the message before it, if it did.
+
+    Parameters are those of `forward`. Who keeps none but the last does without memory for all.
+    """
+    static: dict[str, Any] = {"network": network, "epoch": epoch}
+    boundary = comm.map(first_boundary, of_layer(data, 0), model, **static)
+    yield boundary, None
+    for place, layer in enumerate(network.layers):
+        own, plan, total = of_layer(data, place), of_layer(prepared, place), None
+        if layer.n_forward:
+            total = layer.aggregate(comm, own, plan, boundary, model, place=place, **static)
+        given = () if total is None else (total,)
+        boundary = comm.map(next_boundary, own, model, boundary, *given, place=place, **static)
+        yield boundary, total
 
 
 def backward(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from .passes import (
     backward,
     forward,
     of_layer,
+    passed,
     validation_sums,
 )
 from .plan import LABELS, GCNPlan
@@ -133,18 +135,6 @@ class GCNText(Text):
             best_epoch=seen.step or None,
             best=beside,
         )
-
-    def outputs(self) -> NDArray[Any]:
-        """Outputs of all vertices with the weights as they are, in the order of the graph."""
-        comm, plan = self.session, self._plan
-        found = comm.gather(
-            comm.run(infer, self._data, self._prepared[0], self._changing[0], network=plan.network)
-        )
-        assert plan.partition is not None
-        whole = np.empty((plan.partition.n_vertices, found[0].shape[1]), found[0].dtype)
-        for rank, rows in enumerate(found):
-            whole[plan.partition.members(rank)] = rows
-        return whole
 
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""
@@ -390,8 +380,10 @@ def infer(
     place: int = -1,
 ) -> PerRank:
     """Values behind a layer for each rank's own vertices, without dropout; a text."""
-    done = forward(comm, data, prepared, model, network=network, epoch=None)
-    return comm.settle(comm.map(value_of, done.boundaries[place]))
+    at = range(len(network.layers) + 1)[place]
+    layers = passed(comm, data, prepared, model, network=network, epoch=None)
+    boundary, _ = next(islice(layers, at, None))
+    return comm.settle(comm.map(value_of, boundary))
 
 
 # -- steps on one rank ---

@@ -11,6 +11,7 @@ import scipy.io
 import scipy.sparse
 
 import daskpart
+from daskpart.models.graph_convolution import graph_network
 
 SMALL = ("--max-iter", 3, "--partitioner", "random", "--ranks", 2, "--hidden", 6)
 
@@ -206,3 +207,72 @@ def test_rows_without_names_beside_vertices_with(files, tmp_path, capsys, run_cl
         assert "nothing says which row is whose" in capsys.readouterr().err
     assert run_cli(*fit, "--labels", labels) == 0
     assert daskpart.GCNClassifier.load(tmp_path / "out" / "model").classes_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("X.npy", lambda path: np.save(path, np.ones(60)), "has the shape (60,)"),
+        ("X.npy", lambda path: np.save(path, np.array([{}] * 60)), "cannot be read as an array"),
+        ("X.npy", lambda path: np.save(path, np.full((60, 2), "a")), "holds no numbers"),
+        ("X.npy", lambda path: path.write_text("1 2\n"), "cannot be read as an array"),
+        ("X.npy", None, "no such file"),
+        ("X.npz", None, "no such file"),
+        ("X.tns", lambda path: path.write_text("1 1 1 2.0\n"), "has the shape (1, 1, 1)"),
+        ("X.hgr", lambda path: path.write_text("1 2\n1 2\n"), "holds no rows of features"),
+    ],
+)
+def test_features_that_are_none(files, tmp_path, capsys, run_cli, name, write, message):
+    if write is not None:
+        write(tmp_path / name)
+    given = ("--features", tmp_path / name, "--labels", files / "y.txt", *SMALL)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given) == 2
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told
+
+
+def test_features_in_files_of_other_kinds(files, tmp_path, run_cli, monkeypatch):
+    """Samples go without their labels; "~" is the home folder, of arrays too."""
+    X = np.load(files / "X.npy")
+    (tmp_path / "X.npy").write_bytes((files / "X.npy").read_bytes())
+    lines = (" ".join(f"{at}:{value!r}" for at, value in enumerate(row.tolist(), 1)) for row in X)
+    (tmp_path / "X.libsvm").write_text("".join(f"1 {line}\n" for line in lines))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fits = []
+    for name in ("X.npy", "X.libsvm"):
+        given = ("--features", f"~/{name}", "--labels", files / "y.txt", "--no-plots", *SMALL)
+        out = tmp_path / f"of {name}"
+        assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", out) == 0
+        fits.append(daskpart.GCNClassifier.load(out / "model"))
+    assert fits[0].n_features_in_ == fits[1].n_features_in_ == 5
+
+
+@pytest.mark.parametrize("ask", [["NA", "None", "null", "nan"], ["0", "1", "nan", "-1"]])
+def test_words_for_nothing_are_labels_where_others_are_text(tmp_path, run_cli, ask):
+    """As in every table: NA is a country, where numbers stand around it nobody knows."""
+    names = [f"v{vertex}" for vertex in range(39)] + ["NA"]
+    edges = [f"{one},{other}" for one, other in pairwise(names)]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *edges]))
+    labels = [f"{name},{ask[at % 4]}" for at, name in enumerate(names)]
+    (tmp_path / "labels.csv").write_text("\n".join(["vertex,label", *labels, ""]))
+    given = ("--labels", tmp_path / "labels.csv", "--test-fraction", 0, "--no-plots", *SMALL)
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", tmp_path / "edges.csv", *given, "--out", out) == 0
+    classes = daskpart.GCNClassifier.load(out / "model").classes_.tolist()
+    assert classes == (sorted(ask) if "NA" in ask else [0, 1])
+    assert any(line.startswith("NA,") for line in (out / "labels.csv").read_text().splitlines())
+
+
+def test_a_network_is_asked_once(files, tmp_path, run_cli, monkeypatch):
+    """For the judgement, the tables and the pictures: a pass to the outputs, one to the hidden."""
+    asked = []
+    outputs_of = graph_network.outputs_of
+
+    def counted(problem, network, weights, place, **where):
+        asked.append(place)
+        return outputs_of(problem, network, weights, place, **where)
+
+    monkeypatch.setattr(graph_network, "outputs_of", counted)
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", *SMALL)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path) == 0
+    assert sorted(asked) == [-2, -1]

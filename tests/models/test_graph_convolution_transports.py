@@ -61,6 +61,18 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.comm_report_.measured_rows, other.comm_report_.measured_rows)
 
 
+def assert_same_answers(local, spmd, client):
+    """Where a client is given its workers compute: with the parts of the fit, or with blocks."""
+    X, y, A = small_graph()
+    for graph in (None, scipy.sparse.csr_array(A.T)):
+        for ask in ("predict_proba", "transform"):
+            here, there = getattr(local, ask), getattr(spmd, ask)
+            np.testing.assert_allclose(
+                there(X, graph=graph, client=client), here(X, graph=graph), rtol=1e-4, atol=1e-6
+            )
+    assert spmd.score(X, y, client=client) == local.score(X, y)
+
+
 @pytest.mark.parametrize("options", CASES, ids=lambda options: options["layer"])
 def test_graph_on_threads_gives_the_bits_of_local(options):
     for n_ranks in (1, 3):
@@ -75,6 +87,8 @@ def test_worker_processes_give_the_bits_of_local(client, n_ranks):
         local, spmd = (fitted(kind, n_ranks, **options) for kind in ("local", "dask"))
         assert spmd.comm_report_.transport == "dask"
         assert_same(local, spmd)
+        if n_ranks == 3:
+            assert_same_answers(local, spmd, client)
     assert not client.futures  # nothing is left behind
 
 
