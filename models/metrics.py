@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from daskpart._floor.checks import require_like, whole_number
+from daskpart._floor.checks import one_of, require_like, whole_number
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.blocks import computed, over_blocks
@@ -136,6 +136,7 @@ class HeldOut:
         less_seen: bool = True,
         unknown: str = "raise",
     ) -> None:
+        one_of(unknown, "unknown", ("raise", "nan"))  # of a list there is no mean
         rows, columns = entry_positions(events, state, unknown)
         known = (rows >= 0) & (columns >= 0)
         entries = (np.ones(int(known.sum()), np.int8), (rows[known], columns[known]))

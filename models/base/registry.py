@@ -13,6 +13,9 @@ from daskpart.errors import ReadError
 
 _CLASSES: dict[str, Any] = {}
 _ELSEWHERE = {
+    **dict.fromkeys(
+        ("SGD", "Momentum", "AdaGrad", "Adam"), "daskpart.models.optimisation.optimisers"
+    ),
     "Connectivity": "daskpart.connectivity",
     "Hypergraph": "daskpart.hypergraph",
     "LayerSampler": "daskpart.data_models.samplers",

@@ -171,8 +171,15 @@ class _Content:
         return {_FORM: "sparse", "arrays": held, "shape": [*rows.shape]}
 
     def mapping(self, value: Mapping, what: str) -> dict[str, Any]:
-        """A dict with names for keys."""
-        return {_FORM: "dict", "values": self.describe_all({**value}, f"{what}: ")}
+        """A dict: by names, or as pairs where a key is none."""
+        held, what = dict(value), f"{what}: "
+        if all(isinstance(key, str) for key in held):
+            return {_FORM: "dict", "values": self.describe_all(held, what)}
+        pairs = [
+            [self.describe(key, f"{what}the key "), self.describe(each, f"{what}{key}")]
+            for key, each in held.items()
+        ]
+        return {_FORM: "pairs", "values": pairs}
 
     def sequence(self, value: Any, what: str) -> dict[str, Any]:
         """A list or tuple."""
@@ -249,6 +256,9 @@ class _Reader:
     def _dict(self, value: dict) -> dict:
         return {name: self(each) for name, each in value["values"].items()}
 
+    def _pairs(self, value: dict) -> dict:
+        return {self(key): self(each) for key, each in value["values"]}
+
     def _list(self, value: dict) -> list:
         if not isinstance(value["values"], list):
             raise TypeError(f"a {type(value['values']).__name__} where a list is expected")
@@ -283,7 +293,9 @@ class _Reader:
         return class_named(value["class"], self._folder).load(self._folder / value["file"])
 
 
-_READ = ("array", "sparse", "dict", "list", "tuple", "frame", "random", "report", "part")
+_READ = (
+    *("array", "sparse", "dict", "pairs", "list", "tuple", "frame", "random", "report", "part"),
+)
 # results by their names: what each is, in words and as a check
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "n_.*_": ("a whole number", lambda value: type(value) is int and value >= 0),

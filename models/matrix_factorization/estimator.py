@@ -319,8 +319,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             Any container of ratings that `fit` takes.
         y : ignored
         unknown : {"raise", "mean", "nan"}, default="raise"
-            Users and items that the model does not know: an error; predicted as by `predict` (not
-            with "bpr"); or left out.
+            Users and items that the model does not know: an error; predicted as by `predict`, which
+            "bpr" refuses; or left out.
 
         Returns
         -------

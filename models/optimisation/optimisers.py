@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,15 @@ class Optimizer(ABC):
                 gradient = gradient + weight.dtype.type(decay) * weight
             own = [slots[f"{slot}.{place}"] for slot in self.slots]
             self._move(weight, gradient, own, rate, number)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its numbers by their names; a saved model holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        return cls(**values)
 
     def _decay_of(self, place: int) -> float:
         decay = self.weight_decay

@@ -101,6 +101,13 @@ def test_what_cannot_be_judged_is_refused(fitted):
         evaluate_ranking(model, stranger, exclude_seen=False)
     found = evaluate_ranking(model, stranger, exclude_seen=False, unknown="nan")
     assert found["n_users"].tolist() == [1]
+    small = {"n_ranks": 1, "max_iter": 1, "transport": "local"}
+    events = daskpart.ImplicitFactorization(4, **small).fit(abs(train))
+    ranked = daskpart.MatrixFactorization(4, loss="bpr", **small)
+    judges = (lambda *given, **how: evaluate_ranking(model, *given, **how), events.score)
+    for judge in (*judges, ranked.fit(abs(train)).score):  # of a list there is no mean
+        with pytest.raises(InputError, match="unknown is 'mean': use one of 'raise', 'nan'"):
+            judge(stranger, unknown="mean")
 
 
 def test_everybodys_recommendations_are_those_of_each(fitted, monkeypatch):

@@ -20,6 +20,7 @@ from daskpart.models.base.state import same_bits
 from daskpart.models.matrix_factorization.plan_report import MFPlanReport
 from daskpart.models.matrix_factorization.recommending import Recommender
 from daskpart.models.matrix_factorization.state import MFState
+from daskpart.models.optimisation.optimisers import OPTIMIZERS
 from daskpart.partitions import Partition
 
 USERS = np.array(["ann", "bob", "cy", "dee", "eve"], dtype=object)
@@ -115,6 +116,56 @@ def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_
         model.save(tmp_path / "model")
     assert not hasattr(Model.load(tmp_path / "model"), "strange_")
     assert [found.name for found in tmp_path.iterdir()] == ["model"]
+
+
+KEYS = st.one_of(st.text(max_size=3), st.integers(), st.floats(allow_nan=False), st.booleans())
+KEYS |= st.none() | st.tuples(KEYS, KEYS) | st.integers(-9, 9).map(np.int64)
+
+
+@settings(max_examples=60, deadline=None)
+@given(held=st.dictionaries(KEYS, st.one_of(KEYS, st.dictionaries(KEYS, KEYS, max_size=2))))
+def test_keys_of_a_dict_come_back_as_they_were(tmp_path_factory, held):
+    folder, model = tmp_path_factory.getbasetemp() / "keys", Model(regularization=held).fit()
+    model.save(folder)
+    again = Model.load(folder).regularization
+    assert again == held and [*map(type, again)] == [*map(_plain, held)]
+
+
+def _plain(key):
+    return int if isinstance(key, np.int64) else type(key)
+
+
+@pytest.mark.parametrize("values", [3, [3], [[1, 2, 3]], [[{"form": "list", "values": []}, 1]]])
+def test_pairs_that_are_none_are_refused(model, tmp_path, values):
+    model.learnt_ = {0: "a"}
+    model.save(tmp_path / "model")
+    header = json.loads((tmp_path / "model" / "model.json").read_text())
+    header["results"]["learnt_"]["values"] = values
+    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    with pytest.raises(ReadError, match=r"results\.learnt_ cannot be read"):
+        Model.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("decay", [0.5, (0.5, 0.0, 0.1, 0.0)])
+@pytest.mark.parametrize("kind", OPTIMIZERS.values())
+def test_an_optimiser_is_a_parameter_that_comes_back(tmp_path, kind, decay):
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    fitted = daskpart.GCNClassifier(
+        (4,), optimizer=kind(weight_decay=decay), weight_decay=0.0, n_ranks=1, max_iter=1,
+        transport="local",
+    ).fit(X, y, graph=np.array([[0, 1], [1, 2]]))  # fmt: skip
+    fitted.save(tmp_path / "model")
+    assert daskpart.GCNClassifier.load(tmp_path / "model").optimizer == kind(weight_decay=decay)
+
+
+def test_an_optimiser_of_another_version_is_refused(model, tmp_path):
+    model.learnt_ = OPTIMIZERS["adam"]()
+    model.save(tmp_path / "model")
+    header = json.loads((tmp_path / "model" / "model.json").read_text())
+    header["results"]["learnt_"]["values"]["values"]["gamma"] = 1.0
+    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    with pytest.raises(ReadError, match="Adam of another version"):
+        Model.load(tmp_path / "model")
 
 
 def test_a_generator_is_kept_where_it_stands(model, tmp_path):
