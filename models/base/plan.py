@@ -30,6 +30,16 @@ from .reports import Expected, PlanReport, value_words
 
 _MOST_SHOWN = 32  # of a list
 
+# what a name stands for where the rows of a matrix are cut: arguments of `daskpart.partition`
+ROW_PARTITIONERS: dict[str, dict[str, Any]] = {
+    "power": {"objective": "power", "rho": 2},
+    "connectivity": {"objective": "connectivity"},
+    "cut-net": {"objective": "cut-net"},
+    "metis": {"method": "metis"},
+    "random": {"method": "random"},
+    "block": {"method": "block"},
+}
+
 # seconds a message and seconds a byte: the hypercube allreduce of 4 workers on 2 cores, a round
 ALPHA_BETA = {
     "local": (3e-5, 2e-10),
@@ -252,3 +262,46 @@ def given_assignment(partitioner: Any, n_vertices: int, n_ranks: int, what: str)
             f"partitioner names ranks {given.min()} to {given.max()}; there are 0 to {n_ranks - 1}"
         )
     return given.astype(np.int32)
+
+
+def given_partition(
+    partitioner: Any, n_vertices: int, n_ranks: int, weights: Any, whole: str, what: str
+) -> Partition | None:
+    """The partition that a user gave, as such or as the part of each vertex; None: cut one.
+
+    Parameters
+    ----------
+    partitioner : str, dict, Partition or int array
+    n_vertices, n_ranks : int
+    weights : int array of shape (n_vertices,)
+        Of the vertices, for a partition that is given as an array.
+    whole, what : str
+        What is cut, and what its vertices are called, in the words of an error.
+
+    Raises
+    ------
+    InputError
+        When it does not fit, or there are fewer vertices than ranks to be cut into.
+    """
+    if isinstance(partitioner, Partition):
+        partitioner.check_fits(n_vertices, whole, what)
+        return partitioner
+    if not isinstance(partitioner, str | Mapping):
+        assignment = given_assignment(partitioner, n_vertices, n_ranks, what)
+        return Partition(assignment, n_ranks, weights, {})
+    if n_vertices < n_ranks:
+        raise InputError(
+            f"{n_ranks} ranks need as many {what} to share out; there are {n_vertices}"
+        )
+    return None
+
+
+def refuse_empty(parts: Partition, what: str) -> None:
+    """Refuse a partition that leaves a rank without anything (InputError)."""
+    empty = np.flatnonzero(np.bincount(parts.assignment, minlength=parts.n_parts) == 0)
+    if empty.size:
+        named = ", ".join(map(str, empty[:5]))
+        raise InputError(
+            f"{empty.size} of {parts.n_parts} ranks have no {what} (rank {named}"
+            f"{', …' if empty.size > 5 else ''}); take fewer ranks or another partition"
+        )

@@ -10,7 +10,7 @@ the rows that travel, so Σ (λ − 1) is what one product with Â moves (Demirc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,13 @@ from numpy.typing import NDArray
 from daskpart import data_models
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
-from daskpart.errors import InputError
-from daskpart.models.base.plan import ALPHA_BETA, FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.plan import (
+    ALPHA_BETA,
+    FitPlan,
+    given_partition,
+    partitioner_name,
+    refuse_empty,
+)
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitions import Partition
 
@@ -213,12 +218,7 @@ def plan_fit(
     begin = working_clock()
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
     seconds = working_clock() - begin
-    empty = np.flatnonzero(np.bincount(partition.assignment, minlength=n_ranks) == 0)
-    if empty.size:
-        raise InputError(
-            f"{empty.size} of {n_ranks} ranks have no vertex (rank {empty[0]}, …); take fewer "
-            "ranks or another partition"
-        )
+    refuse_empty(partition, "vertices")
     patterns = [pattern] if problem.has_symmetric_pattern else [pattern, pattern.T.tocsr()]
     forward, backward = _both([product_plan(each, partition, "expand") for each in patterns])
     itemsize = np.dtype(network.dtype).itemsize
@@ -276,14 +276,9 @@ def vertex_partition(
 
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64)
-    if isinstance(partitioner, Partition):
-        partitioner.check_fits(n, "the graph", "rows")
-        return partitioner
-    if not isinstance(partitioner, str | Mapping):
-        assignment = given_assignment(partitioner, n, n_ranks, "vertices")
-        return Partition(assignment, n_ranks, weights, {})
-    if n < n_ranks:
-        raise InputError(f"{n_ranks} ranks need as many vertices to share out; there are {n}")
+    chosen = given_partition(partitioner, n, n_ranks, weights, "the graph", "vertices")
+    if chosen is not None:
+        return chosen
     if n_ranks == 1:
         return Partition(np.zeros(n, np.int32), 1, weights, {})
     if isinstance(partitioner, str):

@@ -27,7 +27,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
-from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
@@ -43,7 +43,7 @@ from daskpart.partitions import Partition
 
 from .als import Events, Solve
 from .growing import grown
-from .plan import PARTITIONERS, ImplicitPlan, events_of_ranks, plan_fit
+from .plan import ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
 
@@ -305,7 +305,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         return self._ndcg(X, unknown)
 
     def _check(self) -> None:
-        check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
+        check_partitioner(self.partitioner, [*ROW_PARTITIONERS], self.n_ranks)
         if self.nonnegative and self.solver != "cholesky":
             raise InputError('nonnegative=True needs solver="cholesky"')
 

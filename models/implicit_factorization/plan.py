@@ -11,7 +11,7 @@ Each event lies on two ranks, or twice on one: by user and by item.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,22 +25,19 @@ from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.containers.numbering import Numbering, number_owned
-from daskpart.errors import InputError
-from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.plan import (
+    ROW_PARTITIONERS,
+    FitPlan,
+    given_partition,
+    partitioner_name,
+    refuse_empty,
+)
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitions import Partition
 
 from .als import SIDES, Events
 
 LABEL = "expand"
-PARTITIONERS: dict[str, dict[str, Any]] = {
-    "power": {"objective": "power", "rho": 2},
-    "connectivity": {"objective": "connectivity"},
-    "cut-net": {"objective": "cut-net"},
-    "metis": {"method": "metis"},
-    "random": {"method": "random"},
-    "block": {"method": "block"},
-}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,12 +176,7 @@ def plan_fit(
     begin = working_clock()
     parts = _partitioned(matrix, n_ranks, partitioner, random_state)
     seconds = working_clock() - begin
-    empty = np.flatnonzero(np.bincount(parts.assignment, minlength=n_ranks) == 0)
-    if empty.size:
-        raise InputError(
-            f"{empty.size} of {n_ranks} ranks have no {plural(matrix.row_name)} (rank {empty[0]}); "
-            "take fewer ranks or another partition"
-        )
+    refuse_empty(parts, plural(matrix.row_name))
     assignment = parts.assignment.astype(np.int32)
     # an owner solves for its items: F² steps for each event, and about F events' worth for the row
     work = np.bincount(matrix.columns, minlength=matrix.shape[1]) + n_components
@@ -213,17 +205,11 @@ def _partitioned(
 ) -> Partition:
     from daskpart.partitioners import partition as make_partition  # ranks cut nothing
 
-    if isinstance(partitioner, Partition):
-        partitioner.check_fits(matrix.shape[0], "the matrix", "rows")
-        return partitioner
-    if not isinstance(partitioner, str | Mapping):
-        assignment = given_assignment(partitioner, matrix.shape[0], n_ranks, "rows")
-        return Partition(assignment, n_ranks, np.diff(matrix.row_pointer()), {})
-    if matrix.shape[0] < n_ranks:
-        raise InputError(
-            f"{n_ranks} ranks need as many rows to share out; there are {matrix.shape[0]}"
-        )
-    chosen = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+    weights = np.diff(matrix.row_pointer())
+    given = given_partition(partitioner, len(weights), n_ranks, weights, "the matrix", "rows")
+    if given is not None:
+        return given
+    chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
     return make_partition(matrix, n_ranks, **{"random_state": random_state, **chosen})
 
 

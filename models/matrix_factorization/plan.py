@@ -12,7 +12,7 @@ Collaborative Filtering", §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -28,7 +28,13 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import weighed_cut
 from daskpart.models.base.held_out import messages_beside
-from daskpart.models.base.plan import FitPlan, given_assignment, partitioner_name
+from daskpart.models.base.plan import (
+    ROW_PARTITIONERS,
+    FitPlan,
+    given_partition,
+    partitioner_name,
+    refuse_empty,
+)
 from daskpart.models.base.reports import Expected
 from daskpart.partitions import Partition
 from daskpart.shards import Shards, shard
@@ -42,16 +48,7 @@ from .rank_data import RankSchedule, held_items, own_and_state, rank_schedules
 from .schedule import SubEpochSchedule, make_schedule
 from .strata import strata_schedule
 
-# what a name of a partitioner stands for: arguments of `daskpart.partition`
-PARTITIONERS: dict[str, dict[str, Any]] = {
-    "power": {"objective": "power", "rho": 2},
-    "auto": {},
-    "connectivity": {"objective": "connectivity"},
-    "cut-net": {"objective": "cut-net"},
-    "metis": {"method": "metis"},
-    "random": {"method": "random"},
-    "block": {"method": "block"},
-}
+PARTITIONERS: dict[str, dict[str, Any]] = {**ROW_PARTITIONERS, "auto": {}}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -328,7 +325,7 @@ def _nonzeros_laid_out(
     begin = working_clock()
     parts = _partitioned(grains, "nonzeros", n_ranks, partitioner, random_state, weigh)
     seconds = working_clock() - begin
-    _refuse_empty(parts, "nonzeros")
+    refuse_empty(parts, "nonzeros")
     shards = shards_of_nonzeros(matrix, parts, random_state)
     return _laid_out(shards, copies_schedule(shards.connectivity, eta), seconds)
 
@@ -341,18 +338,8 @@ def _split(
     begin = working_clock()
     parts = _partitioned(data, axis, n_ranks, partitioner, random_state, weigh)
     seconds = working_clock() - begin
-    _refuse_empty(parts, axis)
+    refuse_empty(parts, axis)
     return shard(data, parts, random_state=random_state), seconds
-
-
-def _refuse_empty(parts: Partition, axis: str) -> None:
-    empty = np.flatnonzero(np.bincount(parts.assignment, minlength=parts.n_parts) == 0)
-    if empty.size:
-        named = ", ".join(map(str, empty[:5]))
-        raise InputError(
-            f"{empty.size} of {parts.n_parts} ranks have no {axis} (rank {named}"
-            f"{', …' if empty.size > 5 else ''}); take fewer ranks or another partition"
-        )
 
 
 def transposed(matrix: Any) -> Any:
@@ -364,19 +351,12 @@ def _partitioned(
     data: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> Partition:
     n_vertices = data.n_vertices if isinstance(data, Hypergraph) else data.shape[0]
-    if isinstance(partitioner, Partition):
-        partitioner.check_fits(n_vertices, "the matrix", axis)
-        return _of_rows(partitioner, axis)
-    if not isinstance(partitioner, str | Mapping):
-        assignment = given_assignment(partitioner, n_vertices, n_ranks, axis)
-        weights = np.ones(assignment.size, np.int64)
-        if hasattr(data, "rows"):
-            weights = np.bincount(data.rows, minlength=assignment.size)
-        return Partition(assignment, n_ranks, weights, {})
-    if n_vertices < n_ranks:
-        raise InputError(
-            f"{n_ranks} ranks need as many {axis} to share out; there are {n_vertices}"
-        )
+    weights = np.ones(n_vertices, np.int64)
+    if hasattr(data, "rows"):
+        weights = np.bincount(data.rows, minlength=n_vertices)
+    given = given_partition(partitioner, n_vertices, n_ranks, weights, "the matrix", axis)
+    if given is not None:
+        return _of_rows(given, axis)
     if isinstance(partitioner, str) and partitioner == "auto":
         return weigh(data, n_ranks, random_state)
     arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner

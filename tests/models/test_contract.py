@@ -164,6 +164,14 @@ def test_ranks_that_are_not_said_are_those_of_the_partition(case):
     assert plan.n_ranks == 3
 
 
+def test_no_rank_is_left_without_anything(case):
+    partition = case.make().plan(*case.data()).partition
+    if partition is None or not hasattr(case.make(), "partitioner"):
+        pytest.skip("no partition is taken")
+    with pytest.raises(InputError, match=r"2 of 3 ranks have no \w+ \(rank 0, 2\); take fewer"):
+        case.make(partitioner=np.ones_like(partition.assignment)).plan(*case.data())
+
+
 def test_ranks_that_are_not_said_are_those_of_the_checkpoint(case, tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     whole = case.make(max_iter=3).fit(*case.data())
