@@ -513,7 +513,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     def _planned(
         self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any
     ) -> Any:
-        n_ranks = self._ranks_of(problem, client, kept)
+        n_ranks = self._ranks_of_fit(problem, client, kept)
         plan = self._make_plan(
             problem,
             n_ranks,
@@ -528,7 +528,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             fingerprint=problem.fingerprint(),
         )
 
-    def _ranks_of(self, problem: Any, client: Any, kept: State | None) -> int:
+    def _ranks_of_fit(self, problem: Any, client: Any, kept: State | None) -> int:
         """How many ranks; where it is not said, as a partition or a checkpoint already has it."""
         if self.n_ranks is not None:
             return int(self.n_ranks)
