@@ -143,6 +143,11 @@ def test_the_best_of_several_starts_is_kept(tensor):
     assert model(n_init=4, max_iter=6).fit(tensor).fit_ == fits[1]
 
 
+def test_a_partition_says_how_many_ranks_there_are(tensor):
+    given = daskpart.partition(tensor, 4, method="random", random_state=0)
+    assert model(n_ranks=None, partitioner=given).plan(tensor).n_ranks == 4
+
+
 def test_one_iteration_more_is_of_one_start(tensor, monkeypatch):
     """`partial_fit` runs no fits of other starts; the best start is one of a whole fit."""
     runs, run = [], trainer.Trainer.run
