@@ -11,6 +11,9 @@
           attention_right  att_src                attn_l
           bias          bias                      bias (of several output heads: their mean)
 
+PyTorch Geometric before 2.5 calls lin.weight of gat lin_src.weight, and has it a second time as
+lin_dst.weight; where the two differ the layer reads a bipartite graph, and is none of ours.
+
 "Turned": it is (columns out, columns in) there. Layers come in the order of the dict, by what
 stands before these names ("conv1.", "layers.0.").
 """
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 _TURNED = {
-    "lin.weight", "lin_src.weight", "lin_l.weight", "lin_r.weight", "fc.weight",
+    "lin.weight", "lin_src.weight", "lin_dst.weight", "lin_l.weight", "lin_r.weight", "fc.weight",
     "fc_neigh.weight", "fc_self.weight",
 }  # fmt: skip
 _NAMES: Mapping[str, Mapping[str, str]] = {
@@ -37,9 +40,9 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "bias": "bias",
     },
     "gat": {
-        "lin.weight": "weight", "lin_src.weight": "weight", "att_dst": "attention_left",
-        "att_src": "attention_right", "fc.weight": "weight", "attn_r": "attention_left",
-        "attn_l": "attention_right", "bias": "bias",
+        "lin.weight": "weight", "lin_src.weight": "weight", "lin_dst.weight": "weight",
+        "att_dst": "attention_left", "att_src": "attention_right", "fc.weight": "weight",
+        "attn_r": "attention_left", "attn_l": "attention_right", "bias": "bias",
     },
 }  # fmt: skip
 _ORDER = ("weight", "self_weight", "attention_left", "attention_right", "bias")
@@ -62,7 +65,8 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
     Raises
     ------
     InputError
-        For another layer, or names that are not of it.
+        For another layer, or names that are not of it; for a layer with a weight of its own for
+        each side of a bipartite graph.
     """
     if layer not in _NAMES:
         raise InputError(f"layer={layer!r}: state dicts are read of {', '.join(_NAMES)}")
@@ -81,7 +85,19 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
         array = np.asarray(value)
         array = array.T if ending in _TURNED else array
         array = array[0] if known[ending].startswith("attention") and array.ndim == 3 else array
-        found.setdefault(name[: len(name) - len(ending)], {})[known[ending]] = array
+        own = found.setdefault(name[: len(name) - len(ending)], {})
+        if not np.array_equal(own.get(known[ending], array), array):
+            raise InputError(
+                f"{name!r} differs from what the layer has as {known[ending]} already: of a layer "
+                "for bipartite graphs, where here vertices of one kind read each other"
+            )
+        own[known[ending]] = array
+    if layer == "gat" and any(name.endswith("attn_l") for name in state):
+        last = [*found.values()][-1]  # DGL adds the bias to each head, then their mean is taken
+        if "bias" in last and "attention_left" in last:
+            heads = last["attention_left"].shape
+            if last["bias"].size == heads[0] * heads[1]:
+                last["bias"] = last["bias"].reshape(heads).mean(axis=0)
     return {
         f"{place}.{name}": np.ascontiguousarray(weights[name])
         for place, weights in enumerate(found.values())

@@ -13,10 +13,7 @@ import sparse
 
 import daskpart
 from daskpart.collectives import communicator_for
-from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.graph_convolution import inference
-from daskpart.models.graph_convolution.inference import outputs_of
 from daskpart.models.graph_convolution.layers import LAYERS, Layer
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
@@ -578,34 +575,3 @@ def test_nullable_booleans_are_labels():
     assert fitted.classes_.dtype == bool
     same = plain.predict(features()) == 1
     np.testing.assert_array_equal(fitted.predict(features()), same)
-
-
-# -- inference ---
-
-
-def threads_of(transport, n_ranks, *_, **__):
-    return ThreadsCommunicator(n_ranks)
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_outputs_of_ranks_are_those_of_one(layer, monkeypatch):
-    """Of all layers and of the last hidden one; the same bits on every transport."""
-    estimator = model(layer, hidden=(6, 4))
-    problem = estimator._problem(features(), labels(), {"graph": graph(True)}, 0)
-    network = estimator._network(problem, 0)
-    weights = network.first_weights()
-    for place, width in ((-1, 3), (-2, 4)):
-        one = outputs_of(problem, network, weights, place)
-        assert one.shape == (N, width)
-        ways = {"n_ranks": 3, "partitioner": "random"}
-        local, lazy = (
-            outputs_of(problem, network, weights, place, transport=transport, **ways)
-            for transport in ("local", "graph")
-        )
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                inference, "communicator_for", lambda _, n, *__, **___: ThreadsCommunicator(n)
-            )
-            threads = outputs_of(problem, network, weights, place, **ways)
-        np.testing.assert_allclose(local, one, rtol=1e-9, atol=1e-12)
-        assert local.tobytes() == lazy.tobytes() == threads.tobytes()

@@ -1,0 +1,76 @@
+"""Graph networks that are trained: outputs on ranks, and weights of other libraries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_graph_convolution import N, features, graph, labels, model
+
+from daskpart.collectives.transports.threads import ThreadsCommunicator
+from daskpart.errors import InputError
+from daskpart.models.graph_convolution import inference
+from daskpart.models.graph_convolution.inference import outputs_of
+from daskpart.models.graph_convolution.layers import LAYERS
+from daskpart.models.graph_convolution.state_dicts import coefs_from_state_dict
+
+
+def threads_of(transport, n_ranks, *_, **__):
+    return ThreadsCommunicator(n_ranks)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_outputs_of_ranks_are_those_of_one(layer, monkeypatch):
+    """Of all layers and of the last hidden one; the same bits on every transport."""
+    estimator = model(layer, hidden=(6, 4))
+    problem = estimator._problem(features(), labels(), {"graph": graph(True)}, 0)
+    network = estimator._network(problem, 0)
+    weights = network.first_weights()
+    for place, width in ((-1, 3), (-2, 4)):
+        one = outputs_of(problem, network, weights, place)
+        assert one.shape == (N, width)
+        ways = {"n_ranks": 3, "partitioner": "random"}
+        local, lazy = (
+            outputs_of(problem, network, weights, place, transport=transport, **ways)
+            for transport in ("local", "graph")
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                inference, "communicator_for", lambda _, n, *__, **___: ThreadsCommunicator(n)
+            )
+            threads = outputs_of(problem, network, weights, place, **ways)
+        np.testing.assert_allclose(local, one, rtol=1e-9, atol=1e-12)
+        assert local.tobytes() == lazy.tobytes() == threads.tobytes()
+
+
+def gat_elsewhere():
+    """Weights of 2 heads of 3 columns, then 2 output heads of 3 classes: by PyG 2.4, and by DGL."""
+    random = np.random.default_rng(3)
+    geometric, dgl = {}, {}
+    for place, n_inputs in ((0, 6), (1, 6)):
+        weight, bias = random.normal(size=(6, n_inputs)), random.normal(size=6)
+        reading, read = random.normal(size=(2, 1, 2, 3))
+        mean = bias.reshape(2, 3).mean(axis=0)  # DGL adds the bias before heads come together
+        geometric |= {f"convs.{place}.{name}": array for name, array in {
+            "att_src": read, "att_dst": reading, "bias": mean if place else bias,
+            "lin_src.weight": weight, "lin_dst.weight": weight,
+        }.items()}  # fmt: skip
+        dgl |= {f"gat_layers.{place}.{name}": array for name, array in {
+            "attn_l": read, "attn_r": reading, "bias": bias, "fc.weight": weight,
+        }.items()}  # fmt: skip
+    return geometric, dgl
+
+
+def test_attention_of_other_libraries_has_output_heads():
+    one, other = (coefs_from_state_dict(state, "gat") for state in gat_elsewhere())
+    assert {name: array.shape for name, array in one.items()} == {
+        **{"0.weight": (6, 6), "0.attention_left": (2, 3), "0.attention_right": (2, 3)},
+        **{"0.bias": (6,), "1.weight": (6, 6), "1.attention_left": (2, 3)},
+        **{"1.attention_right": (2, 3), "1.bias": (3,)},
+    }
+    for name, array in one.items():
+        np.testing.assert_allclose(other[name], array, rtol=1e-14)
+    model("gat").set_coefs(one).predict(features(), graph=graph())
+    geometric, _ = gat_elsewhere()
+    geometric["convs.0.lin_dst.weight"] = geometric["convs.0.lin_src.weight"] + 1
+    with pytest.raises(InputError, match=r"lin_dst.weight' differs from"):
+        coefs_from_state_dict(geometric, "gat")
