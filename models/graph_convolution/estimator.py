@@ -66,8 +66,18 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         Measure("validation_score", "accuracy"),
     )
 
-    def _targets(self, y: Any, classes: Any) -> Targets:
-        return class_targets(y, classes)
+    def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
+        named = None if classes is None else np.unique(np.asarray(classes))
+        if not goes_on:
+            return class_targets(y, named)
+        if named is not None and set(named.tolist()) != set(self.classes_.tolist()):
+            raise InputError(
+                f"classes are {named.tolist()}, those of the last fit {self.classes_.tolist()}: "
+                "leave them out, or begin a new fit"
+            )
+        found = class_targets(y, self.classes_)
+        self._require_kind(found)
+        return found
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
         return SigmoidLoss() if targets.kind == "several" else SoftmaxLoss()
@@ -130,15 +140,18 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             Where nothing is left to judge by, or no label is known.
         """
         given = class_targets(y, self.classes_, to_judge=True)
-        if (given.kind == "several") != self.several_:
-            of_model = "several classes a vertex" if self.several_ else "one class a vertex"
-            raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
+        self._require_kind(given)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
             right = ((outputs > 0) == targets).mean(axis=1)
         else:
             right = outputs.argmax(axis=1) == targets
         return float(np.average(right, weights=weight))
+
+    def _require_kind(self, given: Targets) -> None:
+        if (given.kind == "several") != self.several_:
+            of_model = "several classes a vertex" if self.several_ else "one class a vertex"
+            raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
@@ -178,7 +191,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         Measure("validation_score", "R²"),
     )
 
-    def _targets(self, y: Any, classes: Any) -> Targets:
+    def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
         return number_targets(y)
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:

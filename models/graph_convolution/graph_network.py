@@ -35,7 +35,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import read_features, read_graph
+from .graph import in_memory, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
@@ -43,7 +43,7 @@ from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
-from .state import GCNState
+from .state import BEGUN, GCNState
 from .targets import Targets
 from .text import GCNText
 from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, rows_by_name
@@ -201,7 +201,8 @@ class GraphNetwork(DistributedEstimator):
     ) -> Self:
         """Train one more epoch, from the weights so far (or from the beginning).
 
-        Parameters and errors are those of `fit`; `classes` names all classes, where y lacks some.
+        Parameters and errors are those of `fit`; `classes` names all classes, where the first y
+        lacks some. Calls behind it know them: they may lack any, and a new one is an error.
         """
         return self._fit(
             X, y, client=client, one_step=True, graph=graph, validation_mask=validation_mask,
@@ -211,8 +212,8 @@ class GraphNetwork(DistributedEstimator):
     # -- what the base asks ---
 
     @abstractmethod
-    def _targets(self, y: Any, classes: Any) -> Targets:
-        """Labels, checked."""
+    def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
+        """Labels, checked; of the classes of the last fit where this one goes on."""
 
     @abstractmethod
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
@@ -256,14 +257,15 @@ class GraphNetwork(DistributedEstimator):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        targets = self._targets(y, data.get("classes"))
-        mask = data.get("validation_mask")
+        X, y, mask = map(in_memory, (X, y, data.get("validation_mask")))
+        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
+        is_warm = self.warm_start and hasattr(self, "state_")
+        targets = self._targets(y, data.get("classes"), goes_on or is_warm)
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
-        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
         label_names, row_names = names_of_rows(y), names_of_rows(X)
         problem = self._read(
-            X, data.get("graph"), len(targets.values), label_names, reset=not goes_on
+            X, in_memory(data.get("graph")), len(targets.values), label_names, reset=not goes_on
         )
         of_targets = row_names if label_names is None else label_names
         targets = by_vertex(targets, problem.names, of_targets, problem.n_vertices)
@@ -374,8 +376,14 @@ class GraphNetwork(DistributedEstimator):
                 f"the data and the parameters make a network of the weights {shapes}, the last fit "
                 f"has {known}; give data of as many features and classes"
             )
-        slots = self._optimizer(network).first_slots(list(state.weights.values()))
-        return state if state.slots.keys() == slots.keys() else replace(state, slots=slots)
+        weights = {name: own.astype(self.dtype, copy=False) for name, own in state.weights.items()}
+        slots = self._optimizer(network).first_slots(list(weights.values()))
+        dtypes = {name: slot.dtype for name, slot in slots.items()}
+        if dtypes != {name: state.slots[name].dtype for name in state.slots if name != BEGUN}:
+            if slots:
+                slots[BEGUN] = np.array([state.epoch])
+            return replace(state, weights=weights, slots=slots)
+        return replace(state, weights=weights)
 
     def _in_another_fit(self, state: GCNState, settings: dict[str, Any]) -> GCNState:
         if any(state.settings.get(name) != settings[name] for name in _OF_RATE):
@@ -486,7 +494,7 @@ class GraphNetwork(DistributedEstimator):
             n = graph.shape[0] if X is None else None
         if X is None and hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted on features: give X")
-        problem = self._read(X, graph, n, None, names, reset=False)
+        problem = self._read(in_memory(X), in_memory(graph), n, None, names, reset=False)
         if problem.n_inputs != len(state.weights["0.weight"]):
             raise InputError(
                 f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
@@ -519,6 +527,7 @@ class GraphNetwork(DistributedEstimator):
         client: Any,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
+        X, y, mask = map(in_memory, (X, y, mask))
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)

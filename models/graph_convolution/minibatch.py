@@ -161,7 +161,7 @@ def epoch(
         memory = {**memory, "rate": rate.at(memory, at, number)}
         model, of_batch = one_step(
             comm, own, plans, model, network=part, number=at, optimizer=optimizer,
-            rate=memory["rate"],
+            rate=memory["rate"], n_steps=n_batches,
         )  # fmt: skip
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
         sums += of_batch

@@ -224,10 +224,12 @@ def split_labelled(
         )
     if targets.kind == "classes":
         counts = np.bincount(targets.values[training], minlength=targets.n_outputs)
-        if (counts == 0).any():
+        there = np.bincount(targets.values[labelled], minlength=targets.n_outputs)
+        lacking = np.flatnonzero((counts == 0) & (there > 0))
+        if lacking.size:
             assert targets.classes is not None
             raise InputError(
-                f"class {targets.classes[int(np.argmin(counts))]} has no labelled vertex to "
+                f"class {targets.classes[lacking[0]]} has no labelled vertex to "
                 "train on: label one, or hold out fewer"
             )
     return training, held

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from daskpart.models.base.state import State, replicated, scalar
 
+BEGUN = "begun"
+
 
 @dataclass(eq=False, repr=False)
 class GCNState(State):
@@ -19,7 +21,7 @@ class GCNState(State):
     weights : dict of str to ndarray
         "0.weight", "0.bias", "1.weight" …
     slots : dict of str to ndarray
-        Of the optimiser.
+        Of the optimiser; and, where a warm start began them anew, the epoch before, as `BEGUN`.
     learning_rate_state : dict
         Memory of the learning rate.
     """

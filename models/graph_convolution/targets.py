@@ -76,8 +76,8 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     Parameters
     ----------
     y : array-like
-    classes : array-like or None
-        All classes there are; None: those in y.
+    classes : ndarray or None
+        All classes there are, each once, in the order of the outputs; None: those in y, sorted.
     to_judge : bool
         Of a model that knows `classes`: other labels count, as number −1, which no answer has.
 
@@ -117,7 +117,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
         known = known.astype(np.int64) if unknown.any() else known
     found, codes = np.unique(known, return_inverse=True)
     if classes is not None:
-        names = np.unique(np.asarray(classes))
+        names = classes
         places = pd.Index(names).get_indexer(pd.Index(found))
         if (places < 0).all() if to_judge else (places < 0).any():
             raise InputError(

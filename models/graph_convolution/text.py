@@ -46,7 +46,7 @@ from .plan import LABELS, GCNPlan
 from .problem import GraphProblem
 from .ranks import Halves, cut_graph
 from .rows import SparseRows
-from .state import GCNState
+from .state import BEGUN, GCNState
 
 Prepared = tuple[PreparedPlan, PreparedPlan]
 # what epochs change: the model, the best weights (if somebody watches), memory of the rate, `Seen`
@@ -312,16 +312,20 @@ def one_step(
     number: int,
     optimizer: Optimizer,
     rate: float,
+    n_steps: int = 1,
 ) -> tuple[PerRank, NDArray[np.float64]]:
     """Forward, backward, one allreduce, a step: the model after it, and the sums of the loss.
 
-    What a pass works on is as in `passes.forward`; `number` counts the steps of the fit from 1.
+    What a pass works on is as in `passes.forward`; `number` counts the steps of the fit from 1, of
+    which an epoch has `n_steps`.
     """
     to_readers, back = prepared
     done = forward(comm, data, to_readers, model, network=network, epoch=number)
     shares = backward(comm, data, back, model, done, network=network, epoch=number)
     gradient = allreduce(comm, shares, algorithm="hypercube")
-    model = comm.update(stepped, model, gradient, optimizer=optimizer, rate=rate, number=number)
+    model = comm.update(
+        stepped, model, gradient, optimizer=optimizer, rate=rate, number=number, n_steps=n_steps
+    )
     model, gradient = comm.settle(model, gradient)
     del done, shares  # else they are there beside those of the validation
     return model, gradient.result()[-2:].astype(np.float64)
@@ -390,9 +394,17 @@ def infer(
 
 
 def stepped(
-    model: RankModel, flat: NDArray[Any], *, optimizer: Optimizer, rate: float, number: int
+    model: RankModel,
+    flat: NDArray[Any],
+    *,
+    optimizer: Optimizer,
+    rate: float,
+    number: int,
+    n_steps: int,
 ) -> RankModel:
     """The model after a step along the gradient of all ranks."""
+    if BEGUN in model.slots:  # moments began at zero then, and are corrected for it
+        number -= n_steps * int(model.slots[BEGUN][0])
     gradients, begin = [], 0
     for weight in model.weights:
         gradients.append(flat[begin : begin + weight.size].reshape(weight.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import sparse
 from test_graph_convolution import N, features, graph, labels, model, weights_of
@@ -212,3 +213,22 @@ def test_texts_that_say_unlabelled():
 def test_widths_as_numpy_gives_them():
     fitted = model(hidden=np.int64(4), max_iter=1).fit(features(), labels(), graph=graph())
     assert fitted.transform(features()).shape == (N, 4)
+
+
+def test_frames_of_dask_keep_their_names():
+    """Features, labels, edges: as the same frames of pandas."""
+    dask_frame = pytest.importorskip("dask.dataframe")
+    names = [f"v{vertex}" for vertex in range(20)]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), index=names)
+    y = pd.Series(np.arange(20) % 2, index=names)[::-1]
+    edges = pd.DataFrame({"source": names, "target": np.roll(names, 1)})
+    mask = pd.Series(np.arange(20) > 15, index=names)
+    fits = []
+    for kind in (lambda frame: frame, lambda frame: dask_frame.from_pandas(frame, 2, sort=False)):
+        model = daskpart.GCNClassifier(max_iter=2, n_ranks=1, transport="local")
+        model.fit(kind(X), kind(y), graph=kind(edges), validation_mask=kind(mask))
+        score = model.score(kind(X), kind(y), mask=kind(mask))
+        fits.append((model.predict_proba(kind(X)), model.transform(kind(X)), score))
+    pd.testing.assert_frame_equal(fits[0][0], fits[1][0])
+    pd.testing.assert_frame_equal(fits[0][1], fits[1][1])
+    assert fits[0][2] == fits[1][2]

@@ -1,0 +1,92 @@
+"""Graph networks that go on from weights that are there: their classes, dtype, optimiser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_graph_convolution import features, graph, labels, model, weights_of
+
+from daskpart.errors import InputError
+
+
+@pytest.mark.parametrize("going_on", ["partial_fit", "warm start"])
+def test_classes_are_those_of_the_first_fit(going_on):
+    """Fewer labels are no fewer classes, and a new label is none of them."""
+
+    def more(fitted, y):
+        if going_on == "partial_fit":
+            return fitted.partial_fit(features(), y, graph=graph())
+        return fitted.set_params(warm_start=True).fit(features(), y, graph=graph())
+
+    names = np.array([10, 20, 30, -1])
+    fitted = model().fit(features(), names[labels()], graph=graph())
+    some = np.where(labels() == 1, -1, names[labels()])
+    assert more(fitted, some).classes_.tolist() == [10, 20, 30]
+    with pytest.raises(InputError, match="label 40 is out of range: the classes are"):
+        more(fitted, np.where(labels() == 2, 40, names[labels()]))
+    with pytest.raises(InputError, match="one class a vertex"):
+        more(fitted, np.eye(3)[labels()])
+    again = model().partial_fit(features(), some, [30, 20, 10], graph=graph())
+    assert more(again, names[labels()]).classes_.tolist() == [10, 20, 30]
+    if going_on == "partial_fit":
+        held = np.flatnonzero(labels() == 0)[:1]  # class 20 is not there, so nobody held it out
+        again.partial_fit(features(), some, graph=graph(), validation_mask=held)
+        again.partial_fit(features(), some, [10, 20, 30], graph=graph())
+        with pytest.raises(InputError, match="classes are"):
+            again.partial_fit(features(), some, [10, 20], graph=graph())
+
+
+def test_names_of_outputs_from_elsewhere_keep_their_order():
+    """They are in the order of the outputs, not sorted."""
+    fitted = model().fit(features(), labels(), graph=graph())
+    mine = model().set_coefs(fitted.coefs_, classes=["c", "a", "b"])
+    known = np.array(["c", "a", "b", ""])[labels()]
+    score = fitted.score(features(), labels())
+    assert mine.score(features(), known, graph=graph()) == score
+    mine.set_params(dropout=0.0).partial_fit(features(), known, graph=graph())
+    fitted.set_params(dropout=0.0)
+    plain = model(dropout=0.0).set_coefs(fitted.coefs_)
+    plain.partial_fit(features(), labels(), graph=graph())
+    np.testing.assert_array_equal(weights_of(mine), weights_of(plain))
+    assert mine.classes_.tolist() == ["c", "a", "b"]
+
+
+def test_a_warm_start_takes_another_dtype():
+    fitted = model(dtype="float32", warm_start=True).fit(features(), labels(), graph=graph())
+    fitted.set_params(dtype="float64").fit(features(), labels(), graph=graph())
+    arrays = [*fitted.coefs_.values(), *fitted.state_.slots.values()]
+    assert {array.dtype for array in arrays if array.dtype.kind == "f"} == {np.dtype("float64")}
+    assert fitted.n_iter_ == 8
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_adam_that_a_warm_start_begins_counts_from_its_own_first_step(batch_size, tmp_path):
+    options = {"dropout": 0.0, "weight_decay": 0.0, "batch_size": batch_size, "max_iter": 1}
+    fitted = model(optimizer="sgd", **options, warm_start=True).set_params(max_iter=5)
+    fitted.fit(features(), labels(), graph=graph())
+    before = weights_of(fitted)
+    fitted.set_params(optimizer="adam", max_iter=1).fit(features(), labels(), graph=graph())
+    n_steps = getattr(fitted.plan_report_, "n_batches", 1)
+    assert (n_steps > 1) == (batch_size is not None)
+    # a step of Adam is about its rate; with moments of zero and an old count it is 3 times that
+    assert np.abs(weights_of(fitted) - before).max() < 1.1 * n_steps * 0.01
+    fitted.save(tmp_path / "model")
+    loaded = type(fitted).load(tmp_path / "model")
+    for each in (fitted, loaded):
+        each.fit(features(), labels(), graph=graph())
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(loaded))
+    if batch_size is None:  # masks and mini-batches are drawn by the number of the epoch
+        fresh = model(optimizer="adam", **options).set_coefs(
+            dict(zip(fitted.coefs_, cut(before, fitted.coefs_.values()), strict=True))
+        )
+        for _ in range(2):
+            fresh.partial_fit(features(), labels(), graph=graph())
+        np.testing.assert_allclose(weights_of(fresh), weights_of(fitted), rtol=1e-12)
+
+
+def cut(flat, like):
+    """Flat weights in the shapes of others."""
+    ends = np.cumsum([each.size for each in like])[:-1]
+    return [
+        piece.reshape(each.shape) for piece, each in zip(np.split(flat, ends), like, strict=True)
+    ]
