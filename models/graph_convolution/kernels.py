@@ -43,7 +43,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
@@ -119,15 +118,6 @@ def spmm_transposed(
     _check(indptr, indices, data, G, out)
     if indices.size and G.shape[1]:
         _scatter_products(*_arguments(indptr, indices, data, G), out)
-
-
-def transpose_csr(
-    indptr: NDArray, indices: NDArray, data: NDArray, n_columns: int
-) -> tuple[NDArray, NDArray, NDArray]:
-    """CSR of the transpose, rows sorted; `data` of shape (nnz,)."""
-    shape = (indptr.size - 1, n_columns)
-    turned = scipy.sparse.csr_array((data, indices, indptr), shape=shape).tocsc()
-    return turned.indptr, turned.indices.astype(np.int32, copy=False), turned.data
 
 
 def sddmm(indptr: NDArray, indices: NDArray, G: NDArray, H: NDArray, out: NDArray) -> None:

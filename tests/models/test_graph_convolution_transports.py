@@ -21,6 +21,12 @@ CASES = [
         **{"learning_rate": "invscaling", "power_t": 0.3},
         **COMMON,
     },
+    {
+        **COMMON,
+        **{"layer": "gcn", "batch_size": 45, "sampler": "vertex"},
+        **{"learning_rate": "step", "max_iter": 11},  # the rate of the last is halved
+    },
+    {"layer": "gat", **COMMON, "batch_size": 30, "sampler": "layer"},
     {"layer": "sage", **COMMON},
     {"layer": "gin", "layer_options": {"epsilon": 0.1}, **COMMON},
     {"layer": "sgc", **COMMON, "hidden": ()},

@@ -16,7 +16,6 @@ from daskpart.models.graph_convolution.kernels import (
     sddmm,
     spmm,
     spmm_transposed,
-    transpose_csr,
 )
 
 FLOATS = [(np.float32, 1e-4), (np.float64, 1e-12)]
@@ -107,15 +106,6 @@ def test_a_product_is_the_sum_of_both_halves(n, m, seed) -> None:
         half = matrix[:, columns]
         spmm(half.indptr, half.indices.astype(np.int32), half.data, H[columns], both)
     np.testing.assert_allclose(both, whole, atol=1e-12)
-
-
-@given(**{name: shapes[name] for name in ("n", "m", "seed", "pointers")})
-def test_transpose_equals_scipy(n, m, seed, pointers) -> None:
-    indptr, indices, values, _, _ = made(n, m, 1, 1, seed, pointers, np.float64)
-    turned = transpose_csr(indptr, indices, values[:, 0], m)
-    assert turned[1].dtype == np.int32
-    matrix = scipy.sparse.csr_array((turned[2], turned[1], turned[0]), shape=(m, n)).toarray()
-    np.testing.assert_array_equal(matrix, dense_of(indptr, indices, values, m)[0].T)
 
 
 @pytest.mark.parametrize(("dtype", "close"), FLOATS)

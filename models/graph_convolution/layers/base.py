@@ -46,7 +46,7 @@ class Layer(ABC):
     Attributes
     ----------
     operator : str
-        Which matrix Â is: a name of `operators.OPERATORS`.
+        Which matrix Â is: a kind of `operators.operator_of`.
     teleport : float
         Share of the message that comes back after each hop (APPNP).
     """
