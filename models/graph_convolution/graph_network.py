@@ -30,7 +30,13 @@ from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
 from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, Optimizer, optimizer_of
+from daskpart.models.optimisation.optimisers import (
+    BEGAN,
+    OPTIMIZERS,
+    Optimizer,
+    optimizer_of,
+    slots_from,
+)
 from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
@@ -43,7 +49,7 @@ from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
-from .state import BEGUN, GCNState
+from .state import GCNState
 from .targets import Targets
 from .text import GCNText
 from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, rows_by_name
@@ -379,10 +385,9 @@ class GraphNetwork(DistributedEstimator):
         weights = {name: own.astype(self.dtype, copy=False) for name, own in state.weights.items()}
         slots = self._optimizer(network).first_slots(list(weights.values()))
         dtypes = {name: slot.dtype for name, slot in slots.items()}
-        if dtypes != {name: state.slots[name].dtype for name in state.slots if name != BEGUN}:
-            if slots:
-                slots[BEGUN] = np.array([state.epoch])
-            return replace(state, weights=weights, slots=slots)
+        if dtypes != {name: state.slots[name].dtype for name in state.slots if name != BEGAN}:
+            began = slots_from(state.epoch) if slots else {}
+            return replace(state, weights=weights, slots=slots | began)
         return replace(state, weights=weights)
 
     def _in_another_fit(self, state: GCNState, settings: dict[str, Any]) -> GCNState:
@@ -503,10 +508,10 @@ class GraphNetwork(DistributedEstimator):
         targets = replace(problem.targets, n_outputs=self.n_outputs_)
         problem = replace(problem, targets=targets)
         network = self._network(problem, 0, self.keeps_product_)
-        where = self._ranks_of(client, partition, problem.n_vertices)
+        where = self._asked_ranks(client, partition, problem.n_vertices)
         return outputs_of(problem, network, state.weights, place, **where), problem.names
 
-    def _ranks_of(self, client: Any, partition: Partition | None, n: int) -> dict[str, Any]:
+    def _asked_ranks(self, client: Any, partition: Partition | None, n: int) -> dict[str, Any]:
         """Where outputs are computed: ranks as of the fit where a client is given, else here."""
         if client is None:
             return {}

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from daskpart.models.base.state import State, replicated, scalar
 
-BEGUN = "begun"
-
 
 @dataclass(eq=False, repr=False)
 class GCNState(State):
@@ -21,7 +19,8 @@ class GCNState(State):
     weights : dict of str to ndarray
         "0.weight", "0.bias", "1.weight" …
     slots : dict of str to ndarray
-        Of the optimiser; and, where a warm start began them anew, the epoch before, as `BEGUN`.
+        Of the optimiser; and, where a warm start began them anew, the epochs before as
+        `optimisers.BEGAN`: not the steps, as an epoch may have more of them in the next fit.
     learning_rate_state : dict
         Memory of the learning rate.
     """

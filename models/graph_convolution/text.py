@@ -29,7 +29,7 @@ from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
 from daskpart.models.base.early_stopping import Seen, Watch
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
-from daskpart.models.optimisation.optimisers import Optimizer
+from daskpart.models.optimisation.optimisers import BEGAN, Optimizer
 
 from .network import Network
 from .passes import (
@@ -46,7 +46,7 @@ from .plan import LABELS, GCNPlan
 from .problem import GraphProblem
 from .ranks import Halves, cut_graph
 from .rows import SparseRows
-from .state import BEGUN, GCNState
+from .state import GCNState
 
 Prepared = tuple[PreparedPlan, PreparedPlan]
 # what epochs change: the model, the best weights (if somebody watches), memory of the rate, `Seen`
@@ -403,8 +403,7 @@ def stepped(
     n_steps: int,
 ) -> RankModel:
     """The model after a step along the gradient of all ranks."""
-    if BEGUN in model.slots:  # moments began at zero then, and are corrected for it
-        number -= n_steps * int(model.slots[BEGUN][0])
+    number -= n_steps * int(model.slots.get(BEGAN, 0))  # moments began at zero behind these
     gradients, begin = [], 0
     for weight in model.weights:
         gradients.append(flat[begin : begin + weight.size].reshape(weight.shape))
