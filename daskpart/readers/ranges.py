@@ -191,9 +191,9 @@ class ExamplesFile:
             )
         return rows
 
-    def examples_of(self, blocks: range) -> Examples:
-        """Some consecutive blocks as a matrix, and their labels; errors as `rows_of`."""
-        data, numbers = self.rows_of(blocks).examples(self.first, self.n_features)
+    def examples_of(self, blocks: range, text: Any = None) -> Examples:
+        """Some consecutive blocks as a matrix, and their labels; else as `rows_of`."""
+        data, numbers = self.rows_of(blocks, text).examples(self.first, self.n_features)
         return Examples(data, self.labels_of(numbers))
 
     def pieces(self, n_ranks: int) -> RankCollection:

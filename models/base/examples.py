@@ -216,7 +216,7 @@ def readings(
     if partition is not None:
         of_all, pointer = placed_keys(partition), file.row_pointer
         keys = [of_all[pointer[each.start] : pointer[each.stop]] for each in own]
-    rounds = [_in_rounds(file, blocks, round_bytes) for blocks in own]
+    rounds = [in_rounds(file, blocks, round_bytes) for blocks in own]
     n_rounds = max(map(len, rounds))
     return [
         Reading(rank, file, each + [range(0)] * (n_rounds - len(each)), n_ranks, keys[rank])
@@ -224,7 +224,8 @@ def readings(
     ]
 
 
-def _in_rounds(file: ExamplesFile, blocks: range, round_bytes: int) -> list[range]:
+def in_rounds(file: ExamplesFile, blocks: range, round_bytes: int) -> list[range]:
+    """Some blocks cut into consecutive ranges of about so many bytes of the text."""
     if not blocks:
         return [blocks]
     start = file.blocks[blocks[0]].start

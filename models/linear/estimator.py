@@ -21,7 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.problem import is_lazy
-from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
+from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import encoded
 
 from .delayed_blocks import DelayedBlocks, Penalty
@@ -49,7 +49,7 @@ class LinearClassifier(SampleClassifier, LinearModel):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest score."""
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             return self._lazily("predict", X, 0, self._fitted_classes().dtype)
         scores = self._scores(X)
         if scores.shape[1] == 1:
@@ -163,7 +163,7 @@ class LogisticRegression(LinearClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, of shape (n_samples, n_classes)."""
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             return self._lazily("predict_proba", X, len(self._fitted_classes()), np.float64)
         scores = self._scores(X)
         if scores.shape[1] == 1:

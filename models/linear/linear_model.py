@@ -21,14 +21,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.docstrings import with_shared_words
-from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.base.text import Text
 from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
-from daskpart.models.samples.estimator import SampleModel
+from daskpart.models.samples.estimator import SampleModel, is_lazy_or_file
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.plan import SamplesPlan
 from daskpart.models.samples.problem import Samples
@@ -495,7 +494,7 @@ class LinearModel(SampleModel):
 
     def _scores_or_lazily(self, name: str, X: Any) -> NDArray[np.float64]:
         """Answer of a method that gives the scores: a vector where there is one output."""
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             n_outputs = self._fitted().n_outputs
             return self._lazily(name, X, 0 if n_outputs == 1 else n_outputs, np.float64)
         scores = self._scores(X)

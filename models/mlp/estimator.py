@@ -19,10 +19,9 @@ from sklearn.utils.validation import column_or_1d
 
 from daskpart.errors import InputError
 from daskpart.models.base.docstrings import with_shared_words
-from daskpart.models.base.problem import is_lazy
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
-from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor
+from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 
 from .perceptron import SHARED_ATTRIBUTES, SHARED_PARAMETERS, Perceptron
 
@@ -65,7 +64,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest probability; of several classes a table of 0 and 1."""
         classes = self._fitted_classes()
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             return self._lazily("predict", X, len(classes) * self.several_, classes.dtype)
         outputs = self._outputs(X)
         if self.several_:
@@ -76,7 +75,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
         """Probabilities of the classes, of shape (n_samples, n_classes); a row's sum is 1 but of
         several classes.
         """
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             return self._lazily("predict_proba", X, len(self._fitted_classes()), np.float64)
         return self._loss_of(self.several_).predicted(self._outputs(X))
 
@@ -146,7 +145,7 @@ class MLPRegressor(SampleRegressor, Perceptron):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers, of shape (n_samples,), or (n_samples, n_outputs) for several targets."""
-        if is_lazy(X):
+        if is_lazy_or_file(X):
             self._fitted()
             n_columns = 0 if self.n_outputs_ == 1 else self.n_outputs_
             return self._lazily("predict", X, n_columns, np.float64)

@@ -41,6 +41,7 @@ from daskpart.models.optimisation.aggregation import (
 )
 from daskpart.readers import ExamplesFile
 
+from .file_answers import answers_of_file
 from .files import FileSamples, check_file, classes_of
 from .lazy import answered, lazy_rows, whole_vector
 from .problem import (
@@ -210,16 +211,20 @@ class SampleModel(DistributedEstimator):
             names = file.feature_names
             if names is not None:
                 self.feature_names_in_ = np.array(names, object)
-        elif file.n_features != self.n_features_in_:
-            raise InputError(
-                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
-            )
+        else:
+            self._check_width(file)
         if classes is None and is_classifier(self):
             classes = classes_of(file)
         check_file(file, y, sample_weight, classes)
         n_outputs = 1 if classes is None else self._n_outputs(classes)
         return FileSamples(file, self._encode, n_outputs, classes)
+
+    def _check_width(self, file: ExamplesFile) -> None:
+        if file.n_features != self.n_features_in_:
+            raise InputError(
+                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
+            )
 
     def _lazy_samples(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool, class_weights: Any
@@ -291,17 +296,44 @@ class SampleModel(DistributedEstimator):
         return compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, random_state)
 
     def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
-        """What a method answers for a Dask collection, as a Dask array; columns 0: one answer."""
+        """What a method answers for a Dask collection, as a Dask array; columns 0: one answer.
+
+        For a file it is a numpy array.
+        """
         self._fitted()
+        if isinstance(X, ExamplesFile):
+            return self._answers_of_file(X, name)[0]
         rows, names = lazy_rows(X, known_length=False)
         self._check_lazy(rows, names)
+        return answered(rows, self._answering(), name, n_columns, dtype)
+
+    def _answers_of_file(self, file: ExamplesFile, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What a method answers for the rows of a file, in order, and their labels."""
+        self._fitted()
+        self._check_width(file)
+        if file.feature_names is not None:
+            self._check_lazy(file, np.array(file.feature_names, object))
+        return answers_of_file(file, self._answering(), name)
+
+    def _answering(self) -> Self:
+        """A copy with what its answers need, and no more."""
         plain = copy(self)
         for each in _NOT_TO_ANSWER:
             plain.__dict__.pop(each, None)
         state: Any = self.state_
         small = {"slots": {}, "residual": state.residual[:, :0].copy(), "last": {}, "history": []}
         plain.state_ = replace(state, **small)
-        return answered(rows, plain, name, n_columns, dtype)
+        return plain
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Predictions, targets and weights, in memory."""
+        if not isinstance(X, ExamplesFile):
+            if y is None:
+                raise InputError("y is None: a score needs targets beside X, unless X is a file")
+            return in_memory(self.predict(X)), in_memory(y), in_memory(sample_weight)
+        if y is not None:
+            raise InputError("a file has its own targets: give X alone, with y=None")
+        return *self._answers_of_file(X, "predict"), in_memory(sample_weight)
 
     def _checked_rows(self, X: Any) -> Any:
         """Rows to answer for, as csr or dense, of float32 or float64."""
@@ -329,6 +361,11 @@ def plain_rows(X: Any) -> Any:
     """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are."""
     array = X.data if hasattr(X, "coords") and hasattr(X, "dims") else X
     return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else X
+
+
+def is_lazy_or_file(X: Any) -> bool:
+    """Whether rows are answered for where they are, or as they are read."""
+    return is_lazy(X) or isinstance(X, ExamplesFile)
 
 
 def in_memory(values: Any) -> Any:
@@ -379,9 +416,9 @@ class SampleClassifier(ClassifierMixin, SampleModel):
             sample_weight=sample_weight, goes_on=hasattr(self, "state_"),
         )  # fmt: skip
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is found, each with its weight."""
-        found, y, weight = map(in_memory, (self.predict(X), y, sample_weight))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Share of the samples whose class is found, each with its weight; a file has its own y."""
+        found, y, weight = self._to_score(X, y, sample_weight)
         return float(accuracy_score(y, found, sample_weight=weight))
 
     def _going_on(self, state: Any, problem: Any) -> Any:
@@ -419,7 +456,7 @@ class SampleRegressor(RegressorMixin, SampleModel):
             goes_on=hasattr(self, "state_"),
         )  # fmt: skip
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the predictions, each sample with its weight."""
-        found, y, weight = map(in_memory, (self.predict(X), y, sample_weight))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R² of the predictions, each sample with its weight; a file has its own y."""
+        found, y, weight = self._to_score(X, y, sample_weight)
         return float(r2_score(y, found, sample_weight=weight))

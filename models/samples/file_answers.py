@@ -1,0 +1,58 @@
+"""What a fitted model answers for a surveyed file: piece by piece, in the order of the file.
+
+    blocks of the file   │ 0 1 2 │ 3 4 5 │ 6 …        a task reads and answers, keeps no rows
+                             ▼       ▼
+    answers              ├───────┼───────┼─ …         and the labels beside them, read with them
+
+A task has 32 MB of the text in memory. A compressed file is one task, as its bytes come in order:
+its text is unpacked to the disk of who reads it, and answered from there as many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.models.base.examples import in_rounds
+from daskpart.models.base.examples_on_disk import Disk, UnpackedText
+from daskpart.models.base.resources import rank_folder
+from daskpart.readers import ExamplesFile
+
+_PIECE_BYTES = 32 << 20
+
+
+def answers_of_file(file: ExamplesFile, model: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What the method `name` of a model answers for the rows of a file, and their labels.
+
+    Tasks run where the current client has them run, else on threads of this process.
+    """
+    ranges = in_rounds(file, range(len(file.blocks)), _PIECE_BYTES)
+    pointer = file.row_pointer
+    pieces = [each for each in ranges if pointer[each.stop] > pointer[each.start]]
+    of_task = [pieces] if file.is_compressed else [[piece] for piece in pieces]
+    answer = dask.delayed(answer_pieces, pure=False)
+    file_and_model = dask.delayed((file, model), traverse=False)
+    found = dask.compute(*(answer(file_and_model, own, name) for own in of_task))
+    answers, labels = zip(*found, strict=True)
+    return np.concatenate(answers), np.concatenate(labels)
+
+
+def answer_pieces(
+    file_and_model: tuple[ExamplesFile, Any], pieces: Sequence[range], name: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Answers and labels for some pieces, one after another; what a task does."""
+    file, model = file_and_model
+    text = None
+    if len(pieces) > 1:  # of a compressed file: once unpacked, not again for each
+        start, stop = file.blocks[0].start, file.blocks[-1].stop
+        text = UnpackedText(Disk(rank_folder(), stop - start), file.path, start, stop)
+    answers, labels = [], []
+    for piece in pieces:
+        rows = file.examples_of(piece, text)
+        answers.append(getattr(model, name)(rows.data))
+        labels.append(rows.target)
+    return np.concatenate(answers), np.concatenate(labels)
