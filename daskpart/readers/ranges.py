@@ -64,6 +64,8 @@ class Block(NamedTuple):
         Feature indices as written; 1 and 0 where there are none.
     labels : ndarray of float64, or of str
         Those that occur, rising; of the first `_MOST_LABELS` + 1 alone.
+    counts : ndarray of int64
+        Rows of each of these labels.
     checksum : int
         CRC-32 of the text.
     """
@@ -75,6 +77,7 @@ class Block(NamedTuple):
     least: int
     most: int
     labels: NDArray[Any]
+    counts: NDArray[np.int64]
     checksum: int
 
 
@@ -129,6 +132,18 @@ class ExamplesFile:
         if self.texts is not None:
             found = np.unique(values_of(self.texts))
         return found if len(found) <= _MOST_LABELS else None
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:
+        """Rows of each of `labels`, which must not be too many."""
+        assert self.labels is not None
+        held = [block for block in self.blocks if block.n_rows]
+        found = np.concatenate([block.labels for block in held])
+        counts = np.concatenate([block.counts for block in held])
+        places = np.searchsorted(self.labels, found if self.texts is None else values_of(found))
+        total = np.zeros(len(self.labels), np.int64)
+        np.add.at(total, places, counts)
+        return total
 
     @property
     def texts(self) -> tuple[str, ...] | None:
@@ -364,9 +379,10 @@ def _rows_of(chunk: Chunk, wanted: Wanted) -> Rows:
 
 
 def _block_of(rows: Rows, start: int, stop: int, checksum: int) -> Block:
-    labels = np.unique(rows.labels)[: _MOST_LABELS + 1]
+    labels, counts = np.unique(rows.labels, return_counts=True)
     sizes = len(rows.labels), len(rows.indices), rows.least, rows.most
-    return Block(start, stop, *sizes, labels, checksum)
+    some = slice(_MOST_LABELS + 1)
+    return Block(start, stop, *sizes, labels[some], counts[some], checksum)
 
 
 def survey_range(

@@ -42,7 +42,7 @@ from daskpart.models.optimisation.aggregation import (
 from daskpart.readers import ExamplesFile
 
 from .file_answers import answers_of_file
-from .files import FileSamples, check_file, classes_of
+from .files import FileSamples, check_file, classes_of, label_mass
 from .lazy import answered, lazy_rows, whole_vector
 from .problem import (
     LazySamples,
@@ -204,8 +204,6 @@ class SampleModel(DistributedEstimator):
         self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
     ) -> FileSamples:
         """Of a file: only its labels come here, where they are classes."""
-        if getattr(self, "class_weight", None) is not None:
-            raise InputError("class_weight needs samples in memory or in a Dask collection")
         if reset:
             self.n_features_in_ = file.n_features
             names = file.feature_names
@@ -217,7 +215,10 @@ class SampleModel(DistributedEstimator):
             classes = classes_of(file)
         check_file(file, y, sample_weight, classes)
         n_outputs = 1 if classes is None else self._n_outputs(classes)
-        return FileSamples(file, self._encode, n_outputs, classes)
+        asked, class_weights = getattr(self, "class_weight", None), None
+        if asked is not None:
+            class_weights = weights_of_classes(asked, classes, label_mass(file, classes))
+        return FileSamples(file, self._encode, n_outputs, classes, class_weights)
 
     def _check_width(self, file: ExamplesFile) -> None:
         if file.n_features != self.n_features_in_:

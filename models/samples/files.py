@@ -51,6 +51,7 @@ class FileSamples(Samples):
     n_outputs : int
     classes : ndarray or None
         None: labels are targets of a regression.
+    class_weights : float64 ndarray like classes, or None
     """
 
     def __init__(
@@ -59,11 +60,17 @@ class FileSamples(Samples):
         encode: Encode,
         n_outputs: int,
         classes: NDArray[Any] | None,
+        class_weights: NDArray[np.float64] | None = None,
     ) -> None:
-        self.file, self.classes = file, classes
+        self.file, self.classes, self.class_weights = file, classes, class_weights
         self._encode, self.n_outputs = encode, n_outputs
         self.n_samples, self.n_features = file.shape
         self.total_weight = float(self.n_samples)
+        if class_weights is not None:
+            assert classes is not None
+            self.total_weight = float(label_mass(file, classes) @ class_weights)
+        if not self.total_weight > 0:
+            raise InputError("the weights of all samples are 0: there is nothing to learn from")
         self.validation: Samples | None = None
 
     @property
@@ -93,8 +100,15 @@ class FileSamples(Samples):
             seed = 0  # rows travel, by the keys of the readings
         options = {"n_rounds": len(own[0].rounds), "seed": seed}
         examples = comm.run(examples_on_ranks, handed, **options)
-        how = {"classes": self.classes, "encode": self._encode}
+        how = {"classes": self.classes, "encode": self._encode, "weights": self._weights}
         return comm.settle(comm.map(_rank_rows, examples, handed, **how))
+
+    @property
+    def _weights(self) -> NDArray[np.float64] | None:
+        """Of a sample of each class, of mean 1 over the samples."""
+        if self.class_weights is None:
+            return None
+        return self.class_weights * (self.n_samples / self.total_weight)
 
     @property
     def _values(self) -> Any:
@@ -122,10 +136,15 @@ class FileSamples(Samples):
 
 def _rank_rows(
     examples: Examples | StoredExamples, own: Reading, *, classes: NDArray[Any] | None,
-    encode: Encode,
+    encode: Encode, weights: NDArray[np.float64] | None,
 ) -> Rows:  # fmt: skip
     as_rows = partial(
-        _in_memory, rank=own.rank, classes=classes, encode=encode, labels_of=own.file.labels_of
+        _in_memory,
+        rank=own.rank,
+        classes=classes,
+        encode=encode,
+        weights=weights,
+        labels_of=own.file.labels_of,
     )
     if isinstance(examples, StoredExamples):
         return StoredRows(own.rank, examples, as_rows)
@@ -134,11 +153,22 @@ def _rank_rows(
 
 def _in_memory(
     examples: Examples, *, rank: int, classes: NDArray[Any] | None, encode: Encode,
+    weights: NDArray[np.float64] | None,
     labels_of: Callable[[NDArray[np.float64]], NDArray[Any]],
 ) -> RankRows:  # fmt: skip
     labels = labels_of(examples.target)
     target = np.asarray(labels, np.float64) if classes is None else encode(labels, classes)
-    return rank_rows(rank, examples.data, target, np.ones(len(target)))
+    weight = np.ones(len(target))
+    if weights is not None and classes is not None:
+        weight = weights[np.searchsorted(classes, labels)]
+    return rank_rows(rank, examples.data, target, weight)
+
+
+def label_mass(file: ExamplesFile, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Samples of each class in a file whose labels are among the classes."""
+    mass = np.zeros(len(classes))
+    mass[np.searchsorted(classes, classes_of(file))] = file.label_counts
+    return mass
 
 
 def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 from daskpart import LinearSVC, LogisticRegression
 from daskpart.errors import InputError
+from daskpart.readers import survey
 
 LOCAL = {"n_ranks": 2, "transport": "local"}
 RANDOM = np.random.default_rng(4)
@@ -49,3 +52,40 @@ def test_balanced_needs_all_samples():
         model.partial_fit(X, Y, classes=["a", "b", "c"])
     model.set_params(class_weight={"a": 0.5, "c": 6.0}).partial_fit(X, Y, classes=["a", "b", "c"])
     assert model.partial_fit(X[:60], Y[:60]).n_iter_ == 2  # a batch of one class
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"a": 0.2, "c": 7.0}, {"c": 0.0}])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_of_a_file_they_are_those_of_memory(class_weight, on_disk, tmp_path):
+    """The survey counts the labels."""
+    lines = [
+        ",".join(map(repr, row.tolist())) + f",{label}\n" for row, label in zip(X, Y, strict=True)
+    ]
+    (tmp_path / "x.csv").write_text("p,q,r,kind\n" + "".join(lines))
+    file = survey(tmp_path / "x.csv", label="kind", on_disk=on_disk)
+    assert file.label_counts.tolist() == [60, 25, 5]
+    for how in ({"tol": 1e-8}, {"tol": 1e-8, "n_ranks": 1}):
+        model = LogisticRegression(
+            **BALANCED | {"class_weight": class_weight, "max_iter": 200} | how
+        )
+        held = (X[::2], Y[::2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # arrays have no names
+            there = model.fit(file, eval_set=held)
+        coefficients, losses = there.coef_, there.history_["validation_loss"]
+        here = model.fit(X, Y, eval_set=held)
+        np.testing.assert_allclose(coefficients, here.coef_, atol=1e-5)
+        assert losses.iloc[-1] == pytest.approx(here.history_["validation_loss"].iloc[-1], rel=1e-5)
+    if class_weight != "balanced":
+        sgd = LinearSVC(solver="sgd", class_weight=class_weight, **LOCAL)
+        assert sgd.partial_fit(file, classes=[*"abc"]).partial_fit(file).n_iter_ == 2
+
+
+def test_a_file_of_classes_that_weigh_nothing(tmp_path):
+    (tmp_path / "x.libsvm").write_text("0 1:1\n1 2:1\n")
+    file = survey(tmp_path / "x.libsvm")
+    with pytest.raises(InputError, match="weights of all samples are 0"):
+        LogisticRegression(class_weight={0: 0.0, 1: 0.0}, **LOCAL).fit(file)
+    bools = tmp_path / "x.csv"
+    bools.write_text("p,rich\n1,true\n2,false\n3,true\n")
+    assert survey(bools, label="rich").label_counts.tolist() == [1, 2]
