@@ -140,7 +140,9 @@ class ExamplesFile:
         held = [block for block in self.blocks if block.n_rows]
         found = np.concatenate([block.labels for block in held])
         counts = np.concatenate([block.counts for block in held])
-        places = np.searchsorted(self.labels, found if self.texts is None else values_of(found))
+        places = np.searchsorted(
+            self.labels, found if self.texts is None else values_of(found.tolist())
+        )
         total = np.zeros(len(self.labels), np.int64)
         np.add.at(total, places, counts)
         return total

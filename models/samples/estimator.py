@@ -138,7 +138,8 @@ class SampleModel(DistributedEstimator):
         sample_weight : array of shape (n_samples,), optional
             At least 0.
         eval_set : tuple (X, y), optional
-            Samples to measure `validation_loss` on after each epoch.
+            Samples to measure `validation_loss` on after each epoch. Of a file (X, None); it is
+            read anew each time.
         {words of fit}
         """
         return self._fit(
@@ -155,9 +156,7 @@ class SampleModel(DistributedEstimator):
             try:
                 held_X, held_y = data["eval_set"]
             except (TypeError, ValueError):
-                raise InputError("eval_set is a tuple (X, y)") from None
-            if isinstance(held_X, ExamplesFile):
-                raise InputError("eval_set is in memory or a Dask collection, no file")
+                raise InputError("eval_set is a tuple (X, y), of a file (X, None)") from None
             problem.validation = self._samples(
                 held_X, held_y, None, problem.classes, False, problem.class_weights
             )
@@ -169,7 +168,7 @@ class SampleModel(DistributedEstimator):
     ) -> Samples:  # fmt: skip
         """Samples, checked; of those held out the weights of the classes are given."""
         if isinstance(X, ExamplesFile):
-            return self._file_samples(X, y, sample_weight, classes, reset)
+            return self._file_samples(X, y, sample_weight, classes, reset, class_weights)
         if is_lazy(X):
             return self._lazy_samples(X, y, sample_weight, classes, reset, class_weights)
         if is_classifier(self):
@@ -201,8 +200,9 @@ class SampleModel(DistributedEstimator):
         return weights_of(sample_weight, class_weights, y, classes), class_weights
 
     def _file_samples(
-        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool
-    ) -> FileSamples:
+        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool,
+        class_weights: NDArray[np.float64] | None,
+    ) -> FileSamples:  # fmt: skip
         """Of a file: only its labels come here, where they are classes."""
         if reset:
             self.n_features_in_ = file.n_features
@@ -215,8 +215,8 @@ class SampleModel(DistributedEstimator):
             classes = classes_of(file)
         check_file(file, y, sample_weight, classes)
         n_outputs = 1 if classes is None else self._n_outputs(classes)
-        asked, class_weights = getattr(self, "class_weight", None), None
-        if asked is not None:
+        asked = getattr(self, "class_weight", None)
+        if class_weights is None and asked is not None:
             class_weights = weights_of_classes(asked, classes, label_mass(file, classes))
         return FileSamples(file, self._encode, n_outputs, classes, class_weights)
 
@@ -314,7 +314,7 @@ class SampleModel(DistributedEstimator):
         self._check_width(file)
         if file.feature_names is not None:
             self._check_lazy(file, np.array(file.feature_names, object))
-        return answers_of_file(file, self._answering(), name)
+        return answers_of_file(file, getattr(self._answering(), name))
 
     def _answering(self) -> Self:
         """A copy with what its answers need, and no more."""

@@ -10,7 +10,7 @@ its text is unpacked to the disk of who reads it, and answered from there as man
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask
@@ -25,8 +25,10 @@ from daskpart.readers import ExamplesFile
 _PIECE_BYTES = 32 << 20
 
 
-def answers_of_file(file: ExamplesFile, model: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What the method `name` of a model answers for the rows of a file, and their labels.
+def answers_of_file(
+    file: ExamplesFile, of_rows: Callable[[Any], NDArray[Any]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a model answers for the rows of a file, ``of_rows(csr rows)``, and their labels.
 
     Tasks run where the current client has them run, else on threads of this process.
     """
@@ -35,17 +37,17 @@ def answers_of_file(file: ExamplesFile, model: Any, name: str) -> tuple[NDArray[
     pieces = [each for each in ranges if pointer[each.stop] > pointer[each.start]]
     of_task = [pieces] if file.is_compressed else [[piece] for piece in pieces]
     answer = dask.delayed(answer_pieces, pure=False)
-    file_and_model = dask.delayed((file, model), traverse=False)
-    found = dask.compute(*(answer(file_and_model, own, name) for own in of_task))
+    given = dask.delayed((file, of_rows), traverse=False)
+    found = dask.compute(*(answer(given, own) for own in of_task))
     answers, labels = zip(*found, strict=True)
     return np.concatenate(answers), np.concatenate(labels)
 
 
 def answer_pieces(
-    file_and_model: tuple[ExamplesFile, Any], pieces: Sequence[range], name: str
+    given: tuple[ExamplesFile, Callable[[Any], NDArray[Any]]], pieces: Sequence[range]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Answers and labels for some pieces, one after another; what a task does."""
-    file, model = file_and_model
+    file, of_rows = given
     text = None
     if len(pieces) > 1:  # of a compressed file: once unpacked, not again for each
         start, stop = file.blocks[0].start, file.blocks[-1].stop
@@ -53,6 +55,6 @@ def answer_pieces(
     answers, labels = [], []
     for piece in pieces:
         rows = file.examples_of(piece, text)
-        answers.append(getattr(model, name)(rows.data))
+        answers.append(of_rows(rows.data))
         labels.append(rows.target)
     return np.concatenate(answers), np.concatenate(labels)

@@ -12,7 +12,7 @@ disk: either way they are shuffled in blocks of `_BLOCK_BYTES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
+from .file_answers import answers_of_file
 from .problem import Samples, class_numbers
 from .rows import RankRows, Rows, StoredRows, rank_rows
 
@@ -81,6 +82,24 @@ class FileSamples(Samples):
     def fingerprint(self) -> str:
         """Shape, and checksums of the text."""
         return self.file.fingerprint()
+
+    @cached_property
+    def target(self) -> NDArray[np.float64]:  # type: ignore[override]
+        """Of all samples, of a file that is held out: the others learn theirs as they read."""
+        return _encoded(self._labels, self.classes, self._encode)
+
+    @cached_property
+    def weight(self) -> NDArray[np.float64]:
+        """Of all samples, as `target`."""
+        return _weight_of(self._labels, self.classes, self._weights)
+
+    @cached_property
+    def _labels(self) -> NDArray[Any]:
+        return answers_of_file(self.file, _nothing)[1]
+
+    def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
+        """What a model answers for all samples, which are read for it."""
+        return np.asarray(answers_of_file(self.file, of_rows)[0])
 
     def members(self, n_ranks: int, seed: int | None) -> list[NDArray[np.int64]]:
         """The samples of each rank, in the order in which it holds them; None: as in the file."""
@@ -157,11 +176,28 @@ def _in_memory(
     labels_of: Callable[[NDArray[np.float64]], NDArray[Any]],
 ) -> RankRows:  # fmt: skip
     labels = labels_of(examples.target)
-    target = np.asarray(labels, np.float64) if classes is None else encode(labels, classes)
-    weight = np.ones(len(target))
-    if weights is not None and classes is not None:
-        weight = weights[np.searchsorted(classes, labels)]
+    target, weight = _encoded(labels, classes, encode), _weight_of(labels, classes, weights)
     return rank_rows(rank, examples.data, target, weight)
+
+
+def _encoded(
+    labels: NDArray[Any], classes: NDArray[Any] | None, encode: Encode
+) -> NDArray[np.float64]:
+    return np.asarray(labels, np.float64) if classes is None else encode(labels, classes)
+
+
+def _weight_of(
+    labels: NDArray[Any], classes: NDArray[Any] | None, weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    if weights is None or classes is None:
+        return np.ones(len(labels))
+    found: NDArray[np.float64] = weights[np.searchsorted(classes, labels)]
+    return found
+
+
+def _nothing(rows: Any) -> NDArray[np.float64]:
+    """The answer where labels alone are asked for."""
+    return np.empty(0)
 
 
 def label_mass(file: ExamplesFile, classes: NDArray[Any]) -> NDArray[np.float64]:

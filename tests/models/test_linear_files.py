@@ -119,8 +119,6 @@ def test_bad_input(path, tmp_path):
         model.fit(file, np.zeros(N_ROWS))
     with pytest.raises(InputError, match="a file has its own targets, and no weights"):
         model.fit(file, sample_weight=np.ones(N_ROWS))
-    with pytest.raises(InputError, match="eval_set is in memory"):
-        model.fit(file, eval_set=(file, None))
     with pytest.raises(InputError, match="values are int64"):
         (tmp_path / "whole.libsvm").write_text("1 1:1\n2 1:3\n")
         model.fit(survey(tmp_path / "whole.libsvm", dtype=int))

@@ -118,3 +118,25 @@ def test_what_cannot_be(paths):
         model.score(file, Y)
     with pytest.raises(InputError, match="y is None"):
         model.score(X)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: LogisticRegression(class_weight="balanced", **LOCAL),
+    lambda: LinearRegression(solver="sgd", eta0=0.01, **LOCAL),
+    lambda: MLPClassifier((4,), **LOCAL),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_held_out_samples_may_be_in_a_file(make, paths):
+    file, train = survey(paths / "x.libsvm"), survey(paths / "x.libsvm.gz")
+    columns = [each for each in make().fit(X, Y, eval_set=(X, Y)).history_ if "valid" in each]
+    assert columns
+    for data in ((X, Y), (train, None)):
+        there = make().fit(*data, eval_set=(file, None)).history_[columns]
+        here = make().fit(*data, eval_set=(X, Y)).history_[columns]
+        np.testing.assert_allclose(there, here, rtol=1e-12)
+    stopped = make().set_params(patience=1, max_iter=50).fit(X, Y, eval_set=(file, None))
+    assert stopped.best_iteration_ is not None
+    with pytest.raises(InputError, match="own targets"):
+        make().fit(X, Y, eval_set=(file, Y))
+    with pytest.raises(InputError, match="has 8 features"):
+        make().fit(X[:, :4], Y, eval_set=(file, None))
