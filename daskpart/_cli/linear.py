@@ -192,6 +192,9 @@ class _Linear(LinearCommand):
 
     SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of
     numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2).
+
+    This process reads the file and hands its rows to the ranks. Of a file that it has no memory for
+    have each rank read its own part, in Python: fit(survey(FILE)), with daskpart.readers.survey.
     """
 
     estimator = "LinearRegression"

@@ -19,6 +19,9 @@ class _MLP(LinearCommand):
     SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv
     or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
     numbers, or in a table text.
+
+    This process reads the file and hands its rows to the ranks. Of a file that it has no memory for
+    have each rank read its own part, in Python: fit(survey(FILE)), with daskpart.readers.survey.
     """
 
     estimator = "MLPClassifier"
