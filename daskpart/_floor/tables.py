@@ -81,4 +81,4 @@ def html_lines(table: Table, caption: str = "") -> str:
 def _holds_numbers(column: Sequence[str]) -> bool:
     """Whether what stands under the heading are numbers, or nothing."""
     cells = [cell for cell in column[1:] if cell]
-    return bool(cells) and all(cell[0].isdigit() or cell[0] == "-" for cell in cells)
+    return bool(cells) and all(cell[0].isdigit() or cell.startswith(("-", "nan")) for cell in cells)

@@ -99,23 +99,23 @@ def next_sweep(bits: NDArray, traffic: NDArray, owners: NDArray) -> int:
     sharers = np.empty(len(traffic), np.int32)
     for parameter in range(len(bits)):
         connectivity = _sharers(bits, parameter, sharers)
-        toll = connectivity - 2
-        if toll <= 0:
+        cost = connectivity - 2
+        if cost <= 0:
             continue
         best, own = _least(sharers, connectivity, traffic), owners[parameter]
-        if traffic[best] + toll < traffic[own]:
+        if traffic[best] + cost < traffic[own]:
             owners[parameter] = best
-            traffic[own] -= toll
-            traffic[best] += toll
+            traffic[own] -= cost
+            traffic[best] += cost
             n_moved += 1
     return n_moved
 
 
 @kernel
 def _find_chain(
-    bits: NDArray, traffic: NDArray, owners: NDArray, start: int, toll: int, through: NDArray
+    bits: NDArray, traffic: NDArray, owners: NDArray, start: int, cost: int, through: NDArray
 ) -> int:
-    """Breadth first from `start` along parameters of one toll, to a part that has room for it.
+    """Breadth first from `start` along parameters of one cost to a part that has room for it.
 
     The part found, or -1; `through` learns by which parameter each part was reached.
     """
@@ -127,12 +127,12 @@ def _find_chain(
         for parameter in range(len(bits)):
             if owners[parameter] < 0 or distance[owners[parameter]] != level:
                 continue
-            if _sharers(bits, parameter, sharers) != toll + 2:
+            if _sharers(bits, parameter, sharers) != cost + 2:
                 continue
-            for part in sharers[: toll + 2]:
+            for part in sharers[: cost + 2]:
                 if distance[part] < 0:
                     distance[part], through[part], grown = level + 1, parameter, True
-                    if traffic[part] + toll < traffic[start]:
+                    if traffic[part] + cost < traffic[start]:
                         return part
         if not grown:
             break
@@ -144,12 +144,12 @@ def shift_chain(bits: NDArray, traffic: NDArray, owners: NDArray) -> bool:
     """Lower the traffic of the busiest part by one chain; whether there was one."""
     busiest = np.argmax(traffic)
     through = np.empty(len(traffic), np.int64)
-    for toll in range(1, len(traffic) - 1):
-        part = _find_chain(bits, traffic, owners, busiest, toll, through)
+    for cost in range(1, len(traffic) - 1):
+        part = _find_chain(bits, traffic, owners, busiest, cost, through)
         if part < 0:
             continue
-        traffic[busiest] -= toll
-        traffic[part] += toll
+        traffic[busiest] -= cost
+        traffic[part] += cost
         while part != busiest:
             parameter = through[part]
             owners[parameter], part = part, owners[parameter]

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from daskpart._floor.checks import listed, one_of, several, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
-from daskpart._floor.tables import readable
+from daskpart._floor.tables import html_lines, readable, text_lines
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -38,7 +37,6 @@ _DEFAULT_METHODS = (
     *("direct", "recursive", "power", "hypercube"),
 )
 _DEFAULT_METRICS = ("connectivity", "power", "max-connectivity", "max-volume", "concurrent-volume")
-_CELL = "text-align:right;padding:2px 10px"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class Comparison:
     def _cells(self) -> list[list[str]]:
         """Header, then a line a method, as text; the least values of a column have a star."""
         least = {metric: self.values[self.best(metric)][metric] for metric in self.metrics}
-        lines = [["method", *self.metrics]]
+        lines = [["method", *(f"{metric}  " for metric in self.metrics)]]
         for method, row in self.values.items():
             cells = (
                 readable(value) + (" *" if value == least[metric] else "  ")
@@ -98,27 +96,15 @@ class Comparison:
             lines.append([method, *cells])
         return lines
 
+    @property
+    def _title(self) -> str:
+        return f"Partitions into {self.n_parts} parts (* least)"
+
     def __repr__(self) -> str:
-        lines = self._cells()
-        lines[0] = [lines[0][0], *(f"{name}  " for name in lines[0][1:])]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        shown = (
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-            for line in lines
-        )
-        return "\n".join([f"Partitions into {self.n_parts} parts (* least)", *shown])
+        return "\n".join([self._title, *text_lines(self._cells())])
 
     def _repr_html_(self) -> str:
-        head, *lines = self._cells()
-        titles = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in head)
-        body = "".join(
-            f'<tr><th style="{_CELL};text-align:left">{escape(line[0])}</th>'
-            + "".join(f'<td style="{_CELL}">{escape(cell.rstrip())}</td>' for cell in line[1:])
-            + "</tr>"
-            for line in lines
-        )
-        caption = f"Partitions into {self.n_parts} parts (* least)"
-        return f"<table><caption>{caption}</caption><tr>{titles}</tr>{body}</table>"
+        return html_lines(self._cells(), self._title)
 
 
 def compare_partitions(

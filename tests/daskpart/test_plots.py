@@ -282,9 +282,8 @@ def test_simulated_is_lines_over_ranks_or_bars(ax):
         plots.simulated([])
 
 
-@pytest.mark.parametrize("model", ["column-net", "row-net", None])
 @pytest.mark.parametrize("axis", ["rows", "columns"])
-def test_spy_of_shards_knows_what_was_cut(ax, axis, model):
+def test_spy_of_shards_knows_what_was_cut(ax, axis):
     matrix = scipy.sparse.random_array((6, 6), density=0.5, rng=np.random.default_rng(0))
     assignment = [0, 1, 1, 0, 2, 2]
     partition = daskpart.Partition(assignment, 3)

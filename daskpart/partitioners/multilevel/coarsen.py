@@ -216,7 +216,7 @@ def coarsen(
     steps : list of Step
         Finest first; empty where nothing could be merged.
     coarsest : Level
-        Lean, unless it is the level given.
+        Without its transpose, unless it is the level given.
     community : int32[n_coarsest]
         That of a finer vertex is that of its coarse vertex.
     """

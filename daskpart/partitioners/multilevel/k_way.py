@@ -39,11 +39,9 @@ class KWayState(NamedTuple):
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
     penalty: np.ndarray  # amounts[n_vertices], as the costs of the level
-    benefit: np.ndarray  # amounts: see `benefits.with_gain_table`; empty before
+    benefit: np.ndarray  # amounts: see `gain_table.with_gain_table`; empty before
     dense: bool  # whether `benefit` has an entry for every vertex and part
-    row: (
-        np.ndarray
-    )  # amounts[n_parts]: benefits of the vertex at hand, else 0; see `benefits.connect`
+    row: np.ndarray  # amounts[n_parts]: benefits of the vertex at hand; see `gain_table.connect`
     listed: np.ndarray  # int32[n_parts]: the parts whose entry is not 0
     key: np.ndarray  # amounts[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
 DROPPED = -1
@@ -28,8 +29,8 @@ DROPPED = -1
 class Level(NamedTuple):
     """A hypergraph as raw arrays: what kernels take. Nets have two or more pins, by rising size.
 
-    The last two are the first ones turned; they are empty where nobody works on the level
-    (`without_transpose`), and found anew by `with_transpose`.
+    `vertex_pointer` and `nets` are the transpose of `net_pointer` and `pins`; they are empty where
+    nobody works on the level (`without_transpose`), and found anew by `with_transpose`.
     """
 
     weights: np.ndarray  # amounts[n_vertices]: int32 or int64
@@ -42,15 +43,6 @@ class Level(NamedTuple):
 
 _NONE = np.zeros(0, np.int32)
 NO_LEVEL = Level(_NONE, np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
-
-
-@kernel(internal=True)
-def _mix(value):
-    """Scramble a pin number so that a sum of them identifies a net (splitmix64's finaliser)."""
-    x = np.uint64(value) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @kernel(internal=True)
@@ -72,7 +64,7 @@ def _map_net(pointer, pins, target, mark, net):
         if vertex >= 0 and mark[vertex] != net:
             mark[vertex] = net
             size += 1
-            total += _mix(vertex)
+            total += mixed_word(np.uint64(vertex) + GOLDEN)  # so that the sum identifies a net
     return size, total
 
 

@@ -63,7 +63,7 @@ def v_cycle(
     fixed: np.ndarray | None = None,
     max_cycles: int = 1,
 ) -> np.ndarray:
-    """Lower Σ cost × cost_table[λ] by V-cycles whose nets cost what the cost_table rise by.
+    """Lower Σ cost × cost_table[λ] by V-cycles whose nets cost what the cost table rises by.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ def v_cycle(
     Raises
     ------
     InputError
-        The cost_table are not n_parts + 1 numbers, or the assignment is not one part a vertex.
+        The cost table has not n_parts + 1 numbers, or the assignment is not one part a vertex.
     """
     cost_table, part = np.asarray(cost_table), np.array(assignment, np.int32)
     if cost_table.shape != (n_parts + 1,):
         raise InputError(
-            f"{cost_table.size} cost_table were given: {n_parts} parts need {n_parts + 1}"
+            f"the cost table has {cost_table.size} entries: {n_parts} parts need {n_parts + 1}"
         )
     if part.shape != (hypergraph.n_vertices,) or np.any((part < 0) | (part >= n_parts)):
         raise InputError(

@@ -1,8 +1,8 @@
 """K-way refinement: any partition, one metric, moves of single vertices.
 
-face ── goals ─┬─ polish, relief         tables of λ
-               ├─ bits ───┬─ renumber    concurrent volume of a hypercube
-               └─ loads ──┘  routes      rows that ranks send
+refining ── goals ─┬─ label_propagation, relief   tables of λ; both beside this folder
+                   ├─ bits ───┬─ renumber         concurrent volume of a hypercube
+                   └─ loads ──┘  routes           rows that ranks send
 """
 
 from __future__ import annotations

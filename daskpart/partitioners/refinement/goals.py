@@ -29,7 +29,7 @@ from .loads import BUSIEST, MAX_BOTH, MAX_SEND, ROUTED, LoadMetric, lower_loads
 from .renumber import renumbered
 
 _NEAR_THE_TOP = 3  # levels below λ_max that pay more than their λ²; at least λ_max / 16
-_LARGEST_TOLL = 2.0**36
+_LARGEST_COST = 2.0**36
 _TRIES = 3
 
 
@@ -158,14 +158,14 @@ def _highest(hypergraph: Hypergraph, partition: Partition) -> tuple[int, int]:
 
 
 def _lower_highest(job: Job) -> Partition:
-    """Tolls that rise steeply below λ_max, and again below the new one as long as it falls."""
+    """Costs that rise steeply below λ_max, and again below the new one as long as it falls."""
     n_parts, best = job.partition.n_parts, job.partition
     least = _highest(job.hypergraph, best)
     levels = np.arange(n_parts + 1, dtype=np.float64)
     for _ in range(_TRIES):
         above = np.maximum(levels - (least[0] - max(_NEAR_THE_TOP, least[0] // 16)), 0)
         steep = levels**2 + n_parts**2 * above**3
-        cost_table = (steep * min(1.0, _LARGEST_TOLL / steep[-1])).astype(np.int64)
+        cost_table = (steep * min(1.0, _LARGEST_COST / steep[-1])).astype(np.int64)
         cost_table[:2] = 0
         found = job.relieved(job.polished(best, cost_table), cost_table)
         reached = _highest(job.hypergraph, found)

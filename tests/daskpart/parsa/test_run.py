@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import scipy.sparse
@@ -332,10 +333,13 @@ def test_the_polish_leaves_no_part_empty_where_any_weight_is_allowed():
 
 
 def test_data_behind_an_address(path_of_examples):
-    here, there = partition(path_of_examples, 4), partition(f"file://{path_of_examples}", 4)
-    assert there == here
-    limited = partition(f"file://{path_of_examples}", 4, memory_limit="68MB")
+    address = "memory://folder/x.libsvm"
+    with fsspec.open(address, "wb") as file:
+        file.write(path_of_examples.read_bytes())
+    assert partition(address, 4) == partition(path_of_examples, 4)
+    limited = partition(address, 4, memory_limit="68MB")
     assert limited == partition(path_of_examples, 4, memory_limit="68MB")
+    assert Bipartite.from_libsvm(address).n_data == 50
 
 
 @pytest.fixture

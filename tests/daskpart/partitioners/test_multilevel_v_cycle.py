@@ -81,7 +81,7 @@ def test_a_part_that_is_too_heavy_already_grows_no_further():
 @pytest.mark.parametrize(
     ("part", "cost_table", "message"),
     [
-        (np.zeros(30, np.int32), np.arange(4), "4 cost_table were given: 2 parts need 3"),
+        (np.zeros(30, np.int32), np.arange(4), "the cost table has 4 entries: 2 parts need 3"),
         (np.zeros(29, np.int32), np.arange(3), "for each of the 30 vertices"),
         (np.full(30, 2, np.int32), np.arange(3), "a part, 0 to 1"),
     ],
