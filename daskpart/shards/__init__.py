@@ -18,8 +18,8 @@ sharding     from a matrix, or from chunks, to shards
 
 from __future__ import annotations
 
-from .collection import BorderOrder, Shards
+from .collection import Shards
 from .rank_shard import Shard
 from .sharding import shard
 
-__all__ = ["BorderOrder", "Shard", "Shards", "shard"]
+__all__ = ["Shard", "Shards", "shard"]

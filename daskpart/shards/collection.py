@@ -1,4 +1,4 @@
-"""The Dask collection of shards: one `Shard` a key ``(name, rank)``; their bordered order (Fig. 1).
+"""The Dask collection of shards: one `Shard` a key ``(name, rank)``.
 
 A collection of our own, for the annotations that pin tasks to workers are lost in dask.array layers
 (dask#7036). Its optimization culls and does nothing else; `daskpart.shards` draws the picture.
@@ -7,7 +7,7 @@ A collection of our own, for the annotations that pin tasks to workers are lost 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import dask.threaded
 import numpy as np
@@ -35,31 +35,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 16
 _HEADS = ("rank", "rows", "nonzeros", "bytes", "local", "owned", "nonlocal", "placement")
-
-
-class BorderOrder(NamedTuple):
-    """The singly bordered block-diagonal form of Fig. 1, as two permutations.
-
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Row ids, part after part.
-    columns : ndarray of int64
-        Column ids: the local columns of part 0, of part 1, …; then the linking columns by owner;
-        then the columns that hold nothing.
-    row_pointer : ndarray of int64, shape (n_parts + 1,)
-        Where the rows of each part start in `rows`.
-    local_pointer : ndarray of int64, shape (n_parts + 1,)
-        Where the local columns of each part start in `columns`; the last entry is the border.
-    border_pointer : ndarray of int64, shape (n_parts + 1,)
-        Where the linking columns of each owner start in `columns`.
-    """
-
-    rows: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    row_pointer: npt.NDArray[np.int64]
-    local_pointer: npt.NDArray[np.int64]
-    border_pointer: npt.NDArray[np.int64]
 
 
 class Shards(DaskMethodsMixin):
@@ -156,10 +131,6 @@ class Shards(DaskMethodsMixin):
     def items_of(self, rank: int) -> npt.NDArray[np.int64]:
         """Global ids of the columns that one part touches, in its local order: `Shard.items`."""
         return self._numbering.of_rank(whole_number(rank, "part", 0, self.n_parts - 1))
-
-    def border_order(self) -> BorderOrder:
-        """Give the permutations of the bordered form of Fig. 1; nothing is computed."""
-        return _border_order(self.partition, self.connectivity, self._numbering)
 
     # as a Dask collection
 
@@ -363,31 +334,6 @@ class Shards(DaskMethodsMixin):
 
     def _repr_html_(self) -> str:
         return _table(self)
-
-
-def _border_order(
-    partition: Partition, connectivity: Connectivity, numbering: Numbering
-) -> BorderOrder:
-    """Order rows by part; columns by part where they are local, by owner where they link."""
-    owners = connectivity.owners
-    assert owners is not None
-    n_parts = partition.n_parts
-    local = [numbering.first_group(k) for k in range(n_parts)]
-    is_linking = connectivity.connectivity > 0
-    for columns in local:
-        is_linking[columns] = False
-    linking = np.flatnonzero(is_linking)
-    linking = linking[np.argsort(owners[linking], kind="stable")]
-    local_pointer = np.concatenate(([0], np.cumsum(numbering.sizes[:, 0])))
-    per_owner = np.bincount(owners[linking], minlength=n_parts)
-    untouched = np.flatnonzero(connectivity.connectivity == 0)
-    return BorderOrder(
-        rows=partition.order,
-        columns=np.concatenate((*local, linking, untouched)),
-        row_pointer=partition.part_pointer,
-        local_pointer=local_pointer,
-        border_pointer=local_pointer[-1] + np.concatenate(([0], np.cumsum(per_owner))),
-    )
 
 
 def _table(shards: Shards) -> str:

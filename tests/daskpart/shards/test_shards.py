@@ -88,32 +88,6 @@ def test_a_column_of_one_rank_owned_by_another_must_travel():
     assert shards.sizes[0].tolist() == [0, 1, 2]
 
 
-def test_bordered_order():
-    shards = shard(scipy.sparse.csr_array(DENSE), PARTITION_2, owners=[0, 2, 1, 1, 0, 0])
-    order = shards.border_order()
-    assert order.rows.tolist() == [0, 2, 1, 4, 3]
-    assert order.row_pointer.tolist() == [0, 2, 4, 5]
-    assert order.columns.tolist() == [0, 2, 3, 4, 1, 5]
-    assert order.local_pointer.tolist() == [0, 1, 3, 3]
-    assert order.border_pointer.tolist() == [3, 4, 4, 5]
-
-
-@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 60))
-def test_off_diagonal_blocks_are_empty(seed, n_parts, nnz):
-    matrix = random_ratings(seed, (11, 9), nnz)
-    shards = shard(matrix, random_partition(seed, 11, n_parts))
-    order = shards.border_order()
-    assert sorted(order.columns) == list(range(9))
-    stored = np.zeros((11, 9), bool)
-    stored[tuple(matrix.coords)] = True
-    bordered = stored[order.rows][:, order.columns]
-    for k in range(n_parts):
-        rows = slice(*order.row_pointer[k : k + 2])
-        left, right = order.local_pointer[k : k + 2]
-        assert not bordered[rows, :left].any()
-        assert not bordered[rows, right : order.local_pointer[-1]].any()
-
-
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4, 5, 8]), st.integers(1, 60))
 def test_every_nonzero_is_in_one_shard(seed, n_parts, nnz):
     matrix = random_ratings(seed, (12, 7), nnz)
@@ -201,7 +175,7 @@ def test_chunks_are_read_once_for_summaries_and_nothing_else_is_computed():
         shards = shard(source, partition)
         assert len(reads) == 3
         shards.array.sum(axis=0)
-        assert (repr(shards), shards.border_order(), shards.items_of(0)) is not None
+        assert (repr(shards), shards.items_of(0)) is not None
         assert "placement" in shards._repr_html_()
         assert len(reads) == 3, "looking at shards computes nothing"
         shards.compute()
