@@ -1,7 +1,7 @@
 """Compile what most users need, once, for a container's image or before a job.
 
-    partition, refine        MatrixFactorization, CPDecomposition    slices of sparse arrays
-    of 400 vertices, K = 4   of as few, in this process              (kernels of `sparse` itself)
+    partition, refine        a small fit of every model    slices of sparse arrays
+    of 400 vertices, K = 4   with its defaults, here       (kernels of `sparse` itself)
 
 Machine code goes to the cache on disk (see `_floor.kernels`), from which every later process loads.
 """
@@ -21,7 +21,7 @@ from .hypergraph import Hypergraph
 
 
 def warm_up() -> float:
-    """Compile the kernels of partitioning and of both models into the cache on disk.
+    """Compile the kernels of partitioning and of the models into the cache on disk.
 
     Returns
     -------
@@ -47,10 +47,17 @@ def _cut() -> None:
 def _train() -> None:
     matrix = _matrix()
     daskpart.MatrixFactorization(4).fit(matrix).score(matrix)
+    daskpart.ImplicitFactorization(4, max_iter=2).fit(matrix)
     tensor = sparse.random((30, 20, 10), density=0.1, random_state=0)
     daskpart.CPDecomposition(4).fit(tensor)
     for array in (sparse.COO.from_scipy_sparse(matrix), sparse.GCXS.from_scipy_sparse(matrix)):
         _ = array[1:3], array[1:3, 2:9]  # as the chunks of a Dask array are cut
+    X, y = matrix.tocsr(), np.arange(matrix.shape[0]) % 2
+    for solver in ("sgd", "lbfgs"):
+        daskpart.LogisticRegression(solver=solver, max_iter=3).fit(X, y)
+    daskpart.MLPClassifier((4,), max_iter=2).fit(X, y)
+    graph = scipy.sparse.csr_array(X[:, :100].T @ X[:, :100])
+    daskpart.GCNClassifier(max_iter=2).fit(graph, y[:100])
 
 
 def _matrix() -> scipy.sparse.coo_array:

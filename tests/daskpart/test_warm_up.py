@@ -18,6 +18,12 @@ for n_parts in (3, 70):
     daskpart.partition(counts, n_parts)
     daskpart.partition(counts, n_parts, "power")
 daskpart.MatrixFactorization(8, n_ranks=3).fit(counts)
+daskpart.ImplicitFactorization(8, n_ranks=3, max_iter=2).fit(counts)
+X, y = counts.data.to_scipy_sparse().tocsr()[:90, :200], [0, 1, 2] * 30
+for solver in ("sgd", "lbfgs"):
+    daskpart.LogisticRegression(n_ranks=3, solver=solver, max_iter=2).fit(X, y)
+daskpart.MLPClassifier((5,), n_ranks=3, max_iter=2).fit(X, y)
+daskpart.GCNClassifier(n_ranks=3, max_iter=2).fit(X @ X.T, y)
 assert compile_seconds() == 0, compile_seconds()
 """
 
