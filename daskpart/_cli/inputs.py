@@ -236,9 +236,9 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
-    path = Path(source).expanduser()
+    path = location(source)
     try:
-        if path.suffix in (".parquet", ".pq"):
+        if path.endswith((".parquet", ".pq")):
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
             with needs_pyarrow("reading parquet"):
                 return pd.read_parquet(path, **kept)
@@ -252,7 +252,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
 
 
-def _separator(path: Path) -> str:
+def _separator(path: str) -> str:
     """What stands between the columns, by the header; a comma if there is one column."""
     with opened(path) as stream:
         header = stream.readline().decode("utf-8-sig", "replace").strip()

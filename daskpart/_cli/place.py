@@ -6,6 +6,7 @@ The data are never held whole, so there is no picture of the matrix and no metri
 from __future__ import annotations
 
 import csv
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.readers.detection import detect
+from daskpart.readers.streams import location
 
 from .cut import CutSettings
 from .page import write_json, write_page
@@ -30,16 +32,16 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         raise InputError(
             f"--memory-limit needs --method parsa, not {settings.method}: the others hold all data"
         )
-    path = Path(settings.data).expanduser()
-    if not path.exists():
+    path = location(settings.data)
+    if "://" not in path and not os.path.exists(path):
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
-    found = "libsvm" if path.is_dir() else detect(path)  # a folder: of blocks of such a file
+    found = "libsvm" if os.path.isdir(path) else detect(path)  # a folder: of blocks of such a file
     if found != "libsvm" or settings.format not in (None, "libsvm"):
         raise InputError(
             f"{path}: --memory-limit is for libsvm files, this one is read whole as "
             f"{settings.format or found}: leave --memory-limit away"
         )
-    say(f"dealing {path.name} over blocks, then into {settings.parts} parts …")
+    say(f"dealing {os.path.basename(path)} over blocks, then into {settings.parts} parts …")
     result = partition(
         path, settings.parts, memory_limit=memory_limit, random_state=settings.random_state
     )

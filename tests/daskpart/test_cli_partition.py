@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import fsspec
 import numpy as np
 import pytest
 import scipy.sparse
@@ -130,3 +131,15 @@ def test_addresses_are_read_as_paths_are(graph_file, tmp_path, capsys, run_cli):
     assert run_cli("partition", address, *options) == 0
     assert run_cli("partition", "file:///absent.npz", *options) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+def test_tables_behind_addresses_are_read_too(tmp_path, run_cli):
+    text = "a,b,c,value\n" + "".join(f"{n % 5},{n % 4},{n % 3},{n + 1}\n" for n in range(60))
+    with fsspec.open("memory://tables/t.csv", "w") as file:
+        file.write(text)
+    options = ("--value", "value", "--max-iter", 1, "--components", 2, "--ranks", 1, "--no-plots")
+    assert run_cli("fit", "cp", "memory://tables/t.csv", *options, "--out", tmp_path) == 0
+    with fsspec.open("memory://tables/x.libsvm", "w") as file:
+        file.write("".join(f"1 {n % 7 + 1}:1 {n % 5 + 8}:1\n" for n in range(40)))
+    options = ("--method", "parsa", "--memory-limit", "68MB", "--parts", 2, "--out", tmp_path)
+    assert run_cli("partition", "memory://tables/x.libsvm", *options, "--no-plots") == 0
