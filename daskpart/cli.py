@@ -29,6 +29,7 @@ from ._cli.terminal import (
     TERMINATED,
     MpiPlace,
     errors_as_one_line,
+    imports_uncollected,
     let_output_lack_letters,
     say,
     sigterm_as_ctrl_c,
@@ -80,9 +81,26 @@ def cli() -> None:
     """
 
 
-@cli.group(cls=_Commands)
+class _Models(_Commands):
+    """Our models by name, those of a user by module and class."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if ":" not in cmd_name:
+            return super().get_command(ctx, cmd_name)
+        with imports_uncollected():
+            from ._cli.own import OwnCommand
+
+            return OwnCommand(cmd_name)
+
+
+@cli.group(cls=_Models)
 def fit() -> None:
-    """Learn a model and write it, with a report, to a folder."""
+    """Learn a model and write it, with a report, to a folder.
+
+    \b
+    A model of your own:  daskpart fit package.module:Class DATA
+                          daskpart fit ./my_model.py:Class DATA
+    """
 
 
 for _name in MODELS:

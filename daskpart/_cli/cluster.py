@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
@@ -107,13 +108,23 @@ def run_on(kind: str, n_workers: int, place: MpiPlace, work: Callable[[Any], Non
             work(client)
 
 
-def begin_to_import(client: Any, module: str) -> None:
+def begin_to_import(client: Any, module: str, folder: Path | None) -> None:
     """Have all others import what they will need while the client does something else.
 
-    The workers `module` and what it takes to load its kernels, the scheduler the table of leases.
+    The workers `module`, which may lie in `folder`, and what it takes to load its kernels, the
+    scheduler the table of leases.
     """
+    if folder is not None:
+        client.run(find_in, str(folder))
+        client.run_on_scheduler(find_in, str(folder))  # which unpickles what it is asked to do
     client.run(_import, module, True, wait=False)
     client.run_on_scheduler(_import, "daskpart.collectives.transports.lease", wait=False)
+
+
+def find_in(folder: str) -> None:
+    """Have this process look for modules there too, behind all that is installed."""
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 async def _import(module: str, with_kernels: bool = False) -> None:

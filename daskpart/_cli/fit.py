@@ -6,7 +6,7 @@
 
 One driver for every model: the options are those of its estimator, and what else the command has
 to know of a model is a `Model` in the module of that name in this folder, with a template of its
-page beside it.
+page beside it; of a class that a user has written, `own` reads it off the class.
 """
 
 from __future__ import annotations
@@ -164,7 +164,11 @@ class Model:
     Attributes
     ----------
     estimator : str
-        Its name in `daskpart`.
+        Its name.
+    module : str
+        Where it is imported from.
+    folder : Path or None
+        Where workers look for that module, too.
     argument : str
         What the data are called in `--help`.
     example : str
@@ -178,11 +182,23 @@ class Model:
     """
 
     estimator: str
+    module = "daskpart"
+    folder: Path | None = None
     argument = "DATA"
     example = "data"
     options: Sequence[click.Option] = ()
     words: ClassVar[dict[str, str]] = {}
     template = "fit.html"
+
+    @property
+    def kind(self) -> Any:
+        """The class of the estimator."""
+        return getattr(import_module(self.module), self.estimator)
+
+    @property
+    def imports(self) -> str:
+        """The module that workers need as the fit begins."""
+        return f"{self.kind.__module__.rpartition('.')[0]}.text"
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read the data; `given` are the options of reading, and the parameters."""
@@ -215,7 +231,7 @@ class FitCommand(click.Command):
     """The command of one model, whose options are made when they are asked for."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, short_help=MODELS[name], callback=partial(_run_here, name))
+        super().__init__(name, short_help=MODELS.get(name), callback=_run_here)
         self._made = False
 
     @property
@@ -232,13 +248,11 @@ class FitCommand(click.Command):
         return super().get_params(ctx)
 
     def _make_params(self) -> None:
-        import daskpart
-
         model = self.model
         self.params = [
             click.Argument(["source"], metavar=model.argument),
             *model.options,
-            *of_estimator(getattr(daskpart, model.estimator), model.words),
+            *of_estimator(model.kind, model.words),
             *_run_options(),
         ]
 
@@ -290,10 +304,8 @@ class _Job:
         return {"data": self.source, **self.reading, **self.parameters, **run}
 
 
-def _run_here(name: str, **given: Any) -> None:
+def _run_here(**given: Any) -> None:
     """Sort the options, check, do the job, exit with its code."""
-    import daskpart
-
     ctx = click.get_current_context()
     assert isinstance(ctx.command, FitCommand)
     model = ctx.command.model
@@ -303,9 +315,9 @@ def _run_here(name: str, **given: Any) -> None:
     typed = {name for name in given if _is_typed(ctx, name)}
     model.adjust(given, typed)
     partitioner = given.get("partitioner")
-    if given["n_ranks"] is None:
+    if given.get("n_ranks", 1) is None:
         given["n_ranks"] = getattr(partitioner, "n_parts", run["workers"])
-    estimator = getattr(daskpart, model.estimator)(**given)
+    estimator = model.kind(**given)
     ctx.exit(_run(_Job(model, source, reading, given, **run), estimator, ctx.obj))
 
 
@@ -328,7 +340,7 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
 
     def work(client: Any) -> None:
         if planned is None:  # workers are there, and idle until there is a plan
-            begin_to_import(client, type(estimator).__module__.rpartition(".")[0] + ".text")
+            begin_to_import(client, job.model.imports, job.model.folder)
         ready = planned or _plan(job, estimator, client)
         with one_ctrl_c_at_a_time():
             exit_codes.append(_fit_and_write(job, estimator, *ready))
@@ -449,7 +461,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
 
     out, model = job.out, fit.model
     model.save(out / "model")
-    files = [(out / "model", f"the model: daskpart.{job.model.estimator}.load")]
+    files = [(out / "model", f"the model: {job.model.module}.{job.model.estimator}.load")]
     if job.model_format == "zarr":
         model.state_.save(out / "factors.zarr")
         files.append((out / "factors.zarr", "its factors, for zarr tools"))
@@ -486,6 +498,8 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
     from .page import write_page
 
     measured, name = fit.model.comm_report_, Path(job.source).name
+    command = click.get_current_context().command
+    assert isinstance(command, FitCommand)
     traffic = {
         "rank": range(measured.n_ranks),
         f"rows sent per {fit.step}": measured.traffic.sum(axis=1),
@@ -494,8 +508,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         "seconds blocked, all": measured.seconds_blocked,
     }
     content = {
-        "title": f"{MODELS[str(click.get_current_context().command.name)].partition(' of ')[0]} "
-        f"of {name}",
+        "title": f"{str(command.short_help).partition(' of ')[0]} of {name}",
         "lead": fit.data.words[0],
         "numbers": {},
         **job.model.page(fit),
@@ -517,6 +530,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         traffic_heads=list(traffic),
         traffic_lines=list(zip(*(list(column) for column in traffic.values()), strict=True)),
         shares=_shares(fit),
+        module=job.model.module,
         estimator=job.model.estimator,
         folder=repr(str((job.out / "model").resolve())),
         command="daskpart " + " ".join(sys.argv[1:]),

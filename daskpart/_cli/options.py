@@ -248,7 +248,7 @@ def of_estimator(kind: type, other_words: Mapping[str, str]) -> list[click.Optio
         if name not in _LEFT_OUT:
             types, text = words.get(name, ("", ""))
             text = other_words.get(name, text)
-            allowed = kind._parameter_constraints[name]  # type: ignore[attr-defined]
+            allowed = kind._parameter_constraints.get(name, [])  # type: ignore[attr-defined]
             option = _option(name, parameter.default, _type(allowed, types), text)
             found += [] if option is None else [option]
     return found

@@ -1,4 +1,4 @@
-"""`daskpart fit mf` as real processes: clusters, mpiexec, Ctrl-C, exit codes, who speaks."""
+"""`daskpart fit` as real processes: clusters, mpiexec, Ctrl-C, exit codes, who speaks."""
 
 from __future__ import annotations
 
@@ -241,3 +241,23 @@ def test_a_signal_while_reading_is_one_word(stop, exit_code, tmp_path):
     )
     assert done.returncode == exit_code
     assert done.stderr.strip() == "interrupted"
+
+
+@pytest.mark.mpi
+def test_workers_under_mpiexec_find_the_module_of_a_user(mpiexec, tmp_path, run_cli):
+    """It lies beside the data, in a folder that no process looks for modules in by itself."""
+    guide = Path(__file__).parents[2] / "docs" / "guide"
+    source = (guide / "ridge_model.py").read_text()
+    (tmp_path / "ridge_of_a_user.py").write_text(source)
+    random = np.random.default_rng(0)
+    np.savetxt(tmp_path / "X.csv", random.normal(size=(60, 4)), delimiter=",")
+    name, data = f"{tmp_path}/ridge_of_a_user.py:Ridge", tmp_path / "X.csv"
+    shared = ("--label", "3", "--ranks", "2", "--max-iter", "4", "--no-plots")
+    more = ("--cluster", "mpi", "--out", tmp_path / "mpi")
+    done = finished("fit", name, data, *shared, *more, before=(mpiexec, "-n", "4"))
+    assert done.returncode == 0, done.stderr
+    assert "over the 'mpi' transport" in done.stdout
+    assert run_cli("fit", name, data, *shared, "--out", tmp_path / "one") == 0
+    losses = [np.genfromtxt(tmp_path / out / "history.csv", names=True, delimiter=",")["loss"]
+              for out in ("mpi", "one")]  # fmt: skip
+    np.testing.assert_array_equal(*losses)
