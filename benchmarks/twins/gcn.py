@@ -90,7 +90,10 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     for number in range(1, n_steps + 1):
         begin = perf_counter()
         gradient = allreduce(world, run.gradient(number))
-        stepped(piece.model, gradient, optimizer=piece.optimizer, rate=piece.rate, number=number)
+        stepped(
+            piece.model, gradient,
+            optimizer=piece.optimizer, rate=piece.rate, number=number, n_steps=1,
+        )  # fmt: skip
         if not np.isfinite(gradient[-2]):
             raise FloatingPointError("the loss became NaN or infinite")
         seconds.append(perf_counter() - begin)
