@@ -38,6 +38,7 @@ from .rank import Answer, Endpoint, Request
 from .time_limits import time_limits
 
 _CLOSE_SECONDS = 10.0
+_PROGRESS_SECONDS = 10.0  # a worker may be longer busy, with the GIL: that tells nothing
 
 
 class SpmdCommunicator(RankedCommunicator):
@@ -251,9 +252,11 @@ class SpmdCommunicator(RankedCommunicator):
     async def _deadlock(self, run: int) -> str | None:
         standings: dict[int, Standing] = {}
         ended: set[int] = set()
-        with suppress(OSError):  # a worker is lost: the next look says so
+        # a worker is lost: the next look says so; or one is busy: then it waits for nobody
+        with suppress(OSError, TimeoutError):
             asked = {"op": on_worker.PROGRESS, "run": run}
-            for told in (await self._told(asked, self._cluster.workers)).values():
+            answers = self._told(asked, self._cluster.workers)
+            for told in (await asyncio.wait_for(answers, _PROGRESS_SECONDS)).values():
                 of_worker, done = pickle.loads(told)
                 standings |= of_worker
                 ended |= done

@@ -230,7 +230,7 @@ class Session:
         ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
         self.mailboxes = {rank: Mailbox(rank, spec.timeout) for rank in ranks}
         self.ranks: dict[int, RankCommunicator] = {}  # those that run
-        self._texts: dict[int, int] = {}  # of a rank, the run whose text has ended last
+        self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._running: set[int] = set()
@@ -303,7 +303,7 @@ class Session:
         while not self._done >= self._running and monotonic() < limit:
             self._changed.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(0.1, _WATCH_SECONDS))
+                await asyncio.wait_for(self._changed.wait(), 0.1)
         await self._forget()
 
     async def _watch(self) -> None:
@@ -324,8 +324,7 @@ class Session:
 
     async def _forget(self) -> None:
         if self.host.forget(self.spec.run_id):
-            for stream in self._streams.values():
-                await stream.close()
+            await asyncio.gather(*[stream.close() for stream in self._streams.values()])
 
     # -- messages ---
 

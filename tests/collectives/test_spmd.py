@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -188,6 +189,24 @@ def test_workers_look_at_themselves_less_often_while_they_have_ranks(quiet_clien
     after = quiet_client.run(milliseconds)
     for name in ("tick", "profile"):  # heartbeats change by themselves
         assert [t[name] for t in after.values()] == [t[name] for t in before.values()]
+
+
+def keep_the_gil(rank, *, seconds):
+    if rank == 0:
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    return rank
+
+
+def test_a_worker_that_does_not_answer_is_not_taken_for_a_silent_scheduler(
+    quiet_client, monkeypatch
+):
+    """A step of C code that keeps the GIL keeps the worker's event loop too."""
+    monkeypatch.setattr("daskpart.collectives.transports.cluster._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("daskpart.collectives.transports.spmd._PROGRESS_SECONDS", 0.3)
+    with DaskCommunicator(2, quiet_client) as communicator:
+        ranks = communicator.values([0, 1])
+        kept = communicator.map(keep_the_gil, ranks, seconds=3.0)
+        assert communicator.gather(kept) == [0, 1]
 
 
 def test_what_cannot_be_sent_back(quiet_client):
