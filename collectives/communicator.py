@@ -151,8 +151,9 @@ class Communicator(ABC):
         InputError
             If ranks disagree in what they call; names both calls.
         Exception
-            What the text raised on the lowest failing rank, with a note that names the rank. The
-            communicator stays usable; values that the text has spent are lost.
+            What the text raised on the lowest failing rank (on `graph`, on one that failed), with a
+            note that names the rank. The communicator stays usable; values that the text has spent
+            are lost.
         """
         self._require_open()
         return text(self, *values, **static)
@@ -198,7 +199,8 @@ class Communicator(ABC):
         InputError
             If a value is of another communicator, spent, or not a per-rank value at all.
         Exception
-            What the function raised on the lowest failing rank, with a note that names the rank.
+            What the function raised on the lowest failing rank (on `graph`, on one that failed),
+            with a note that names the rank.
         """
         self._check_step(values, static)
         return self._map(function, None, values, static)
@@ -426,7 +428,7 @@ class Communicator(ABC):
         return self.timeline
 
     def close(self) -> None:
-        """Leave nothing behind: threads end, futures are cancelled. Values can't be used after."""
+        """Leave nothing behind: threads end, futures are released. Values can't be used after."""
         if not self.closed:
             self.closed = True
             self._close()

@@ -33,7 +33,7 @@ from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM, Reduction, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
-from .sparse_steps import steps_of
+from .sparse_steps import core_of, steps_of
 from .stream import Stream, stream_of_all
 
 
@@ -85,10 +85,6 @@ def _neighbours(n_ranks: int) -> tuple[Exchange, ...]:
     return tuple(Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks))
 
 
-def _n_corners(n_ranks: int) -> int:
-    return 1 << (n_ranks.bit_length() - 1)
-
-
 # -- doubling: between two rounds a rank has one array, the value so far ---
 
 
@@ -96,7 +92,7 @@ def _doubling(
     communicator: Communicator, values: PerRank, reduction: Reduction, label: str
 ) -> PerRank:
     exchanges = _neighbours(communicator.n_ranks)
-    n_corners = _n_corners(communicator.n_ranks)
+    n_corners = core_of(communicator.n_ranks)
     total = values
     for index, exchange in enumerate(exchanges):
         pending = communicator.post_values(exchange, total, _pack_whole, label, index)

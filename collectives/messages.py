@@ -2,7 +2,7 @@
 
     Round of a plan (item ids)            Exchange (who sends to whom)
     0 ──{7, 40}──▶ 2                      0 ──▶ 1, 0 ──▶ 3, 1 ──▶ 0
-       │ localise                            │ of_rank
+       │ localise                            │ of_ranks
        ▼                                     ▼
     RankMessages: local positions         RankExchange: pairs of ranks; the sender alone knows sizes
        └──────────── messages(value, pack) ──▶ payloads ──▶ incoming ──▶ Inbox ─────────────┘

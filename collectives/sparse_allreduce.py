@@ -267,13 +267,13 @@ def _require_array_alone(x: Any, values: Any) -> None:
 def agreed_streams(
     communicator: Communicator, streams: PerRank, what: str
 ) -> tuple[PerRank, Replicated]:
-    """The streams, which no rank has before all agree; their size, dtype number, sum of entries.
+    """The streams without cuts, none before all agree; their size, dtype number, sum of entries.
 
     InputError if ranks disagree in shape or dtype; `what` says in what.
     """
     descriptions = communicator.map(_describe, streams)
     agreed = communicator.fold(descriptions, _agree, label=f"{what}: sizes", what=what)
-    return communicator.map(_first_of, streams, agreed), agreed
+    return communicator.map(_without_cuts, streams, agreed), agreed
 
 
 def _describe(stream: Stream) -> NDArray[np.int64]:
@@ -291,7 +291,7 @@ def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64
     return np.array([math.prod(first[2:].tolist()), first[1], entries], dtype=np.int64)
 
 
-def _first_of(stream: Stream, agreed: Any) -> Stream:
+def _without_cuts(stream: Stream, agreed: Any) -> Stream:
     return stream.cut_at(())
 
 

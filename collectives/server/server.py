@@ -65,9 +65,10 @@ class ParameterServer:
         ranks that are equally fast; stalest, where pulls miss as many pushes as the delay allows;
         or the rank of each call, as `schedule` gives it after a run. Default: as they come.
     timeout, start_seconds : float, optional
-        Seconds that a rank waits at most for rows or other ranks; and that are waited until a
-        cluster has workers enough, and until they are free. Default: Dask's settings
-        ``daskpart.timeout``, or 600, and ``daskpart.start-seconds``, or 30.
+        Seconds that a rank waits at most for rows or other ranks (once its program has ended, it
+        waits for those of the others without limit); and that are waited until a cluster has
+        workers enough, and until they are free. Default: Dask's settings ``daskpart.timeout``, or
+        600, and ``daskpart.start-seconds``, or 30.
     oversubscribe : bool
         Whether ranks of "dask" and "mpi" may share threads of workers where there are too few; else
         that is an InputError.

@@ -1,4 +1,4 @@
-"""Values of a Dask collection, one a key, for ranks that live in this process."""
+"""A Dask collection as per-rank values: its keys, one a rank, and what they hold, brought here."""
 
 from __future__ import annotations
 
