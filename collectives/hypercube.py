@@ -191,7 +191,7 @@ def embed(
         carried=outward,
         aware=bool(aware),
         payload_rows=payload_rows,
-        every_message=bool(every_message),
+        every_message=every_message,
     )
     return embedded if plan.kind == "expand" else embedded.reversed()
 

@@ -134,6 +134,13 @@ class Answer:
     spans: list[tuple] = field(default_factory=list)
     cost_model: CostModel | None = None
 
+    @property
+    def failure(self) -> str | None:
+        """Why the others must stop, if the text failed by itself."""
+        if self.error is None or isinstance(self.error, RunStopped):
+            return None
+        return f"rank {self.rank} failed: {type(self.error).__name__}: {self.error}"
+
 
 class RankCommunicator(Communicator):
     """One rank of a run; what a text gets as its first argument.

@@ -23,7 +23,7 @@ from daskpart.collectives.communicator import PerRank
 from .driver import RankedCommunicator, blamed
 from .from_dask import computed_values
 from .handles import Number
-from .mailbox import Call, Mailbox, RunStopped, find_deadlock
+from .mailbox import Call, Mailbox, find_deadlock
 from .rank import Answer, Endpoint, RankCommunicator, Request
 
 _LOOK_SECONDS = 0.2
@@ -72,9 +72,8 @@ class ThreadsCommunicator(RankedCommunicator):
         while (asked := self._queues[rank].get()) is not None:
             request, own, future = asked
             answer = communicator.execute(request, own)
-            if answer.error is not None and not isinstance(answer.error, RunStopped):
-                reason = f"rank {rank} failed: {type(answer.error).__name__}: {answer.error}"
-                self._stop(request.run, reason)
+            if answer.failure is not None:
+                self._stop(request.run, answer.failure)
             future.set_result(answer)
 
     def _stop(self, run: int, reason: str) -> None:

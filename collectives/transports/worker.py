@@ -378,9 +378,8 @@ class Session:
     def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> bytes:
         answer, rank = communicator.execute(request, own), communicator.rank
         self._texts[rank] = request.run
-        if answer.error is not None and not isinstance(answer.error, RunStopped):
-            reason = f"rank {rank} failed: {type(answer.error).__name__}: {answer.error}"
-            stop = partial(self.stop, request.run, reason, tell_others=True)
+        if answer.failure is not None:
+            stop = partial(self.stop, request.run, answer.failure, tell_others=True)
             self.loop.call_soon_threadsafe(stop)
         return _packed(answer)
 
