@@ -30,7 +30,7 @@ from daskpart.collectives.stream import entries_stream
 from daskpart.models.optimisation.aggregation import SWITCH
 from daskpart.models.samples.rows import members_of_ranks
 
-from .output import Origin, markdown_table, out_option, write_numbers, write_section
+from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 DENSE = "dense-rabenseifner"
 STRATEGIES = (
@@ -175,6 +175,13 @@ def least(lines: list[list]) -> list[list]:
     return [[*key, line[3], *line[4:8]] for key, line in best.items()]
 
 
+def asked(rows: list[list]) -> str:
+    """What was asked of the bytes at a million features, and where it holds."""
+    found = [(f"P = {row[1]}", row[-1]) for row in rows if row[0] == "power law, N = 10^6"]
+    words = "at N = 10^6 a third of the bytes of dense sums, or less"
+    return verdict(words, found, lambda factor: factor >= 3)
+
+
 def occurrences(held: Data, n_batches: int) -> np.ndarray:
     """In how many batches each feature occurs, the most frequent first; zeros left out."""
     counts = np.zeros(held.size, np.int64)
@@ -275,6 +282,7 @@ def main(
         "the same.\n\n"
         "![Seconds by strategy, and which features occur](linear_aggregation.png)\n\n"
         f"The sparse strategy of the fewest bytes:\n\n{markdown_table(LEAST, least(lines))}\n\n"
+        f"{asked(least(lines))}\n\n"
         f"All of them:\n\n{markdown_table(columns, shown)}\n\n"
         "Trained, beside the simulation of the same batches (bytes of all ranks; those that were "
         f"trained agree on sizes, too):\n\n{markdown_table(TRAINED, beside)}\n\n"

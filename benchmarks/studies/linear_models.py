@@ -37,7 +37,7 @@ from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
 
 from .clusters import has_mpiexec, in_mpi_job, on_dask_workers
-from .output import Origin, markdown_table, out_option, write_numbers, write_section
+from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 COLUMNS = ("data", "what", "seconds of the fit", "seconds an epoch", "training loss", "test score")
 TO_LOSS_COLUMNS = ("data", "what", "seconds to the loss", "epochs", "test loss")
@@ -354,6 +354,18 @@ def _about_dask_ml(python: str | None, reached: list[list]) -> str:
     return f"{told}."
 
 
+def asked(read: list[list]) -> str:
+    """What was asked of reading by several ranks, and where it holds."""
+    one = next((row for row in read if row[0] == 1), None)
+    found = [] if one is None else [
+        (f"{what}, {row[0]} processes", row[0] * one[place] / row[place])
+        for row in read if row[0] > 1
+        for place, what in ((2, "surveyed"), (3, "read by ranks"))
+    ]  # fmt: skip
+    words = "P processes in at most 1.3 times a P-th of the seconds of one"
+    return verdict(words, found, lambda ratio: ratio <= 1.3)
+
+
 @click.command()
 @click.option(
     "--data", "names", multiple=True, default=("a9a", "imdb-bow", "imdb-bigrams"), show_default=True
@@ -400,7 +412,7 @@ def main(
         "![Test loss over seconds](linear_models.png)\n\n"
         "A generated libsvm file, on worker processes: looked through by `survey`, and read by "
         "ranks, each its range, to rows dealt out over the ranks:\n\n"
-        f"{markdown_table(READ_COLUMNS, read)}\n\n"
+        f"{markdown_table(READ_COLUMNS, read)}\n\n{asked(read)}\n\n"
         f"A step of SGD on {SUM_RANKS} ranks of this process, a batch of 1000 a rank, 100 features "
         "a sample by a power law: all values of the gradients sent, or entries by the algorithm "
         "that the ranks choose. Of the sum alone the median of "

@@ -22,7 +22,7 @@ from benchmarks import data
 from daskpart import MLPClassifier
 from daskpart.collectives.simulator import ALPHA, BETA, expected_allreduces, simulate_allreduce
 
-from .output import Origin, markdown_table, out_option, write_numbers, write_section
+from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 BUCKET = 512
 LARGE = (784, 4096, 4096, 10)  # the network of the thesis
@@ -86,6 +86,17 @@ def summary(table: pd.DataFrame) -> list[list]:
             *measured, mb = end[4:]
             rows.append([name, n_ranks, end[2], *measured, mb / end[3], whole / mb])
     return rows
+
+
+def asked(rows: list[list]) -> str:
+    """Whether TopK is as accurate as plain SGD on pictures; the difference of test accuracies."""
+    whole = {row[1]: row[5] for row in rows if row[0] == "pictures" and row[2] == "all"}
+    found = [
+        (f"{row[2]}, {row[1]} ranks, test accuracy less by", whole[row[1]] - row[5])
+        for row in rows if row[0] == "pictures" and row[2] != "all"
+    ]  # fmt: skip
+    words = "of pictures, TopK no less accurate than plain SGD"
+    return verdict(words, found, lambda less: less <= 0)
 
 
 def predicted(ranks: tuple[int, ...]) -> list[list]:
@@ -185,7 +196,7 @@ def main(
         f"{len(large[1]):,} made ones of 28 × 28 pixels in ten classes, two hidden layers of "
         f"{hidden}, batches of 16. *less by*: bytes of plain SGD over those of this line.\n\n"
         "![Loss and accuracy of SGD and TopK](mlp_topk.png)\n\n"
-        f"{markdown_table(SUMMARY, summary(table))}\n\n"
+        f"{markdown_table(SUMMARY, summary(table))}\n\n{asked(summary(table))}\n\n"
         "What the sums of a step take in the network of the thesis (hidden layers of 4096 and "
         f"4096), layer by layer, by the α–β model of a cluster (α = {1e6 * ALPHA:g} µs, "
         f"β = {1e9 * BETA:g} ns a byte), entries spread evenly: dense by Rabenseifner's algorithm, "

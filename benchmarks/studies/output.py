@@ -114,6 +114,16 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def verdict(asked: str, found: Iterable[tuple[str, float]], is_met: Callable[[float], bool]) -> str:
+    """What was asked of some numbers, and which of them meet it; "" where there are none."""
+    told: dict[bool, list[str]] = {True: [], False: []}
+    for what, value in found:
+        told[bool(is_met(value))].append(f"{what} ({_cell(value)})")
+    named = [f" {name}: {'; '.join(each)}." for name, each in (("Met", told[True]),
+             ("Missed", told[False])) if each]  # fmt: skip
+    return f"Asked: {asked}.{''.join(named)}" if named else ""
+
+
 def _cell(value: Any) -> str:
     if value is None or value != value:
         return "–"
