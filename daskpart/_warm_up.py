@@ -17,6 +17,7 @@ import sparse
 
 import daskpart
 
+from .collectives.stream import stream_of
 from .hypergraph import Hypergraph
 
 
@@ -53,11 +54,24 @@ def _train() -> None:
     for array in (sparse.COO.from_scipy_sparse(matrix), sparse.GCXS.from_scipy_sparse(matrix)):
         _ = array[1:3], array[1:3, 2:9]  # as the chunks of a Dask array are cut
     X, y = matrix.tocsr(), np.arange(matrix.shape[0]) % 2
-    for solver in ("sgd", "lbfgs"):
-        daskpart.LogisticRegression(solver=solver, max_iter=3).fit(X, y)
-    daskpart.MLPClassifier((4,), max_iter=2).fit(X, y)
+    for n_ranks in (1, 3):  # one rank adds up nothing
+        for solver in ("sgd", "lbfgs"):
+            daskpart.LogisticRegression(solver=solver, n_ranks=n_ranks, max_iter=3).fit(X, y)
+        daskpart.MLPClassifier((4,), n_ranks=n_ranks, max_iter=2).fit(X, y)
+    _add_up()
     graph = scipy.sparse.csr_array(X[:, :100].T @ X[:, :100])
     daskpart.GCNClassifier(max_iter=2).fit(graph, y[:100])
+
+
+def _add_up() -> None:
+    """Sums of gradients of few entries and of many, narrow and wide."""
+    rng = np.random.default_rng(0)
+    model = daskpart.LogisticRegression(solver="sgd", n_ranks=3, batch_size=8, max_iter=2)
+    for dtype in (np.float32, np.float64):
+        for size, density in ((200, 0.02), (200, 0.3), (70_000, 0.001)):
+            X = scipy.sparse.random_array((90, size), density=density, dtype=dtype, rng=rng)
+            model.fit(X, np.arange(90) % 3)
+            stream_of(np.ones(3 * size, dtype))  # of ranges some come dense, others do not
 
 
 def _matrix() -> scipy.sparse.coo_array:
