@@ -65,13 +65,14 @@ def _train() -> None:
 
 def _add_up() -> None:
     """Sums of gradients of few entries and of many, narrow and wide."""
-    rng = np.random.default_rng(0)
-    model = daskpart.LogisticRegression(solver="sgd", n_ranks=3, batch_size=8, max_iter=2)
+    rng, y = np.random.default_rng(0), np.arange(90) % 3
     for dtype in (np.float32, np.float64):
-        for size, density in ((200, 0.02), (200, 0.3), (70_000, 0.001)):
+        for size, density in ((70_000, 0.001), (200, 0.02), (200, 0.3)):
             X = scipy.sparse.random_array((90, size), density=density, dtype=dtype, rng=rng)
-            model.fit(X, np.arange(90) % 3)
+            model = daskpart.LogisticRegression(solver="sgd", n_ranks=3, batch_size=8, max_iter=2)
+            model.fit(X, y)
             stream_of(np.ones(3 * size, dtype))  # of ranges some come dense, others do not
+        daskpart.LogisticRegression(n_ranks=3, max_iter=2).fit(X, y)
 
 
 def _matrix() -> scipy.sparse.coo_array:
