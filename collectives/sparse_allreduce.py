@@ -10,8 +10,8 @@ also finds ranks that disagree before anything moves; then the steps of one algo
 the cost model unless named. Where a named one begins dense, arrays are not searched for entries.
 Who adds up vectors alike again and again agrees and chooses once (`best_algorithm`), and says so;
 and the ranges that the next sum is split into are cut so that they hold as many entries of this one
-each (`equal_shares`): of words ordered by how frequent they are, the first of eight ranges of one
-length holds two thirds of all entries, and its rank keeps all others waiting.
+each (`equal_shares`): of words ordered by how frequent they are, the first range of one length
+holds most of all entries, and its rank keeps all others waiting.
 """
 
 from __future__ import annotations

@@ -47,6 +47,10 @@ COLUMNS = (
     "quicker than dense by",
 )  # fmt: skip
 TRAINED = ("data", "ranks", "aggregation", "MB an epoch, trained", "MB an epoch, simulated")
+BALANCED = (
+    "data", "samples a rank", "ranks", "entries of the fullest range of one length, %",
+    "rows that the busiest rank sends", "where ranges are cut by entries", "fewer by",
+)  # fmt: skip
 LEAST = ("data", "ranks", "strategy", *COLUMNS[4:8])
 
 
@@ -137,6 +141,22 @@ def sent(
         vectors, size, strategy, switch_density=SWITCH, alpha=alpha, beta=beta, cuts=cuts
     )
     return float(found.bytes_sent.mean()), found.seconds
+
+
+def balanced(held: Data, n_ranks: int) -> list:
+    """What ranges that are cut by the sum of a step before do for the busiest rank."""
+    random = np.random.default_rng(n_ranks)
+    before, vectors = ([held.batch(random) for _ in range(n_ranks)] for _ in range(2))
+    bounds = held.size * np.arange(1, n_ranks) // n_ranks
+    entries = np.bincount(np.searchsorted(bounds, np.concatenate(vectors), "right"))
+    rows = [
+        int(simulate_sparse_allreduce(
+            vectors, held.size, STRATEGIES[3], switch_density=SWITCH, cuts=cuts
+        ).rows_sent.max())
+        for cuts in ((), cuts_after(held.size, before))
+    ]  # fmt: skip
+    share = 100 * float(entries.max() / entries.sum())
+    return [held.name, held.batch_size, n_ranks, share, *rows, rows[0] / rows[1]]
 
 
 def trained(held: Data, n_ranks: int) -> list[list]:
@@ -270,6 +290,7 @@ def main(
         for n_ranks in ranks:
             click.echo(f"{held.name}, {n_ranks} ranks …")
             lines += lines_of(held, n_ranks)
+    even = [balanced(bigrams(max(batch // 4, 1)), n_ranks) for n_ranks in train]
     beside = [row for held in sets[:2] for n_ranks in train for row in trained(held, n_ranks)]
     draw(sets, lines, ranks, out / "linear_aggregation.png")
     shown = [line[:8] + line[9:] for line in lines if line[8] == next(iter(NETWORKS))]
@@ -286,6 +307,7 @@ def main(
         f"All of them:\n\n{markdown_table(columns, shown)}\n\n"
         "Trained, beside the simulation of the same batches (bytes of all ranks; those that were "
         f"trained agree on sizes, too):\n\n{markdown_table(TRAINED, beside)}\n\n"
+        f"The busiest rank of ssar-split-allgather:\n\n{markdown_table(BALANCED, even)}\n\n"
         "Figures 5.8 to 5.12 of Renggli (2017). Where a few features are in every batch (the steep "
         "left of the third row), the sum fills up slower than evenly spread entries would. "
         "imdb-bigrams has its frequent features first: the ranges of ssar-split-allgather are cut "

@@ -14,7 +14,7 @@ arguments of `daskpart.partition` as a dict, a `Partition`, or the part of each 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Self
 
@@ -265,7 +265,12 @@ def given_assignment(partitioner: Any, n_vertices: int, n_ranks: int, what: str)
 
 
 def given_partition(
-    partitioner: Any, n_vertices: int, n_ranks: int, weights: Any, whole: str, what: str
+    partitioner: Any,
+    n_vertices: int,
+    n_ranks: int,
+    weights: Callable[[], Any],
+    whole: str,
+    what: str,
 ) -> Partition | None:
     """The partition that a user gave, as such or as the part of each vertex; None: cut one.
 
@@ -273,8 +278,8 @@ def given_partition(
     ----------
     partitioner : str, dict, Partition or int array
     n_vertices, n_ranks : int
-    weights : int array of shape (n_vertices,)
-        Of the vertices, for a partition that is given as an array.
+    weights : callable
+        Gives those of the vertices, which a partition that is given as an array lacks.
     whole, what : str
         What is cut, and what its vertices are called, in the words of an error.
 
@@ -288,7 +293,7 @@ def given_partition(
         return partitioner
     if not isinstance(partitioner, str | Mapping):
         assignment = given_assignment(partitioner, n_vertices, n_ranks, what)
-        return Partition(assignment, n_ranks, weights, {})
+        return Partition(assignment, n_ranks, weights(), {})
     if n_vertices < n_ranks:
         raise InputError(
             f"{n_ranks} ranks need as many {what} to share out; there are {n_vertices}"

@@ -294,8 +294,8 @@ class _Reader:
 
 
 _READ = (
-    *("array", "sparse", "dict", "pairs", "list", "tuple", "frame", "random", "report", "part"),
-)
+    "array", "sparse", "dict", "pairs", "list", "tuple", "frame", "random", "report", "part",
+)  # fmt: skip
 # results by their names: what each is, in words and as a check
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "n_.*_": ("a whole number", lambda value: type(value) is int and value >= 0),

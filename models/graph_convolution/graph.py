@@ -265,7 +265,7 @@ def _edge_list(
     return places[: len(source)], places[len(source) :], weights, n_names, names
 
 
-def in_memory(data: Any) -> Any:
+def frames_in_memory(data: Any) -> Any:
     """A Dask frame or series as one of pandas, whose index names vertices; others as they are."""
     is_frame = is_a(data, "dask.dataframe", "DataFrame") or is_a(data, "dask.dataframe", "Series")
     return data.compute() if is_frame else data

@@ -41,7 +41,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import in_memory, read_features, read_graph
+from .graph import frames_in_memory, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
@@ -263,7 +263,7 @@ class GraphNetwork(DistributedEstimator):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X, y, mask = map(in_memory, (X, y, data.get("validation_mask")))
+        X, y, mask = map(frames_in_memory, (X, y, data.get("validation_mask")))
         goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
         is_warm = self.warm_start and hasattr(self, "state_")
         targets = self._targets(y, data.get("classes"), goes_on or is_warm)
@@ -271,7 +271,11 @@ class GraphNetwork(DistributedEstimator):
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
         label_names, row_names = names_of_rows(y), names_of_rows(X)
         problem = self._read(
-            X, in_memory(data.get("graph")), len(targets.values), label_names, reset=not goes_on
+            X,
+            frames_in_memory(data.get("graph")),
+            len(targets.values),
+            label_names,
+            reset=not goes_on,
         )
         of_targets = row_names if label_names is None else label_names
         targets = by_vertex(targets, problem.names, of_targets, problem.n_vertices)
@@ -499,7 +503,9 @@ class GraphNetwork(DistributedEstimator):
             n = graph.shape[0] if X is None else None
         if X is None and hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted on features: give X")
-        problem = self._read(in_memory(X), in_memory(graph), n, None, names, reset=False)
+        problem = self._read(
+            frames_in_memory(X), frames_in_memory(graph), n, None, names, reset=False
+        )
         if problem.n_inputs != len(state.weights["0.weight"]):
             raise InputError(
                 f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
@@ -532,7 +538,7 @@ class GraphNetwork(DistributedEstimator):
         client: Any,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
-        X, y, mask = map(in_memory, (X, y, mask))
+        X, y, mask = map(frames_in_memory, (X, y, mask))
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)

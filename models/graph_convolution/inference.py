@@ -54,8 +54,6 @@ def outputs_of(
         found: Any = comm.gather(
             comm.run(infer, data, prepared[0], model, network=network, place=place)
         )
-    if n_ranks == 1:
-        return np.asarray(found[0])
     whole = np.empty((partition.n_vertices, found[0].shape[1]), found[0].dtype)
     for rank, rows in enumerate(found):
         whole[partition.members(rank)] = rows

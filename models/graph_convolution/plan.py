@@ -276,7 +276,7 @@ def vertex_partition(
 
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64)
-    chosen = given_partition(partitioner, n, n_ranks, weights, "the graph", "vertices")
+    chosen = given_partition(partitioner, n, n_ranks, lambda: weights, "the graph", "vertices")
     if chosen is not None:
         return chosen
     if n_ranks == 1:

@@ -205,8 +205,10 @@ def _partitioned(
 ) -> Partition:
     from daskpart.partitioners import partition as make_partition  # ranks cut nothing
 
-    weights = np.diff(matrix.row_pointer())
-    given = given_partition(partitioner, len(weights), n_ranks, weights, "the matrix", "rows")
+    given = given_partition(
+        partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
+        "the matrix", "rows",
+    )  # fmt: skip
     if given is not None:
         return given
     chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner

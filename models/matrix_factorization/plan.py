@@ -351,9 +351,12 @@ def _partitioned(
     data: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> Partition:
     n_vertices = data.n_vertices if isinstance(data, Hypergraph) else data.shape[0]
-    weights = np.ones(n_vertices, np.int64)
-    if hasattr(data, "rows"):
-        weights = np.bincount(data.rows, minlength=n_vertices)
+
+    def weights() -> NDArray[np.int64]:
+        if hasattr(data, "rows"):
+            return np.bincount(data.rows, minlength=n_vertices)
+        return np.ones(n_vertices, np.int64)
+
     given = given_partition(partitioner, n_vertices, n_ranks, weights, "the matrix", axis)
     if given is not None:
         return _of_rows(given, axis)
