@@ -44,7 +44,14 @@ def test_the_list_of_benchmarks_is_whole() -> None:
         if re.search(r"^    def (time|track|peakmem)_", path.read_text(), re.MULTILINE)
     ]
     # other studies run these
-    steps = {"clusters", "cp_memory_run", "dask_ml_run", "engine_memory_run", "parsa_memory"}
+    steps = {
+        "clusters",
+        "cold_start_run",
+        "cp_memory_run",
+        "dask_ml_run",
+        "engine_memory_run",
+        "parsa_memory",
+    }
     assert not [name for name in {*scripts, *asv} - steps if f"`{name}`" not in told]
 
 
@@ -277,6 +284,7 @@ STUDIES = {
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
     "cp_memory": ["--tensor", "few", "--ranks", "2", "--rank", "3"],
+    "cold_start": ["--block", "cuts", "--kept", "--turns", "1"],
     "latency": ["--ranks", "2", "--transport", "local"],
     "message_memory": ["--transport", "local", "--ranks", "4", "--ranks", "8", "--bytes", "8"],
     "sparse_allreduce": [
