@@ -14,8 +14,8 @@ from daskpart.errors import InputError
 
 from .classes import as_words
 from .fit import Data, Fit, Model
-from .inputs import lines_of
-from .options import SHARE, number
+from .options import SHARE, choice, number
+from .samples import READERS, SampleSet, read_names, read_samples
 
 _TOP = 10  # coefficients of each output
 _DRAWN = 4  # outputs
@@ -44,32 +44,45 @@ class LinearCommand(Model):
             help="Of a table: name, or place from 0, of the column that is to be learnt.",
         ),
         click.Option(["--names"], metavar="FILE", help="Names of the features, one a line."),
+        choice(
+            "--read",
+            READERS,
+            "auto",
+            "Who reads SAMPLES: this process, which hands rows out ('here'); or each rank its own "
+            "part, so that a file may be larger than memory ('ranks': it is gone through once more "
+            "for each share that is held out). 'auto': the ranks, where the file would take more "
+            "than a quarter of the memory here.",
+        ),
     )
     template = "linear.html"
     names: np.ndarray | None = None
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
-        """Read, name features, hold out."""
-        X, y, test, named = _read(source, given["test"], given["label"])
-        if not X.shape[1]:
+        """Read or survey, name features, hold out."""
+        train, test, names = read_samples(source, given["test"], given["label"], given["read"])
+        n_features = train.X.shape[1]
+        if not n_features:
             raise InputError(f"{source}: there is no feature in it, nothing to learn from")
-        self._check_labels(source, y)
-        if test is None and given["test_fraction"]:
-            test, X, y = _held_out(X, y, given["test_fraction"], given["random_state"])
-        share = given["validation_fraction"]
-        validation, X, y = _held_out(X, y, share, [given["random_state"], 1])
-        words = [f"{source}: {len(y):,} samples of {X.shape[1]:,} features, {X.nnz:,} values"]
+        if train.y is not None:
+            self._check_labels(source, train.y)
+        if test is None:
+            train, test = train.split(given["test_fraction"], given["random_state"])
+        train, validation = train.split(given["validation_fraction"], [given["random_state"], 1])
+        how = "" if train.y is not None else "; each rank reads its own part"
+        sizes = f"{train.size:,} samples of {n_features:,} features, {train.X.nnz:,} values"
+        words = [f"{source}: {sizes}{how}"]
         if self.classifies:
-            classes, counts = np.unique(y, return_counts=True)
-            counted = zip(classes.tolist(), counts, strict=True)
-            told = ", ".join(f"{as_words(label)}: {n:,}" for label, n in counted)
+            told = ", ".join(
+                f"{as_words(label)}: {n:,}"
+                for label, n in zip(*(each.tolist() for each in train.counts()), strict=True)
+            )
             words.append(f"samples of each class: {told}")
         if test is not None:
-            words.append(f"{len(test[1]):,} held out to judge by")
+            words.append(f"{test.size:,} held out to judge by")
         if validation is not None:
-            words.append(f"{len(validation[1]):,} held out to measure the loss on after each epoch")
-        self.names = named if given["names"] is None else _read_names(given["names"], X.shape[1])
-        return Data(X, words, test, {"y": y, "eval_set": validation})
+            words.append(f"{validation.size:,} held out to measure the loss on after each epoch")
+        self.names = names if given["names"] is None else read_names(given["names"], n_features)
+        return Data(train.X, words, test, {"y": train.y, "eval_set": validation})
 
     def _check_labels(self, source: str, y: Any) -> None:
         if y.dtype.kind == "U" and not self.classifies:
@@ -88,14 +101,16 @@ class LinearCommand(Model):
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Loss, score, features that ranks share, coefficients that are not 0."""
-        model, found = fit.model, _shared(fit)
+        model, found = fit.model, {}
+        if fit.data.more["y"] is not None:  # rows are here to be looked at
+            found |= _shared(fit)
+            if model.solver == "sgd":
+                found["density_over_ranks"] = _densities(fit.data.X, model.batch_size)
         found["train_loss"] = float(fit.row["loss"])
         found["nonzero_coefficients"] = int(np.count_nonzero(model.coef_))
-        if model.solver == "sgd":
-            found["density_over_ranks"] = _densities(fit.data.X, model.batch_size)
         if fit.data.test is not None:
             found["test_score"] = float(model.score(*fit.data.test))
-            found["n_test"] = len(fit.data.test[1])
+            found["n_test"] = fit.data.test.size
         return found
 
     def told(self, fit: Fit) -> list[str]:
@@ -105,13 +120,14 @@ class LinearCommand(Model):
         if "test_score" in found:
             lines.append(
                 f"{score} {found['test_score']:.4f} on {found['n_test']:,} held-out samples; "
-                + self._beside(fit.data.test[1])
+                + self._beside(fit.data.test)
             )
-        lines.append(
-            f"a rank touches {found['features_of_a_rank']:,.0f} features on average; "
-            f"{found['shared_features']:,} of {found['touched_features']:,} are touched by more "
-            "than one rank"
-        )
+        if "shared_features" in found:
+            lines.append(
+                f"a rank touches {found['features_of_a_rank']:,.0f} features on average; "
+                f"{found['shared_features']:,} of {found['touched_features']:,} are touched by "
+                "more than one rank"
+            )
         density = fit.model.history_.get("density")
         if density is not None and density.notna().any():
             lines.append(
@@ -124,11 +140,11 @@ class LinearCommand(Model):
             lines.append(f"features that occur in a batch of each rank, by number of ranks: {told}")
         return lines
 
-    def _beside(self, targets: Any) -> str:
+    def _beside(self, test: SampleSet) -> str:
         """What a model that looks at no feature would reach."""
         if not self.classifies:
             return "answering their mean every time gives 0"
-        _, counts = np.unique(targets, return_counts=True)
+        _, counts = test.counts()
         return f"the most frequent class makes up {counts.max() / counts.sum():.1%}"
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
@@ -175,14 +191,14 @@ class LinearCommand(Model):
         """Key numbers and coefficients."""
         found = fit.judgement
         name = "test_accuracy" if self.classifies else "test_R²"
-        score = {name: found["test_score"]} if "test_score" in found else {}
+        keys = {
+            name: "test_score",
+            "training_loss": "train_loss",
+            "nonzero_coefficients": "nonzero_coefficients",
+            "features_that_ranks_share": "shared_features",
+        }
         return {
-            "numbers": {
-                **score,
-                "training_loss": found["train_loss"],
-                "nonzero_coefficients": found["nonzero_coefficients"],
-                "features_that_ranks_share": found["shared_features"],
-            },
+            "numbers": {words: found[key] for words, key in keys.items() if key in found},
             "coefficients": _coefficients(fit, self.names),
         }
 
@@ -193,8 +209,8 @@ class _Linear(LinearCommand):
     SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of
     numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2).
 
-    This process reads the file and hands its rows to the ranks. Of a file that it has no memory for
-    have each rank read its own part, in Python: fit(survey(FILE)), with daskpart.readers.survey.
+    This process reads the file and hands its rows to the ranks; of a file that it has no memory for
+    each rank reads its own part (--read).
     """
 
     estimator = "LinearRegression"
@@ -202,68 +218,6 @@ class _Linear(LinearCommand):
 
 
 MODEL: Model = _Linear()
-
-
-def _read(
-    source: str, test: str | None, label: str | None
-) -> tuple[Any, np.ndarray, tuple[Any, Any] | None, np.ndarray | None]:
-    """Samples, their targets, both of the file to judge by, and names that a table gives."""
-    from pathlib import Path
-
-    from daskpart.readers.example_tables import is_table
-    from daskpart.readers.libsvm import read_libsvm, read_numbered_alike
-
-    paths = [str(Path(path).expanduser()) for path in (source, test) if path]
-    for path in paths:
-        if not Path(path).exists():
-            raise InputError(f"{path}: no such file; give samples in libsvm format, or a table")
-        if label is None and is_table(path):
-            raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
-    names = None
-    if label is not None:
-        samples, *others, names = _read_tables(paths, label)
-    elif test:
-        samples, *others = read_numbered_alike(*paths)
-    else:
-        samples, others = read_libsvm(paths[0]), []
-    return *samples, (*others[0],) if others else None, names
-
-
-def _read_tables(paths: list[str], label: str) -> list[Any]:
-    """The examples of each table of numbers, and what their features are called, if anything."""
-    from daskpart.readers.example_tables import table_of
-    from daskpart.readers.ranges import survey
-
-    named = table_of(paths[0], 0).names or ()
-    column = int(label) if label.isdigit() and label not in named else label
-    files = [survey(path, label=column) for path in paths]
-    first = files[0]
-    for file in files[1:]:
-        if (file.n_features, file.feature_names) != (first.n_features, first.feature_names):
-            raise InputError(f"{file.path}: its columns are not those of {first.path}, in order")
-    names = None if first.feature_names is None else np.array(first.feature_names)
-    read = [file.examples_of(range(len(file.blocks))) for file in files]
-    return [*read, names]
-
-
-def _held_out(X: Any, y: np.ndarray, share: float, seed: Any) -> tuple[Any, Any, np.ndarray]:
-    """A share of the samples and their targets, None where that is less than one, and the rest."""
-    n_held = int(len(y) * share)
-    if not n_held:
-        return None, X, y
-    order = np.random.default_rng(seed).permutation(len(y))
-    held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
-    return (X[held], y[held]), X[kept], y[kept]
-
-
-def _read_names(path: str | None, n_features: int) -> np.ndarray | None:
-    """Names of the features, one a line."""
-    if path is None:
-        return None
-    names = lines_of(path)
-    if len(names) < n_features:
-        raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
-    return np.array(names[:n_features])
 
 
 def _shared(fit: Fit) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
 from .classes import draw_confusion, judged, most_frequent
@@ -20,8 +19,8 @@ class _MLP(LinearCommand):
     or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
     numbers, or in a table text.
 
-    This process reads the file and hands its rows to the ranks. Of a file that it has no memory for
-    have each rank read its own part, in Python: fit(survey(FILE)), with daskpart.readers.survey.
+    This process reads the file and hands its rows to the ranks; of a file that it has no memory for
+    each rank reads its own part (--read).
     """
 
     estimator = "MLPClassifier"
@@ -46,8 +45,9 @@ class _MLP(LinearCommand):
             "bytes_an_epoch": float(history["bytes"].mean()),
         }
         if fit.data.test is not None:
-            X, y = fit.data.test
-            found |= judged(np.asarray(y), model.predict(X), model.classes_.tolist())
+            labels, answers = fit.data.test.labels(), model.predict(fit.data.test.X)
+            fit.answers = {"label": labels, "found": answers}
+            found |= judged(labels, answers, model.classes_.tolist())
         return found
 
     def told(self, fit: Fit) -> list[str]:
@@ -70,8 +70,7 @@ class _MLP(LinearCommand):
         """The class of every sample that was held out."""
         if fit.data.test is None:
             return {}
-        X, y = fit.data.test
-        found = pd.DataFrame({"label": y, "found": fit.model.predict(X)})
+        found = pd.DataFrame(fit.answers)
         return {"labels.csv": (found, "true and found class of the held-out samples")}
 
     def draw(self, fit: Fit, album: Any) -> None:

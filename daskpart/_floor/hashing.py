@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .kernels import kernel
 
@@ -26,3 +27,17 @@ def mixed(words: Any) -> Any:
 
 
 mixed_word = kernel(mixed)
+
+
+def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
+    """A key for each row by its number; all differ, and in their order rows are shuffled.
+
+    Parameters
+    ----------
+    n_rows : int
+    seed : int
+    first : int
+        Number of the first row.
+    """
+    rows = np.arange(first, first + n_rows, dtype=np.uint64)
+    return np.asarray(mixed(rows * GOLDEN + mixed(np.array([seed], np.uint64) + GOLDEN)))

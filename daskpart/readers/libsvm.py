@@ -126,6 +126,13 @@ class Rows(NamedTuple):
         blocks = blocks or [block_of(Chunk("", b"", b"", 0))]
         return cls(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
 
+    def where(self, mask: np.ndarray) -> Rows:
+        """Those rows for which a mask, bool[n_rows], is true."""
+        entries = np.repeat(mask, self.lengths)
+        return Rows(
+            self.lengths[mask], self.indices[entries], self.values[entries], self.labels[mask]
+        )
+
     def with_rising_indices(self) -> Rows:
         """The same, with the features of each row in order."""
         pointer = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -190,21 +197,22 @@ def read_libsvm(
     return rows.examples(*numbering(path, rows.least, rows.most, wanted))
 
 
-def read_numbered_alike(path: str, test: str) -> tuple[Examples, Examples]:
-    """Read a training file and a test file of its features.
+def read_numbered_alike(path: str, *tests: str) -> list[Examples]:
+    """Read a training file and test files of its features.
 
-    An index 0 in one makes both 0-based: in a small test file the first feature may not occur.
+    An index 0 in one makes all 0-based: in a small test file the first feature may not occur.
 
     Raises
     ------
     InputError
-        The test file has features beyond those of the training file.
+        A test file has features beyond those of the training file.
     """
-    rows, test_rows = _rows(path, Wanted()), _rows(test, Wanted())
-    wanted = Wanted(zero_based=not min(rows.least, test_rows.least))
-    first, width = numbering(path, rows.least, rows.most, wanted)
-    numbering(test, test_rows.least, test_rows.most, replace(wanted, n_features=width))
-    return rows.examples(first, width), test_rows.examples(first, width)
+    read = [_rows(each, Wanted()) for each in (path, *tests)]
+    wanted = Wanted(zero_based=not min(rows.least for rows in read))
+    first, width = numbering(path, read[0].least, read[0].most, wanted)
+    for test, rows in zip(tests, read[1:], strict=True):
+        numbering(test, rows.least, rows.most, replace(wanted, n_features=width))
+    return [rows.examples(first, width) for rows in read]
 
 
 def _rows(path: str, wanted: Wanted) -> Rows:

@@ -35,6 +35,7 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import PinnedTask, RankCollection
 from daskpart.errors import InputError, ReadError
 
+from .drawn_rows import DrawnRows, split
 from .example_tables import Table, group_bytes, is_parquet, is_table, table_of
 from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
 from .scanning import Chunk, apart_by
@@ -96,6 +97,8 @@ class ExamplesFile:
     n_features : int
     on_disk : bool or "auto"
         Whether ranks that read it keep their rows on disk.
+    drawn : DrawnRows or None
+        Which rows of another file these are; None: all there are. Blocks then count these alone.
     """
 
     path: str
@@ -104,6 +107,7 @@ class ExamplesFile:
     first: int
     n_features: int
     on_disk: bool | str = "auto"
+    drawn: DrawnRows | None = None
 
     @property
     def is_compressed(self) -> bool:
@@ -130,7 +134,7 @@ class ExamplesFile:
         """The labels that occur, rising; None where there are too many to be classes."""
         found = _labels_in(self.blocks)
         if self.texts is not None:
-            found = np.unique(values_of(self.texts))
+            found = np.unique(self.labels_of(np.searchsorted(self.texts, found)))
         return found if len(found) <= _MOST_LABELS else None
 
     @cached_property
@@ -140,9 +144,9 @@ class ExamplesFile:
         held = [block for block in self.blocks if block.n_rows]
         found = np.concatenate([block.labels for block in held])
         counts = np.concatenate([block.counts for block in held])
-        places = np.searchsorted(
-            self.labels, found if self.texts is None else values_of(found.tolist())
-        )
+        if self.texts is not None:
+            found = self.labels_of(np.searchsorted(self.texts, found))
+        places = np.searchsorted(self.labels, found)
         total = np.zeros(len(self.labels), np.int64)
         np.add.at(total, places, counts)
         return total
@@ -152,7 +156,7 @@ class ExamplesFile:
         """Labels as they are written, if they are text; rows have the numbers of these."""
         return None if self.wanted.table is None else self.wanted.table.texts
 
-    def labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+    def labels_of(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """What the labels of some rows are: text, bools, or these numbers themselves."""
         return numbers if self.texts is None else values_of(self.texts)[numbers.astype(np.int64)]
 
@@ -163,7 +167,10 @@ class ExamplesFile:
 
     def fingerprint(self) -> str:
         """A short text that differs for other content."""
-        return f"{self.shape}, {self.nnz} stored, {tokenize([b.checksum for b in self.blocks])}"
+        of_text = tokenize(
+            [block.checksum for block in self.blocks], self.drawn and self.drawn.words
+        )
+        return f"{self.shape}, {self.nnz} stored, {of_text}"
 
     def ranges(self, n_ranks: int) -> list[range]:
         """Consecutive blocks for each rank, about equally many bytes; `ReadError` never.
@@ -193,6 +200,8 @@ class ExamplesFile:
         ReadError
             The file has changed since the survey.
         """
+        if self.drawn is not None:
+            return self.drawn.rows_of(blocks, text)
         if not blocks:
             return Rows.joined([])
         start, stop = self.blocks[blocks[0]].start, self.blocks[blocks[-1]].stop
@@ -207,6 +216,19 @@ class ExamplesFile:
                 f"{n_rows} when it was surveyed; leave the file alone while it is read"
             )
         return rows
+
+    def rows_by_block(self, blocks: range) -> Iterator[Rows]:
+        """Read consecutive blocks one by one; of a compressed file all of them, in one go."""
+        if self.drawn is not None:
+            for number, rows in zip(blocks, self.drawn.whole.rows_by_block(blocks), strict=True):
+                yield rows.where(self.drawn.mask(range(number, number + 1)))
+        elif self.is_compressed:  # the chunks of the survey again
+            chunks = chunks_between(
+                self.path, self.blocks[0].start, None, separators=_separators(self.wanted)
+            )
+            yield from (_rows_of(chunk, self.wanted) for chunk in chunks)
+        else:
+            yield from (self.rows_of(range(number, number + 1)) for number in blocks)
 
     def examples_of(self, blocks: range, text: Any = None) -> Examples:
         """Some consecutive blocks as a matrix, and their labels; else as `rows_of`."""
@@ -228,12 +250,65 @@ class ExamplesFile:
         }
         return RankCollection(HighLevelGraph.from_collections(name, tasks), list(tasks))
 
+    def split(
+        self, fraction: float, *, random_state: Any = None, client: Any = None
+    ) -> tuple[ExamplesFile, ExamplesFile]:
+        """Draw a share of the examples by chance: to judge by them what the others have taught.
+
+        The file is looked through once more, in parallel; nothing is written.
+
+        Parameters
+        ----------
+        fraction : float
+            Between 0 and 1. As each example is drawn by itself, about as many are.
+        random_state : int or Generator, optional
+            An int draws the same examples each time.
+        client : distributed.Client, optional
+            As for `survey`.
+
+        Returns
+        -------
+        rest, drawn : ExamplesFile
+            Each with the features of this file, and with classes that occur among its own examples.
+            They can be split again, as for ``eval_set``.
+
+        Raises
+        ------
+        InputError
+            A share that is none, or so small or large that either has no example.
+        ReadError
+            The file has changed since the survey.
+        """
+        return split(self, fraction, random_state, client)
+
     def __repr__(self) -> str:
         n_rows, n_features = self.shape
         return (
             f"ExamplesFile({self.path!r}: {n_rows:,} examples, {n_features:,} features, "
             f"{self.nnz:,} stored values in {len(self.blocks)} blocks)"
         )
+
+
+def numbered_alike(file: ExamplesFile, test: ExamplesFile) -> list[ExamplesFile]:
+    """A file, and another with the same features: an index 0 in one makes both 0-based.
+
+    Raises
+    ------
+    InputError
+        The other has features beyond those of the first; of tables: other columns.
+    """
+    if file.wanted.table is not None:
+        if (file.n_features, file.feature_names) != (test.n_features, test.feature_names):
+            raise InputError(f"{test.path}: its columns are not those of {file.path}, in order")
+        return [file, test]
+    (least, most), of_test = (
+        (min(block.least for block in each.blocks), max(block.most for block in each.blocks))
+        for each in (file, test)
+    )
+    wanted = Wanted(zero_based=not min(least, of_test[0]))
+    first, width = numbering(file.path, least, most, wanted)
+    numbering(test.path, *of_test, replace(wanted, n_features=width))
+    return [replace(each, first=first, n_features=width) for each in (file, test)]
 
 
 def survey(

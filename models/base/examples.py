@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from daskpart._floor.hashing import GOLDEN, mixed
+from daskpart._floor.hashing import row_keys
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError
@@ -44,20 +44,6 @@ _BUCKETS = 64  # of a rank, at least
 _BUCKET_BYTES = 32 << 20  # of rows on disk, about
 _SMALL_BYTES = 64 << 20  # of rows that are in memory anyhow
 MEMORY_SHARE = 0.25  # for rows; arrays are made anew as they arrive, and messages take some
-
-
-def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
-    """A key for each row by its number; all differ, and in their order rows are shuffled.
-
-    Parameters
-    ----------
-    n_rows : int
-    seed : int
-    first : int
-        Number of the first row.
-    """
-    rows = np.arange(first, first + n_rows, dtype=np.uint64)
-    return mixed(rows * GOLDEN + mixed(np.array([seed], np.uint64) + GOLDEN))
 
 
 def placed_keys(partition: Partition) -> NDArray[np.uint64]:

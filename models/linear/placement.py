@@ -80,6 +80,11 @@ def placed_rows(problem: Samples, name: str, n_ranks: int, random_state: int) ->
         raise InputError(
             "partitioner='parsa' reads a libsvm file block by block, but no table: give 'random'"
         )
+    if isinstance(problem, FileSamples) and problem.file.drawn is not None:
+        raise InputError(
+            "partitioner='parsa' reads a whole file, and some rows of this one are held out: put "
+            "what is to be judged by into a file of its own, or give 'random'"
+        )
     found = parsa.partition(
         data,
         n_ranks,

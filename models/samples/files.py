@@ -33,7 +33,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
-from .file_answers import answers_of_file
+from .file_answers import answers_of_file, labels_of_file
 from .problem import Samples, class_numbers
 from .rows import RankRows, Rows, StoredRows, rank_rows
 
@@ -95,7 +95,7 @@ class FileSamples(Samples):
 
     @cached_property
     def _labels(self) -> NDArray[Any]:
-        return answers_of_file(self.file, _nothing)[1]
+        return labels_of_file(self.file)
 
     def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
         """What a model answers for all samples, which are read for it."""
@@ -193,11 +193,6 @@ def _weight_of(
         return np.ones(len(labels))
     found: NDArray[np.float64] = weights[np.searchsorted(classes, labels)]
     return found
-
-
-def _nothing(rows: Any) -> NDArray[np.float64]:
-    """The answer where labels alone are asked for."""
-    return np.empty(0)
 
 
 def label_mass(file: ExamplesFile, classes: NDArray[Any]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 
 import daskpart
+from daskpart.readers import survey
 
 SMALL = ("--ranks", 3, "--max-iter", 4, "--tol", 0)
 
@@ -227,3 +228,43 @@ def test_text_that_cannot_be_learnt(tmp_path, capsys, run_cli):
     (tmp_path / "x.csv").write_text("age,income\n39,no\n40,yes\n")
     assert run_cli("fit", "linear", tmp_path / "x.csv", "--label", "income") == 2
     assert "label 'no': a line is fitted to numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["logistic", "svm", "linear"])
+@pytest.mark.parametrize("solver", ["sgd", "lbfgs"])
+def test_each_rank_reads_its_own_part(sample_file, tmp_path, capsys, run_cli, name, solver):
+    """The model is that of Python's `fit` on the same two files."""
+    kind = {"logistic": "LogisticRegression", "svm": "LinearSVC", "linear": "LinearRegression"}
+    out, options = tmp_path / "out", ("--solver", solver, "--read", "ranks")
+    assert run_cli("fit", name, sample_file, *SMALL, *options, "--out", out) == 0
+    told = capsys.readouterr().out
+    assert "each rank reads its own part" in told and "held out to judge by" in told
+    rest, drawn = survey(sample_file).split(0.1, random_state=0)
+    model = getattr(daskpart, kind[name])(n_ranks=3, max_iter=4, tol=0, solver=solver).fit(rest)
+    np.testing.assert_array_equal(model.load(out / "model").coef_, model.coef_)
+    metrics = metrics_of(out)
+    assert metrics["test_score"] == model.score(drawn) and metrics["n_test"] == drawn.shape[0]
+    assert "<dt>training loss</dt>" in (out / "report.html").read_text()
+
+
+def test_ranks_read_the_file_to_judge_by_and_stop_early(sample_file, tmp_path, capsys, run_cli):
+    options = ("--read", "ranks", "--test", sample_file, "--validation-fraction", 0.2,
+               "--patience", 2, "--solver", "sgd")  # fmt: skip
+    more = ("--ranks", 2, "--max-iter", 60, "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "logistic", sample_file, *options, *more) == 0
+    told = capsys.readouterr().out
+    assert "200 held out to judge by" in told and "to measure the loss on" in told
+    assert metrics_of(tmp_path)["n_test"] == 200
+    history = daskpart.LogisticRegression.load(tmp_path / "model").history_
+    assert history["validation_loss"].notna().all()
+
+
+def test_a_file_too_large_for_this_process_is_read_by_the_ranks(
+    sample_file, tmp_path, capsys, run_cli, monkeypatch
+):
+    size = sample_file.stat().st_size
+    for memory, by_ranks in ((4 * size - 4, True), (4 * size + 4, False)):
+        monkeypatch.setattr("distributed.system.MEMORY_LIMIT", memory)
+        options = ("--max-iter", 1, "--no-plots", "--out", tmp_path)
+        assert run_cli("fit", "logistic", sample_file, *options) == 0
+        assert ("each rank reads its own part" in capsys.readouterr().out) == by_ranks

@@ -1,0 +1,157 @@
+"""Reading what `daskpart fit logistic`, `svm`, `linear` and `mlp` learn from, in one of two ways.
+
+    here     this process ── reads the file ── X, y ── hands rows out ──▶ ranks
+    ranks    this process ── surveys it ── ExamplesFile ──▶ ranks, each of which reads its part
+
+The second takes files of any size; rows to judge by are then drawn by `ExamplesFile.split`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .inputs import lines_of
+
+READERS = ("auto", "here", "ranks")
+_UNPACKED = 5  # times as large as a compressed file or a parquet file may be what is in it
+
+
+class SampleSet(NamedTuple):
+    """Samples with their labels; what ``fit`` and ``score`` take as X and y.
+
+    Attributes
+    ----------
+    X : csr_array or ExamplesFile
+    y : ndarray, or None
+        None: in the file.
+    """
+
+    X: Any
+    y: NDArray[Any] | None
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return int(self.X.shape[0])
+
+    def labels(self) -> NDArray[Any]:
+        """Of all samples; of a file they are read for it."""
+        if self.y is not None:
+            return self.y
+        from daskpart.models.samples.file_answers import labels_of_file
+
+        return labels_of_file(self.X)
+
+    def counts(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Classes, rising, and the samples of each."""
+        if self.y is not None:
+            return np.unique(self.y, return_counts=True)
+        from daskpart.models.samples.files import classes_of
+
+        return classes_of(self.X), self.X.label_counts
+
+    def split(self, share: float, seed: Any) -> tuple[SampleSet, SampleSet | None]:
+        """The rest, and a share of the samples, None where that is less than one."""
+        if int(self.size * share) == 0:
+            return self, None
+        if self.y is None:
+            rest, held = self.X.split(share, random_state=seed)
+            return SampleSet(rest, None), SampleSet(held, None)
+        order = np.random.default_rng(seed).permutation(self.size)
+        places = np.split(order, [int(self.size * share)])
+        held, kept = (np.sort(each) for each in places)
+        return SampleSet(self.X[kept], self.y[kept]), SampleSet(self.X[held], self.y[held])
+
+
+class ReadSamples(NamedTuple):
+    """What was read.
+
+    Attributes
+    ----------
+    train : SampleSet
+    test : SampleSet or None
+        Of the file to judge by.
+    names : ndarray of str, or None
+        Of the features, where a table gives them.
+    """
+
+    train: SampleSet
+    test: SampleSet | None
+    names: NDArray[Any] | None
+
+
+def read_samples(source: str, test: str | None, label: str | None, reader: str) -> ReadSamples:
+    """Samples of a file, and of the file to judge by.
+
+    Parameters
+    ----------
+    source : str
+    test : str or None
+    label : str or None
+        Of a table: name or place of the column that is to be learnt.
+    reader : str
+        One of `READERS`.
+    """
+    from daskpart.readers.example_tables import is_table
+    from daskpart.readers.libsvm import read_numbered_alike
+
+    paths = [str(Path(path).expanduser()) for path in (source, test) if path]
+    for path in paths:
+        if not Path(path).exists():
+            raise InputError(f"{path}: no such file; give samples in libsvm format, or a table")
+        if label is None and is_table(path):
+            raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
+    by_ranks = reader == "ranks" or (reader == "auto" and _is_large(paths))
+    if label is None and not by_ranks:
+        return _of_sets([SampleSet(*each) for each in read_numbered_alike(*paths)], None)
+    files = _surveyed(paths, label)
+    names = None if files[0].feature_names is None else np.array(files[0].feature_names)
+    if by_ranks:
+        return _of_sets([SampleSet(file, None) for file in files], names)
+    read = [file.examples_of(range(len(file.blocks))) for file in files]
+    return _of_sets([SampleSet(*each) for each in read], names)
+
+
+def _of_sets(sets: list[SampleSet], names: NDArray[Any] | None) -> ReadSamples:
+    return ReadSamples(sets[0], sets[1] if len(sets) > 1 else None, names)
+
+
+def _is_large(paths: list[str]) -> bool:
+    """Whether so much text takes more of the memory of this process than a rank gives to rows."""
+    from daskpart.models.base.examples import MEMORY_SHARE
+    from daskpart.models.base.resources import rank_memory
+    from daskpart.readers.example_tables import is_parquet
+    from daskpart.readers.streams import is_compressed
+
+    packed = [is_parquet(path) or is_compressed(path) for path in paths]
+    sizes = np.array([Path(path).stat().st_size for path in paths])
+    return bool(sizes @ np.where(packed, _UNPACKED, 1) > MEMORY_SHARE * rank_memory(1))
+
+
+def _surveyed(paths: list[str], label: str | None) -> list[Any]:
+    """The files, surveyed; of one kind and with features of the same numbers."""
+    from daskpart.readers.example_tables import table_of
+    from daskpart.readers.ranges import numbered_alike, survey
+
+    column: Any = label
+    if label is not None:
+        named = table_of(paths[0], 0).names or ()
+        column = int(label) if label.isdigit() and label not in named else label
+    files = [survey(path, label=column) for path in paths]
+    return list(numbered_alike(*files)) if len(files) > 1 else files
+
+
+def read_names(path: str | None, n_features: int) -> NDArray[Any] | None:
+    """Names of the features, one a line."""
+    if path is None:
+        return None
+    names = lines_of(path)
+    if len(names) < n_features:
+        raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
+    return np.array(names[:n_features])
