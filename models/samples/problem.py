@@ -14,7 +14,6 @@ from zlib import crc32
 import numpy as np
 from dask.base import tokenize
 from numpy.typing import NDArray
-from sklearn.utils.class_weight import compute_class_weight
 
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
@@ -201,6 +200,9 @@ def weights_of_classes(
     A class without any weighs 0 in "balanced", where scikit-learn divides by it.
     """
     if not isinstance(class_weight, str):
+        # not above: ranks that read a file import this module, and have nothing else to do with it
+        from sklearn.utils.class_weight import compute_class_weight
+
         return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
     found = np.zeros(len(classes))
     np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
