@@ -133,9 +133,27 @@ def test_importing_everything_makes_no_second_copy() -> None:
     assert run_python(code).strip() == "[]"
 
 
+HEAVY = {"matplotlib", "sklearn", "zarr", "pooch", "mpi4py", "rich", "pymetis", "mtkahypar"}
+
+
 def test_importing_daskpart_is_light() -> None:
-    heavy = {"matplotlib", "sklearn", "zarr", "pooch", "mpi4py", "rich", "pymetis", "mtkahypar"}
-    code = f"import sys, daskpart; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, daskpart; print(sorted({HEAVY!r} & set(sys.modules)))"
+    assert run_python(code).strip() == "[]"
+
+
+def test_what_ranks_import_is_light() -> None:
+    texts = [
+        name
+        for name in module_names()
+        if name.startswith("daskpart.models.") and name.endswith(".text")
+    ]
+    of_ranks = [*texts, "daskpart.models.samples.files"]
+    assert len(of_ranks) > 5
+    code = (
+        "import importlib, sys\n"
+        f"for name in {of_ranks!r}: importlib.import_module(name)\n"
+        f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    )
     assert run_python(code).strip() == "[]"
 
 

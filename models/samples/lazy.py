@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse
 from dask.base import is_dask_collection, tokenize
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array
 
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
@@ -121,6 +120,8 @@ def checked_chunk(block: Any, name: str) -> Any:
     InputError
         For NaN, infinity, or what are no numbers; says in which chunk.
     """
+    from sklearn.utils.validation import check_array  # not for ranks that read files
+
     if hasattr(block, "to_scipy_sparse"):
         block = block.to_scipy_sparse()
     try:

@@ -200,8 +200,7 @@ def weights_of_classes(
     A class without any weighs 0 in "balanced", where scikit-learn divides by it.
     """
     if not isinstance(class_weight, str):
-        # not above: ranks that read a file import this module, and have nothing else to do with it
-        from sklearn.utils.class_weight import compute_class_weight
+        from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
 
         return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
     found = np.zeros(len(classes))
