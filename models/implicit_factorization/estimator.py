@@ -304,7 +304,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         -------
         score : float
             Between 0 and 1. What a user had in the fit is left out of its ranking, unless it is in
-            X too.
+            X too. A user who had nothing in it gets no list, and counts 0.
         """
         return self._ndcg(X, unknown)
 
