@@ -67,7 +67,9 @@ def train_test_split_ratings(
     take: Callable[[Any, np.ndarray], Any]
     if sp.issparse(X):
         # read as a fit reads it, before anything is drawn: what it stores twice is one entry
-        X = _alike(without_repeats(LabelledMatrix(*sparse_triples(X)), "last").to_scipy(), X)
+        rows, columns, values, (n_rows, n_columns) = sparse_triples(X)
+        read = LabelledMatrix(rows, columns, values, (n_rows, n_columns))
+        X = _alike(without_repeats(read, "last").to_scipy(), X)
         n_entries, take = X.nnz, _take_scipy
     elif isinstance(X, sparse.COO):
         n_entries, take = X.nnz, _take_coo

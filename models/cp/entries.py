@@ -60,7 +60,7 @@ class Entries:
         if isinstance(data, pd.DataFrame | list):
             indices, numbers = columns_of(data, values)
             positions, numbers = positions_of(state, indices), numbers.astype(np.float64)
-            refuse_nonfinite(numbers, positions, state.dims, "values",
+            refuse_nonfinite(numbers, [*positions], state.dims, "values",
                              [state.labels.get(dim) for dim in state.dims])  # fmt: skip
             return cls(positions, numbers)
         tensor = as_tensor(data, missing="unknown")
