@@ -9,7 +9,9 @@
 
 Nothing is sampled: metrics over a sample of the catalogue put models into another order (Krichene
 and Rendle, "On Sampled Metrics for Item Recommendation", KDD 2020). Means are over users that have
-a test item which they have not seen.
+a test item which they have not seen. A user whom all items score the same for, as one without
+events in the fit, has no list: it hits nothing, and its AUC is ½. By position it would find what
+stands first, which are the popular items in many a container.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.blocks import computed, over_blocks
 from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
 from daskpart.models.matrix_factorization.pairs import entry_positions
+from daskpart.models.matrix_factorization.ranking import without_order
 from daskpart.models.matrix_factorization.state import MFState
 
 NAMES = ("precision", "recall", "ndcg", "map", "mrr", "auc")
 _BLOCK_WORDS = 1 << 22  # float32 words of a block of scores: 16 MB
+_BEHIND_ALL = np.iinfo(np.int64).max - 1  # a rank that no list is long enough for
 
 
 def evaluate_ranking(
@@ -43,6 +47,9 @@ def evaluate_ranking(
     client: Any = None,
 ) -> pd.DataFrame:
     """Precision, recall, NDCG, MAP, MRR and AUC of a fitted model of factors.
+
+    A user to whom all items are alike, as one without events in a fit of implicit feedback, is
+    recommended nothing: it counts with no hit, and with an AUC of ½.
 
     Parameters
     ----------
@@ -189,6 +196,7 @@ def _sums(
         scores[of_wanted, order] = kept
     ranks, in_order = np.empty(order.size, np.int64), np.empty(len(rows))
     ranks_of_wanted(scores, order, pointer, ranks, in_order)
+    ranks[np.repeat(without_order(rows, level), np.diff(pointer))] = _BEHIND_ALL
     n_items = (scores > -np.inf).sum(axis=1)
     return metrics_of_ranks(ranks, pointer, in_order, n_items, lengths)
 

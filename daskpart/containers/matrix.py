@@ -275,7 +275,7 @@ def from_triples(
     names = (matrix.row_name, matrix.column_name)
     labels = (matrix.row_labels, matrix.column_labels)
     refuse_nonfinite(matrix.values, (matrix.rows, matrix.columns), names, "ratings", labels)
-    return _without_repeats(matrix, repeats)
+    return without_repeats(matrix, repeats)
 
 
 def coo_from_sorted(
@@ -310,7 +310,8 @@ def _checked_index(index: npt.ArrayLike, length: int, name: str) -> npt.NDArray[
     return np.ascontiguousarray(array, np.int32)
 
 
-def _without_repeats(matrix: LabelledMatrix, repeats: Literal["last", "sum"]) -> LabelledMatrix:
+def without_repeats(matrix: LabelledMatrix, repeats: Literal["last", "sum"]) -> LabelledMatrix:
+    """Triples in any order, sorted; of each position the last (with a warning), or their sum."""
     sides = (matrix.rows, matrix.columns)
     if rises(sides):
         return matrix

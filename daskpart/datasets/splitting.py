@@ -20,7 +20,13 @@ import xarray
 from pandas.api.types import is_scalar
 
 from daskpart._floor.checks import fraction, random_generator, whole_number
-from daskpart.containers.matrix import pair_columns, time_column
+from daskpart.containers.matrix import (
+    LabelledMatrix,
+    pair_columns,
+    sparse_triples,
+    time_column,
+    without_repeats,
+)
 from daskpart.errors import DaskpartWarning, InputError
 
 
@@ -40,13 +46,19 @@ def train_test_split_ratings(
     -------
     train, test : of the type of `X`
         Same shape, labels, names and dtype as `X`; scipy.sparse input gives csr. Explicit zeros
-        stay entries. Lines stay in their order; a user of few lines may have all of them on one
-        side.
+        stay entries, save for the formats BSR and DIA, where a stored zero is padding. Lines stay
+        in their order; a user of few lines may have all of them on one side.
 
     Raises
     ------
     InputError
         `X` is dense, or so small that one side would be empty.
+
+    Warns
+    -----
+    DaskpartWarning
+        A position of a scipy.sparse container is stored more than once: as in a fit, the last is
+        kept, so that no cell is on both sides.
     """
     fraction(test_fraction, "test_fraction")
     if isinstance(X, xarray.DataArray):
@@ -54,8 +66,11 @@ def train_test_split_ratings(
         return X.copy(data=train), X.copy(data=test)
     take: Callable[[Any, np.ndarray], Any]
     if sp.issparse(X):
-        entries: Any = X  # the type stubs of scipy know matrices only
-        n_entries, take = len(entries.tocoo().data), _take_scipy
+        # read as a fit reads it, before anything is drawn: what it stores twice is one entry
+        rows, columns, values, (n_rows, n_columns) = sparse_triples(X)
+        read = LabelledMatrix(rows, columns, values, (n_rows, n_columns))
+        X = _alike(without_repeats(read, "last").to_scipy(), X)
+        n_entries, take = X.nnz, _take_scipy
     elif isinstance(X, sparse.COO):
         n_entries, take = X.nnz, _take_coo
     elif isinstance(X, pd.DataFrame):
@@ -94,8 +109,13 @@ def _take_lines(X: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
 
 def _take_scipy(X: Any, chosen: np.ndarray) -> Any:
     entries = X.tocoo()
-    kind = sp.csr_array if isinstance(X, sp.sparray) else sp.csr_matrix
-    return kind((entries.data[chosen], (entries.row[chosen], entries.col[chosen])), shape=X.shape)
+    cells = (entries.data[chosen], (entries.row[chosen], entries.col[chosen]))
+    return _alike(sp.csr_array(cells, shape=X.shape), X)
+
+
+def _alike(found: sp.csr_array, X: Any) -> Any:
+    """An array for an array, a matrix for a matrix."""
+    return found if isinstance(X, sp.sparray) else sp.csr_matrix(found)
 
 
 # -- of tables with times: a recommender is judged by what comes later ---
@@ -126,7 +146,7 @@ def leave_last_out(
     Raises
     ------
     InputError
-        For n < 1, a column that is not there, or users or times that are missing.
+        For n < 1, a column that is not there, users or times that are missing, or times as text.
 
     Warns
     -----
@@ -163,7 +183,8 @@ def split_by_time(
     ----------
     frame : DataFrame
     test_fraction : float
-        Share of the lines that are held out, about: lines at one time are not parted.
+        Between 0 and 1, both excluded. round(test_fraction * lines) of them are held out, at least
+        one, and those that are at the same time as the first of these.
     time : str, optional
         As for `leave_last_out`.
 
@@ -175,13 +196,14 @@ def split_by_time(
     Raises
     ------
     InputError
-        For a share not between 0 and 1, a column that is not there, or times of which one side has
-        all.
+        For a share not between 0 and 1, a column that is not there, times as text, or times of
+        which one side has all.
     """
     fraction(test_fraction, "test_fraction")
     _require_frame(frame)
     when = _times(frame, time)
-    point = np.sort(when)[min(len(when) - 1, int(len(when) * (1 - test_fraction)))]
+    n_test = max(1, round(test_fraction * len(when)))
+    point = np.sort(when)[len(when) - n_test]
     return _two_sides(frame, when >= point)
 
 
@@ -270,4 +292,12 @@ def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:
         raise InputError(f"no column {named} among {shown}: give time=, its name")
     if frame[column].isna().any():
         raise InputError(f"column {column!r} has missing times; drop these lines")
-    return frame[column].to_numpy()
+    when = frame[column].to_numpy()
+    texts = [each for each in when if isinstance(each, str)] if when.dtype.kind in "OUT" else []
+    if texts:  # "1000000000" comes before "999999999"
+        raise InputError(
+            f"column {column!r} has times as text, such as {texts[0]!r}, whose order is that of "
+            "words: convert it by pandas.to_datetime, or by pandas.to_numeric where they are "
+            "seconds"
+        )
+    return when

@@ -105,7 +105,7 @@ class CPModel(TransformerMixin):
             For indices that the decomposition does not have: names the first and how many.
         """
         state = self._fitted()
-        if isinstance(indices, tuple) and all(np.ndim(index) == 0 for index in indices):
+        if _is_one(indices):
             return float(values_at(state, positions_of(state, [indices]))[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
             return values_at(state, positions_of(state, indices))
@@ -120,14 +120,14 @@ class CPModel(TransformerMixin):
 
         Parameters
         ----------
-        X : array of shape (n, n_modes), DataFrame, list of tuples, or sparse container
+        X : array of shape (n, n_modes), DataFrame, list of tuples, one tuple, or container
         unknown : {"raise", "mean", "nan"}
             What becomes of an index that the decomposition does not have: an error; the mean over
             all indices of its mode; or NaN. Of a sparse container such an index is an error.
 
         Returns
         -------
-        values : float64 ndarray of shape (n,), or sparse container
+        values : float64 ndarray of shape (n,), float for one tuple, or sparse container
 
         Raises
         ------
@@ -135,9 +135,11 @@ class CPModel(TransformerMixin):
             For unknown indices, or another word for `unknown`.
         """
         one_of(unknown, "unknown", ("raise", "mean", "nan"))
-        listed = isinstance(X, np.ndarray | list | pd.DataFrame)
+        listed = isinstance(X, np.ndarray | list | tuple | pd.DataFrame)
         if unknown == "raise" or not listed:
             return self.reconstruct(X)
+        if _is_one(X):
+            return float(self.predict([X], unknown=unknown)[0])
         state = self._fitted()
         positions = positions_of(state, X, strict=False)
         if unknown == "mean":  # −1, an unknown index, is a last row that is the mean
@@ -155,8 +157,9 @@ class CPModel(TransformerMixin):
         Parameters
         ----------
         X : container
-            A tensor of the modes of the fit. Modes and indices are matched by name where both have
-            names, in any order, and may be some of those of the fit; else by position, and then
+            A tensor of the modes of the fit. Modes are matched by name where both have names, in
+            any order, else by position. So are indices, and may be some of those of the fit where
+            they have labels; those are positions where the fit had none. Without labels they are
             all of them. Or a DataFrame, as for `fit`.
         y : array of shape (n,), optional
             Values of the lines of a DataFrame; else ignored.
@@ -193,8 +196,7 @@ class CPModel(TransformerMixin):
         ----------
         X : container
             A tensor that has the modes of the fit; along `mode` any indices, along the others
-            those of the fit. Modes and indices are matched by name where both have names, else by
-            position.
+            those of the fit, matched as by `score`.
         mode : int or str
             The mode that is new, by place or by name.
 
@@ -316,6 +318,11 @@ def _labelled(state: CPState, mode: int, values: NDArray[Any]) -> xr.DataArray:
     return xr.DataArray(
         values, dims=(dim, _component(state)), coords=coords, name=f"{_FACTOR}{dim}"
     )
+
+
+def _is_one(indices: Any) -> bool:
+    """Whether a tuple names one index a mode, rather than being a list of such."""
+    return isinstance(indices, tuple) and all(np.ndim(index) == 0 for index in indices)
 
 
 def _component(state: CPState) -> str:

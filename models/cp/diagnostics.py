@@ -218,7 +218,8 @@ def factor_match_score(
     Returns
     -------
     float
-        Mean over the best pairs of components of the product over modes of their cosines.
+        Mean over the best pairs of components of the product over modes of their cosines; of its
+        absolute value where a mode is left out.
 
     Raises
     ------
@@ -236,6 +237,10 @@ def factor_match_score(
     likeness = np.ones((left.n_components,) * 2)
     for mode in chosen:
         likeness *= _unit(left.factors[mode]).T @ _unit(right.factors[mode])
+    if len({*chosen}) < len(left.dims):
+        # two columns of a component may change their sign together: where one of them is in a mode
+        # that is left out, the product over the others is negative for what is the same component
+        likeness = np.abs(likeness)
     if weights:
         a, b = left.weights[:, None], right.weights[None]
         likeness *= 1 - np.abs(a - b) / np.maximum(np.maximum(a, b), np.finfo(float).tiny)

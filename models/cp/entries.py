@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from daskpart.containers.coordinates import refuse_nonfinite
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, columns_of
 from daskpart.errors import InputError
 
@@ -54,11 +55,14 @@ class Entries:
         Raises
         ------
         InputError
-            For modes or indices that the state does not have.
+            For modes or indices that the state does not have, and values that are not finite.
         """
         if isinstance(data, pd.DataFrame | list):
             indices, numbers = columns_of(data, values)
-            return cls(positions_of(state, indices), numbers.astype(np.float64))
+            positions, numbers = positions_of(state, indices), numbers.astype(np.float64)
+            refuse_nonfinite(numbers, [*positions], state.dims, "values",
+                             [state.labels.get(dim) for dim in state.dims])  # fmt: skip
+            return cls(positions, numbers)
         tensor = as_tensor(data, missing="unknown")
         aligned = Aligned(state, tensor)
         positions = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
@@ -160,6 +164,9 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
 class Aligned:
     """A tensor as the model sees it: its modes in the model's order, its indices by label.
 
+    Where the tensor has labels and the model has none, labels are positions in the model, as those
+    of a DataFrame are.
+
     Raises
     ------
     InputError
@@ -194,7 +201,7 @@ class Aligned:
     def positions(self, mode: int) -> NDArray[Any]:
         """Positions in the model of the tensor's nonzeros along a mode."""
         index = self.index(mode)
-        if not self._by_name(mode):
+        if self.labels(mode) is None:
             return self.rows(mode)[index]
         used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
         return self._named(mode, used)[place]
@@ -208,7 +215,7 @@ class Aligned:
             For names that the model does not know; without names for another extent.
         """
         extent, known = self.extent(mode), self._state.shape[mode]
-        if self._by_name(mode):
+        if self.labels(mode) is not None:
             return self._named(mode, np.arange(extent))
         if extent != known:
             raise InputError(
@@ -216,9 +223,6 @@ class Aligned:
                 f"{known}; give as many, or name them as in the fit"
             )
         return np.arange(extent)
-
-    def _by_name(self, mode: int) -> bool:
-        return self.labels(mode) is not None and self._state.dims[mode] in self._state.labels
 
     def _named(self, mode: int, index: NDArray[Any]) -> NDArray[Any]:
         labels = self.labels(mode)

@@ -286,7 +286,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
-            As for `fit`.
+            As for `fit`; `validation` is refused with `mode`, as no iteration is done then.
 
         Returns
         -------
@@ -295,10 +295,15 @@ class CPDecomposition(CPModel, DistributedEstimator):
         Raises
         ------
         InputError
-            As `fit`; with `mode` for slices that the model has already, or names that do not go
-            with those of the fit.
+            As `fit`; with `mode` for slices that the model has already, names that do not go with
+            those of the fit, or `validation`.
         """
         if mode is not None:
+            if validation is not None:
+                raise InputError(
+                    "new slices are solved for, without an iteration to measure: leave validation "
+                    "out, and judge by score"
+                )
             return self._grow(X, y, mode)
         return self._fit(X, y, client=client, one_step=True, validation=validation)
 

@@ -31,6 +31,7 @@ from .kernels.solving import (
 )
 
 SIDES = ("user", "item")
+SWEEPS = 4  # of coordinate descent: the next iteration goes on from there
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class Solve:
         Coordinates that "subspace" solves at a time.
     regularization, exponent : float
         λ of a row is regularization · events^exponent.
-    nonnegative : bool
+    n_sweeps : int
+        0: rows may have any sign. Else, with "cholesky", they are at 0 or above, by so many sweeps
+        of coordinate descent from the row as it was.
     """
 
     solver: str
@@ -54,7 +57,7 @@ class Solve:
     block_size: int
     regularization: float
     exponent: float
-    nonnegative: bool
+    n_sweeps: int
 
     def __call__(
         self,
@@ -70,7 +73,7 @@ class Solve:
             return solve_by_gradients(*fixed, gram.astype(np.float32), *ridge, self.n_steps, rows)
         if self.solver == "subspace":
             return solve_by_blocks(*fixed, gram.astype(np.float32), *ridge, self.block_size, rows)
-        return solve_exactly(*fixed, gram, *ridge, 4 if self.nonnegative else 0, rows)
+        return solve_exactly(*fixed, gram, *ridge, self.n_sweeps, rows)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ Optimization" (2021) for the subspace solver.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -41,11 +42,13 @@ from daskpart.models.matrix_factorization.recommending import (
 )
 from daskpart.partitions import Partition
 
-from .als import Events, Solve
+from .als import SWEEPS, Events, Solve
 from .growing import grown
 from .plan import ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
+
+_EXACT_SWEEPS = 200  # of coordinate descent from 0, for rows that no other iteration moves
 
 
 class ImplicitFactorization(Recommender, DistributedEstimator):
@@ -301,7 +304,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         -------
         score : float
             Between 0 and 1. What a user had in the fit is left out of its ranking, unless it is in
-            X too.
+            X too. A user who had nothing in it gets no list, and counts 0.
         """
         return self._ndcg(X, unknown)
 
@@ -355,7 +358,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             int(self.block_size),
             float(self.regularization),
             float(self.frequency_exponent),
-            bool(self.nonnegative),
+            SWEEPS if self.nonnegative else 0,
         )
 
     def _text(
@@ -398,7 +401,6 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         weights = (self.alpha * values).astype(np.float32)
         events = Events(pointer, columns.astype(np.int32), weights)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
-        solve = self._solving()
-        exact = Solve("cholesky", 0, 0, solve.regularization, solve.exponent, solve.nonnegative)
-        exact(events, other, gram, rows)
+        n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
+        replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
         return rows

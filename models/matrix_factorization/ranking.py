@@ -192,6 +192,14 @@ def _multiply(block: np.ndarray, items: Catalogue, first: int, product: np.ndarr
     product[:, len(part) :] = -np.inf
 
 
+def without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Which rows give all items the same score: those of zeros, where the levels are alike."""
+    allowed = level[level > -np.inf]
+    if allowed.size and allowed.min() < allowed.max():
+        return np.zeros(len(rows), bool)
+    return np.asarray(~rows.any(axis=1))
+
+
 def directions(matrix: np.ndarray) -> np.ndarray:
     """Rows divided by their length, so that products are cosines; rows of zeros stay."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

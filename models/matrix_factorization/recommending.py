@@ -25,7 +25,7 @@ from daskpart.models.base.labels import LabelIndex
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
 from .problem import Ratings
-from .ranking import Catalogue, directions, only_itself, top_n
+from .ranking import Catalogue, directions, only_itself, top_n, without_order
 from .state import MFState
 
 
@@ -109,7 +109,7 @@ class Recommender(FactorModel):
         level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
         scores += state.user_bias[users, None]
-        blank = _without_order(state.user_factors[users], level)
+        blank = without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
             first, n_blank = index.take(users[blank]).tolist()[0], int(blank.sum())
@@ -147,7 +147,7 @@ class Recommender(FactorModel):
         left_out = seen if exclude_seen else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
         scores += row_bias[:, None]
-        found[_without_order(rows, _level(state))] = -1
+        found[without_order(rows, _level(state))] = -1
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
         return ranking(users, found, scores, state.items(), (state.user_name, state.item_name))
@@ -215,7 +215,7 @@ class Recommender(FactorModel):
         state, n = self._fitted(), whole_number(n, "n", 1)
         level = _level(state, items, exclude)
         seen, index = self._seen() if exclude_seen else None, state.users()
-        blank = _without_order(state.user_factors, level)
+        blank = without_order(state.user_factors, level)
         blocks = [
             (index.take(own), state.user_factors[own], state.user_bias[own], blank[own],
              None if seen is None else seen[own])
@@ -337,14 +337,6 @@ def ranking(
         "score": scores[there],
     }
     return pd.DataFrame(columns)
-
-
-def _without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Which rows give all items the same score: those of zeros, where the levels are alike."""
-    allowed = level[level > -np.inf]
-    if allowed.size and allowed.min() < allowed.max():
-        return np.zeros(len(rows), bool)
-    return np.asarray(~rows.any(axis=1))
 
 
 def _level(state: MFState, items: Any = None, exclude: Any = None) -> np.ndarray:

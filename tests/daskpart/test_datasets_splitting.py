@@ -58,6 +58,37 @@ def test_lines_of_a_table_are_dealt_at_random():
     pd.testing.assert_frame_equal(again, train)
 
 
+cells = st.lists(st.tuples(*[st.integers(0, 3)] * 2, st.integers(0, 5)), min_size=5, max_size=30)
+
+
+@given(cells, st.sampled_from(["coo", "csr", "csc", "bsr"]), st.booleans())
+def test_no_cell_is_on_both_sides(cells, form, is_array):
+    rows, columns, values = np.array(cells).T
+    kind = scipy.sparse.coo_array if is_array else scipy.sparse.coo_matrix
+    X = kind((values, (rows, columns)), shape=(4, 4))
+    if form != "coo":  # scipy adds up what it turns into another format, unless nothing repeats
+        X = X.asformat("csr")
+        X = X.tobsr((2, 2)) if form == "bsr" else X.asformat(form)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DaskpartWarning)  # of repeats
+        expected = as_matrix(X).to_scipy()
+        if expected.nnz < 4:
+            return
+        train, test = train_test_split_ratings(X, 0.4)
+    both = [side.tocoo() for side in (train, test)]
+    dealt = [cell for side in both for cell in zip(side.row, side.col, side.data, strict=True)]
+    known = expected.tocoo()
+    assert sorted(dealt) == sorted(zip(known.row, known.col, known.data, strict=True))
+    assert train.dtype == X.dtype
+
+
+def test_what_is_stored_twice_is_told():
+    X = scipy.sparse.coo_array(([3, 4, 5, 1], ([0, 0, 1, 2], [0, 0, 1, 2])), shape=(3, 3))
+    with pytest.warns(DaskpartWarning, match="1 of 4 ratings repeat a position"):
+        train, test = train_test_split_ratings(X, 0.5)
+    assert sorted([*train.data, *test.data]) == [1, 4, 5]
+
+
 @given(lines, st.floats(0.05, 0.95))
 def test_nothing_that_is_trained_on_is_later(lines, fraction):
     frame = table(lines)
@@ -66,10 +97,25 @@ def test_nothing_that_is_trained_on_is_later(lines, fraction):
     except InputError as error:
         assert "both sides need some" in str(error)
         times = np.sort(frame["timestamp"])
-        assert times[int(len(times) * (1 - fraction))] == times[0]
+        assert times[len(times) - max(1, round(fraction * len(times)))] == times[0]
         return
     assert train["timestamp"].max() < test["timestamp"].min()
-    assert len(train) + len(test) == len(frame) and len(test) >= int(fraction * len(frame))
+    assert len(train) + len(test) == len(frame) and len(test) >= round(fraction * len(frame))
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.7, 0.9])
+def test_as_many_lines_are_held_out_as_asked_for(fraction):
+    frame = table([(number, number) for number in range(10)])
+    assert len(split_by_time(frame, fraction)[1]) == 10 * fraction
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+@pytest.mark.parametrize("split", [split_by_time, leave_last_out])
+def test_times_as_text_are_refused(split, dtype):
+    frame = table([(0, 999_999_999), (0, 1_000_000_000)])
+    as_text = frame.assign(timestamp=frame["timestamp"].astype(str).astype(dtype))
+    with pytest.raises(InputError, match=r"times as text, such as '999999999'.*to_numeric"):
+        split(as_text)
 
 
 @pytest.mark.parametrize("n_folds", [2, 3, 7])

@@ -406,3 +406,14 @@ def test_bad_validation():
         model().fit(tensor, validation=[(99, 0, 0, 1.0)])
     with pytest.raises(InputError, match="2 modes"):
         model().fit(tensor, validation=tensor[0])
+    with pytest.raises(InputError, match="validation_fraction, not both"):
+        model(validation_fraction=0.1).fit(tensor, validation=tensor)
+    fitted = model(max_iter=1).fit(tensor)
+    with pytest.raises(InputError, match="leave validation out"):
+        fitted.partial_fit(tensor, mode=0, validation=tensor)
+    entries = pd.DataFrame(tensor.coords.T[:2], columns=["mode_0", "mode_1", "mode_2"])
+    for wrong in (np.nan, np.inf):
+        broken = entries.assign(value=[1.0, wrong])
+        for call in (fitted.score, lambda it: model().fit(tensor, validation=it)):
+            with pytest.raises(InputError, match=rf"1 of 2 values are NaN .*\({wrong}\) at mode_0"):
+                call(broken)

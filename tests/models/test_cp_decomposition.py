@@ -7,6 +7,7 @@ import pickle
 from dataclasses import fields
 
 import numpy as np
+import pandas as pd
 import pytest
 import sparse
 import xarray as xr
@@ -280,6 +281,26 @@ def test_score_aligns_by_name(tensor):
             result.score(wrong)
 
 
+@pytest.mark.parametrize("missing", ["zero", "unknown"])
+def test_labels_are_positions_where_the_fit_had_none(missing):
+    """A frame without the first indices is not moved to them."""
+    X = sparse.random((6, 5, 4), density=0.9, random_state=0)
+    fitted = model(2, n_ranks=1, missing=missing, ridge=1e-3).fit(X)
+    lines = pd.DataFrame(X.coords.T, columns=["mode_0", "mode_1", "mode_2"]).assign(value=X.data)
+    later = lines[lines["mode_0"] >= 2]
+    there, state = later["value"].to_numpy(), fitted.state_
+    found = whole(state.factors, state.weights)[tuple(later[[*state.dims]].to_numpy().T)]
+    if missing == "unknown":
+        expected = 1 - np.linalg.norm(there - found) / np.linalg.norm(there)
+    else:
+        error = X.todense()[2:] - whole(state.factors, state.weights)[2:]
+        expected = 1 - np.linalg.norm(error) / np.linalg.norm(there)
+    assert fitted.score(later) == pytest.approx(expected)
+    np.testing.assert_allclose(fitted.transform(later), fitted.transform(X[2:]), atol=1e-6)
+    with pytest.raises(InputError, match="1 mode_0 is unknown to the model: 6"):
+        fitted.score(lines.assign(mode_0=lines["mode_0"] + 1))
+
+
 def test_reconstruct_one_index(tensor, fitted):
     dense = whole(fitted.state_.factors, fitted.state_.weights)
     assert fitted.reconstruct((3, 4, 6)) == pytest.approx(dense[3, 4, 6])
@@ -287,6 +308,18 @@ def test_reconstruct_one_index(tensor, fitted):
         fitted.reconstruct([3, 4, 6])
     with pytest.raises(InputError, match="does not name 3 indices"):
         fitted.reconstruct((3, 4))
+
+
+@pytest.mark.parametrize("unknown", ["mean", "nan"])
+def test_tuples_are_lists_of_indices(fitted, unknown):
+    asked = [(3, 4, 6), (99, 4, 6)]
+    expected = fitted.predict(asked, unknown=unknown)
+    assert np.isnan(expected[1]) == (unknown == "nan")
+    np.testing.assert_array_equal(fitted.predict(tuple(asked), unknown=unknown), expected)
+    for each, value in zip(asked, expected, strict=True):
+        found = fitted.predict(each, unknown=unknown)
+        assert isinstance(found, float)
+        np.testing.assert_equal(found, value)
 
 
 def test_progress_is_shown(tensor, capsys):

@@ -83,6 +83,17 @@ def test_the_match_score_is_that_of_the_best_permutation(n_components, seed):
     assert factor_match_score(one, other, modes=[1]) <= 1 + 1e-12
 
 
+@given(st.lists(st.sampled_from([1.0, -1.0]), min_size=6, max_size=6), st.integers(0, 2**16))
+def test_signs_that_a_mode_left_out_shares_do_not_count(signs, seed):
+    """The columns of a component may change their signs in pairs."""
+    factors = [np.random.default_rng(seed).normal(size=(n, 3)) for n in (6, 5, 4)]
+    first, second = np.reshape(signs, (2, 3))
+    turned = [factors[0] * first, factors[1] * second, factors[2] * first * second]
+    one, other = (CPState(np.ones(3), each, ("a", "b", "c")) for each in (factors, turned))
+    for modes in (None, [1, 2], [0, 2], [1]):
+        assert factor_match_score(one, other, modes=modes) == pytest.approx(1)
+
+
 def test_five_planted_components_are_named(tmp_path):
     tensor, _ = planted()
     found = daskpart.cp_diagnostics(tensor, range(2, 8), seeds=4)

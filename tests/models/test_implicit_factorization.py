@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.optimize
 import scipy.sparse
 
 import daskpart
@@ -123,8 +124,8 @@ def test_sweeps_over_blocks_come_to_the_exact_rows():
     gram_of(items, 40, gram)
     events = Events(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
     exact, swept = np.zeros((2, 60, 6), np.float32)
-    found = Solve("cholesky", 0, 0, 0.1, 1.0, False)(events, items, gram, exact)
-    blocks = Solve("subspace", 0, 4, 0.1, 1.0, False)
+    found = Solve("cholesky", 0, 0, 0.1, 1.0, 0)(events, items, gram, exact)
+    blocks = Solve("subspace", 0, 4, 0.1, 1.0, 0)
     for _ in range(200):
         objective = blocks(events, items, gram, swept)
     np.testing.assert_allclose(swept, exact, rtol=1e-3, atol=1e-4)
@@ -154,7 +155,7 @@ def test_nonnegative_factors_are():
     losses = fitted.history_["loss"].to_numpy()
     assert (np.diff(losses) < 1e-4).all()
     # no slope leads down from where w > 0
-    solve = Solve("cholesky", 0, 0, 0.01, 0.0, True)
+    solve = Solve("cholesky", 0, 0, 0.01, 0.0, 4)
     gram, row = np.empty((5, 5)), W[:1].copy()
     gram_of(H, len(H), gram)
     items = X[[0]].indices.astype(np.int32)
@@ -199,6 +200,20 @@ def test_new_users_are_solved_as_those_of_the_fit():
     assert len(new) == 12
     seen = {(u, i) for u, i in zip(*X[:3].nonzero(), strict=True)}
     assert not seen & set(zip(new["user"], new["item"], strict=True))
+
+
+def test_nonnegative_rows_of_new_users_are_exact():
+    """Components that are much alike take coordinate descent many sweeps."""
+    X, random = counts(), np.random.default_rng(0)
+    fitted = model(solver="cholesky", nonnegative=True, max_iter=1).fit(X)
+    H = random.random((40, 1)) + 0.6 * random.random((40, 5))
+    fitted.state_.item_factors[:] = H
+    rows = fitted.transform(X).values
+    for row, user in zip(rows, X.toarray().astype(float), strict=True):
+        root = np.sqrt(1 + user)  # of the confidences
+        system = np.vstack((root[:, None] * H, 0.1 * np.eye(5)))  # the square of 0.1 is λ
+        best, _ = scipy.optimize.nnls(system, np.append(root * (user > 0), np.zeros(5)))
+        np.testing.assert_allclose(row, best, atol=5e-4)
 
 
 @pytest.mark.parametrize("options", [{"alpha": 3.0}, {"solver": "cholesky", "nonnegative": True}])

@@ -71,6 +71,25 @@ def test_metrics_are_those_of_the_definitions(fitted, exclude_seen, ties, monkey
     assert (found["n_users"] == users.size).all()
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 99), st.permutations(range(12)))
+def test_who_had_nothing_in_the_fit_finds_nothing(seed, order):
+    """Else the place of an item in the container would decide, the popular ones often first."""
+    X = np.random.default_rng(seed).integers(0, 2, (10, 12)).astype(np.float32)
+    X[3] = 0
+    events = scipy.sparse.csr_array(X[:, order])
+    options = {"n_ranks": 1, "max_iter": 2, "transport": "local", "partitioner": "block"}
+    test = scipy.sparse.csr_array(([1.0], ([3], [order.index(7)])), shape=X.shape)
+    model = daskpart.ImplicitFactorization(3, **options).fit(events, validation=test)
+    assert not model.history_["validation_ndcg"].any() and model.score(test) == 0
+    found = evaluate_ranking(model, test, n=(1, 12, 50))
+    assert not found.drop(columns=["auc", "n_users"]).any(axis=None)
+    assert (found["auc"] == 0.5).all() and (found["n_users"] == 1).all()
+    # where items have a bias of their own there is an order, and a list
+    rated = daskpart.MatrixFactorization(3, **options).fit(events)
+    assert evaluate_ranking(rated, test, n=12)["recall"].item() == 1
+
+
 @settings(max_examples=30)
 @given(st.integers(2, 20), st.integers(1, 25), st.integers(0, 99))
 def test_ndcg_of_one_user_is_that_of_scikit_learn(n_items, n, seed):

@@ -60,16 +60,21 @@ def _build(pointer, columns, weights, other, row, left, right):
 
 @kernel(internal=True, fastmath=True)
 def _descend(left, right, row, n_sweeps):
-    """Sweeps of coordinate descent over w ≥ 0 from `row`, in place."""
+    """Sweeps of coordinate descent over w ≥ 0 from `row`, in place, until nothing moves."""
     n = left.shape[0]
     for _ in range(n_sweeps):
+        moves = False
         for f in range(n):
             slope = right[f]
             for g in range(f + 1):
                 slope -= left[f, g] * row[g]
             for g in range(f + 1, n):
                 slope -= left[g, f] * row[g]
-            row[f] = max(row[f] + slope / left[f, f], 0.0)
+            before = row[f]
+            row[f] = max(before + slope / left[f, f], 0.0)
+            moves |= row[f] != before
+        if not moves:
+            break
 
 
 @kernel(fastmath=True)
@@ -86,7 +91,7 @@ def solve_exactly(pointer, columns, weights, other, gram, regularization, expone
     regularization, exponent : float
         λ = regularization · events^exponent.
     n_sweeps : int
-        0: any sign, by Cholesky. Else w ≥ 0 by that many sweeps of coordinate descent.
+        0: any sign, by Cholesky. Else w ≥ 0 by at most that many sweeps of coordinate descent.
     rows : float32 ndarray, at least n rows
         A row without events becomes 0; one whose A is not positive to rounding NaN.
     """
