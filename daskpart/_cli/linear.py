@@ -101,7 +101,8 @@ class LinearCommand(Model):
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Loss, score, features that ranks share, coefficients that are not 0."""
-        model, found = fit.model, {}
+        model = fit.model
+        found: dict[str, Any] = {}
         if fit.data.more["y"] is not None:  # rows are here to be looked at
             found |= _shared(fit)
             if model.solver == "sgd":
