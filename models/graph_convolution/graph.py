@@ -28,7 +28,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .operators import narrow
-from .vertex_names import names_of_rows
+from .vertex_names import are_numbers, is_default, names_of_rows
 
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -70,11 +70,18 @@ def read_graph(
     n_vertices : int or None
         As the features or labels say.
     names : ndarray or None
-        Of the vertices, as features say.
+        Of the rows of features.
     symmetrize : bool
         Whether an edge counts both ways (A + Aᵀ; where both are there, the larger weight).
     labelled : ndarray or None
         Names of vertices as labels say; there may be others, without labels.
+
+    Returns
+    -------
+    Graph
+        Its vertices have the names of the container. One that numbers them, a matrix or edges
+        between numbers, has them in the order of their numbers; they get the names of the rows of
+        features, or else of labels, one each in that order, unless these are such numbers, too.
 
     Raises
     ------
@@ -89,13 +96,14 @@ def read_graph(
         An edge is there more than once: weights are summed. Or nodes of networkx are numbers in
         another order than rising, and rows have no names: they are taken to go by number.
     """
+    names = None if is_default(names) else names
     if graph is None:
         assert n_vertices is not None
-        own = labelled if names is None else names
+        own = labelled if names is None else names  # rows are vertices, so their order is right
+        if own is not None and (is_default(own) or len(own) != n_vertices):
+            own = None
         return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
     rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
-    if own_names is None and names is None and labelled is not None:
-        names, n_vertices = labelled, len(labelled)
     if n_vertices is not None and n != n_vertices:
         raise InputError(
             f"the graph has {n} vertices, features and labels have {n_vertices} rows: give one "
@@ -114,17 +122,31 @@ def read_graph(
         )
     if symmetrize:
         built = scipy.sparse.csr_array(built.maximum(built.T))
-    return Graph(narrow(built), names if own_names is None else own_names)
+    return Graph(
+        narrow(built), _names_of_numbers(n, names, labelled) if own_names is None else own_names
+    )
+
+
+def _names_of_numbers(n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None) -> Any:
+    """Names of vertices that a graph only numbers, as features say, or else labels."""
+    given = labelled if names is None else names
+    if given is None or is_default(given):
+        return None
+    return given if len(given) == n and not are_numbers(given, n) else np.arange(n)
 
 
 def _edges(
     graph: Any, n: int | None, names: NDArray[Any] | None, labelled: NDArray[Any] | None
 ) -> tuple[Any, ...]:
     """Sources, targets, weights, number of vertices, their names."""
+    if isinstance(graph, Graph):
+        own = graph.adjacency.tocoo()
+        return *own.coords, own.data, graph.adjacency.shape[0], graph.names
     if is_a(graph, "networkx", "Graph"):
         import networkx  # type: ignore[import-untyped]
 
-        nodes = _rising(list(graph.nodes), n is not None and names is None)
+        rows_are_plain = n is not None or (labelled is not None and is_default(labelled))
+        nodes = _rising(list(graph.nodes), names is None and rows_are_plain)
         # its COO has a loop three times, one of them negative; parallel edges are summed by it
         matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
         plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
@@ -233,15 +255,17 @@ def _edge_list(
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))
-    if names is None and n is not None and (labelled is None or len(labelled) != n):
-        # rows without names: of vertices 0 to n − 1
+    if is_default(labelled):
+        n = len(labelled) if n is None and labelled is not None else n
+        labelled = None
+    go_by_number = labelled is None or (n is not None and are_numbers(labelled, n))
+    if names is None and n is not None and (go_by_number or len(labelled) != n):
         if not numbers:
             raise InputError(
                 f"edges name vertices, such as {ends.tolist()[0]!r}, and the {n} rows of features "
                 "or labels have no names, so nothing says which row is whose: give a DataFrame, or "
                 "a Series, whose index names vertices, or number the vertices of edges 0, 1, 2 …"
             )
-        names = None if labelled is None else np.arange(n)
     elif names is None and labelled is not None:
         # those of the labels first, in their order
         others = pd.Index(ends).unique().difference(pd.Index(labelled))

@@ -1,7 +1,8 @@
 """Labels of vertices, of which some are known: classes, several classes, or numbers.
 
-unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all;
-                                    among texts "-1" and "")
+unlabelled    of classes −1, NaN or None      (in a table of several columns: NaN in any, or −1 in
+                                              all; among texts "-1" and "")
+              of numbers NaN, in any column
 
 Pandas and scikit-learn are imported where y is read: ranks, which import this file too, never do.
 """
@@ -176,7 +177,7 @@ def _require_some(labelled: NDArray[np.bool_]) -> None:
     if not labelled.any():
         raise InputError(
             f"none of the {len(labelled)} vertices is labelled: give some of y another value than "
-            "−1, NaN or None"
+            "NaN (of classes also −1 and None say that a vertex is unlabelled)"
         )
 
 
