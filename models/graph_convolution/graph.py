@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from daskpart._floor.words import not_read
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
 from daskpart.containers.matrix import (
-    EDGE_COLUMN_NAMES,
     dask_triples,
     sparse_triples,
     xarray_triples,
 )
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.labels import LabelIndex
+from daskpart.readers.dialect import EDGES, choose_columns
 
 from .operators import narrow
 from .vertex_names import are_numbers, is_default, names_of_rows
@@ -121,10 +121,21 @@ def read_graph(
             stacklevel=5,
         )
     if symmetrize:
-        built = scipy.sparse.csr_array(built.maximum(built.T))
+        built = _both_ways(built)
     return Graph(
         narrow(built), _names_of_numbers(n, names, labelled) if own_names is None else own_names
     )
+
+
+def _both_ways(built: Any) -> Any:
+    """A graph whose edges count both ways: the larger weight where both are stored."""
+    back = built.T.tocsr()
+    both = scipy.sparse.csr_array(built.maximum(back))  # takes a direction that is not there for 0
+    if built.nnz and built.data.min() < 0:
+        stored = scipy.sparse.csr_array((np.ones(back.nnz), back.indices, back.indptr), back.shape)
+        lost = (built - built.multiply(stored)).minimum(0)
+        both = scipy.sparse.csr_array(both + lost + lost.T)
+    return both
 
 
 def _names_of_numbers(n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None) -> Any:
@@ -227,19 +238,18 @@ def _frame_of(edges: Any) -> pd.DataFrame:
     return pd.DataFrame(dict(enumerate(columns)))
 
 
-def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
-    plain = [str(name).lower() for name in frame.columns]
-    found = [[at for at, name in enumerate(plain) if name in known] for known in EDGE_COLUMN_NAMES]
-    if not all(len(places) == 1 for places in found[:2]):
-        if len(plain) not in (2, 3):
-            raise InputError(
-                f"the graph is a DataFrame with the columns {', '.join(plain[:8])}; allowed are "
-                "'source' and 'target' (and 'weight'), or two or three in that order"
-            )
-        found = [[0], [1], [2] if len(plain) == 3 else []]
-    source, target = (frame.iloc[:, places[0]].to_numpy() for places in found[:2])
-    weights = frame.iloc[:, found[2][0]].to_numpy() if found[2] else np.ones(len(frame))
-    return source, target, weights
+def _frame_columns(frame: Any) -> tuple[Any, ...]:
+    """Source, target and weight as the reader of files finds them."""
+    names = [str(name) for name in frame.columns]
+    try:
+        places = choose_columns(names, len(names), None, "the graph", EDGES)
+    except ReadError:
+        raise InputError(
+            f"the graph is a DataFrame with the columns {', '.join(names[:8])}; allowed are "
+            "'source' and 'target' (and 'weight'), or two or three in that order"
+        ) from None
+    columns = [frame.iloc[:, place].to_numpy() for place in places]
+    return tuple(columns if len(columns) == 3 else [*columns, np.ones(len(frame))])
 
 
 def _edge_list(
