@@ -426,7 +426,9 @@ class GraphNetwork(DistributedEstimator):
         """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
         return self._fitted().weights
 
-    def set_coefs(self, coefs: Mapping[str, Any], *, classes: Any = None) -> Self:
+    def set_coefs(
+        self, coefs: Mapping[str, Any], *, classes: Any = None, several: bool = False
+    ) -> Self:
         """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
 
         Parameters
@@ -435,15 +437,17 @@ class GraphNetwork(DistributedEstimator):
             As `coefs_` has them; of PyTorch Geometric and DGL see
             `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
         classes : array-like, optional
-            Names of the outputs; default: their numbers.
+            Names of the outputs, one each; default: their numbers.
+        several : bool, default=False
+            Whether a vertex may have several classes at once, each with a probability of its own.
 
         Raises
         ------
         InputError
-            For weights of another network than the parameters make.
+            For weights of another network than the parameters make, or not a class an output.
         """
         self._check_parameters()
-        given = {name: np.array(weight, self.dtype) for name, weight in coefs.items()}
+        given = {name: np.array(weight, self.dtype, order="C") for name, weight in coefs.items()}
         if "0.weight" not in given:
             raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
         n_inputs = len(given["0.weight"])
@@ -459,11 +463,16 @@ class GraphNetwork(DistributedEstimator):
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
+        names = np.arange(n_outputs) if classes is None else np.asarray(classes)
+        if names.shape != (n_outputs,):
+            raise InputError(
+                f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "
+                "them, or leave classes out"
+            )
         self.state_ = GCNState({name: given[name] for name in wanted})
         self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.classes_ = np.arange(n_outputs) if classes is None else np.asarray(classes)
-        self.several_ = False
+        self.classes_, self.several_ = names, several
         return self
 
     def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
@@ -503,6 +512,8 @@ class GraphNetwork(DistributedEstimator):
             graph = Graph(self.graph_, self.vertex_names_)
         if X is None and hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted on features: give X")
+        if X is not None and not hasattr(self, "n_features_in_"):
+            raise InputError("the model was fitted without features: leave X out")
         problem = self._read(frames_in_memory(X), frames_in_memory(graph), None, None, reset=False)
         if problem.n_inputs != len(state.weights["0.weight"]):
             raise InputError(
