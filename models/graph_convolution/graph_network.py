@@ -211,7 +211,9 @@ class GraphNetwork(DistributedEstimator):
         """Train one more epoch, from the weights so far (or from the beginning).
 
         Parameters and errors are those of `fit`; `classes` names all classes, where the first y
-        lacks some. Calls behind it know them: they may lack any, and a new one is an error.
+        lacks some, or the columns of y, in their order, where these are several classes. Calls
+        behind it know them: they may lack any, and a new one is an error. Of numbers there are
+        none, so give no classes.
         """
         return self._fit(
             X, y, client=client, one_step=True, graph=graph, validation_mask=validation_mask,
