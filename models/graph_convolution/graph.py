@@ -238,7 +238,7 @@ def _frame_of(edges: Any) -> pd.DataFrame:
     return pd.DataFrame(dict(enumerate(columns)))
 
 
-def _frame_columns(frame: Any) -> tuple[Any, ...]:
+def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
     """Source, target and weight as the reader of files finds them."""
     names = [str(name) for name in frame.columns]
     try:
@@ -248,8 +248,8 @@ def _frame_columns(frame: Any) -> tuple[Any, ...]:
             f"the graph is a DataFrame with the columns {', '.join(names[:8])}; allowed are "
             "'source' and 'target' (and 'weight'), or two or three in that order"
         ) from None
-    columns = [frame.iloc[:, place].to_numpy() for place in places]
-    return tuple(columns if len(columns) == 3 else [*columns, np.ones(len(frame))])
+    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
+    return source, target, weights[0] if weights else np.ones(len(frame))
 
 
 def _edge_list(
@@ -265,11 +265,11 @@ def _edge_list(
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))
-    if is_default(labelled):
-        n = len(labelled) if n is None and labelled is not None else n
-        labelled = None
-    go_by_number = labelled is None or (n is not None and are_numbers(labelled, n))
-    if names is None and n is not None and (go_by_number or len(labelled) != n):
+    if labelled is not None and is_default(labelled):
+        n, labelled = len(labelled) if n is None else n, None
+    if n is not None and labelled is not None and (len(labelled) != n or are_numbers(labelled, n)):
+        labelled = None  # rows of features are 0 to n − 1, and labels name some or all of these
+    if names is None and n is not None and labelled is None:
         if not numbers:
             raise InputError(
                 f"edges name vertices, such as {ends.tolist()[0]!r}, and the {n} rows of features "

@@ -340,46 +340,6 @@ def test_symmetrize_counts_an_edge_both_ways():
     assert weights_of(one).tobytes() == weights_of(other).tobytes()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_symmetrize_keeps_edges_of_any_sign(seed):
-    """Also one way, where the other is not there, and where 0 is a weight that was given."""
-    edges = random_edges(seed)
-    weights = {(i, j): w for i, j, w in edges}
-    wanted = np.zeros((N, N))
-    for i, j in weights:
-        wanted[i, j] = wanted[j, i] = max(weights[i, j], weights.get((j, i), -np.inf))
-    fitted = model("gin", symmetrize=True, max_iter=1).fit(features(), labels(), graph=edges)
-    np.testing.assert_array_equal(fitted.graph_.toarray(), wanted)
-
-
-def random_edges(seed):
-    random = np.random.default_rng(seed)
-    pairs = np.unique(random.integers(0, 8, (40, 2)), axis=0).tolist()
-    return [(i, j, float(random.integers(-3, 4))) for i, j in pairs]
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [("id", "source_id", "target_id"), ("Id", "From Node", "toNode"), ("time", "SRC", "dst_"),
-     ("source", "target", "timestamp")],
-)  # fmt: skip
-def test_columns_of_edges_have_the_names_of_files(columns):
-    edges = np.argwhere(graph().toarray() != 0)
-    plain = model(max_iter=1).fit(features(), labels(), graph=edges)
-    other = np.arange(len(edges)) + 100
-    at = 2 if columns[0] == "source" else 0
-    frame = pd.DataFrame(np.insert(edges, at, other, axis=1), columns=columns)
-    fitted = model(max_iter=1).fit(features(), labels(), graph=frame)
-    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
-
-
-def test_columns_of_edges_that_say_another_order_are_refused():
-    for columns in (("target", "source", "target_id"), ("weight", "a", "b"), tuple("abcd")):
-        frame = pd.DataFrame(np.zeros((2, len(columns)), int), columns=columns)
-        with pytest.raises(InputError, match="the graph is a DataFrame with the columns"):
-            model().fit(features(), labels(), graph=frame)
-
-
 def test_no_graph_is_a_plain_network():
     fitted = model(hidden=()).fit(features(), labels())
     X = features()
