@@ -79,9 +79,10 @@ def read_graph(
     Returns
     -------
     Graph
-        Its vertices have the names of the container. One that numbers them, a matrix or edges
-        between numbers, has them in the order of their numbers; they get the names of the rows of
-        features, or else of labels, one each in that order, unless these are such numbers, too.
+        Its vertices have the names of the container. One that numbers them has them in the order of
+        their numbers; they get the names of the rows of features, or else of labels, one each in
+        that order. Names that are such numbers, too, say which is which: those of features where
+        edges or nodes are numbers, not beside a matrix, whose rows are those of the features.
 
     Raises
     ------
@@ -123,7 +124,8 @@ def read_graph(
     if symmetrize:
         built = _both_ways(built)
     return Graph(
-        narrow(built), _names_of_numbers(n, names, labelled) if own_names is None else own_names
+        narrow(built),
+        _names_of_numbers(graph, n, names, labelled) if own_names is None else own_names,
     )
 
 
@@ -138,8 +140,14 @@ def _both_ways(built: Any) -> Any:
     return both
 
 
-def _names_of_numbers(n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None) -> Any:
+def _names_of_numbers(
+    graph: Any, n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None
+) -> Any:
     """Names of vertices that a graph only numbers, as features say, or else labels."""
+    has_numbers = isinstance(graph, np.ndarray | list | tuple) or is_a(graph, "pandas", "DataFrame")
+    has_numbers = has_numbers or is_a(graph, "networkx", "Graph")
+    if names is not None and not (has_numbers and are_numbers(names, n)):
+        return names  # row i of a matrix and row i of the features are the same vertex
     given = labelled if names is None else names
     if given is None or is_default(given):
         return None

@@ -180,8 +180,8 @@ class GraphNetwork(DistributedEstimator):
             where y holds numbers (`GCNRegressor`), NaN in any column, and nothing else. A Series or
             DataFrame whose index names vertices is matched by name, and may leave out those without
             labels. An array is in the order of the rows of X, and so is pandas' default index where
-            its numbers are no names. Where the graph only numbers its vertices, as a matrix does,
-            0 to n − 1 are their names.
+            its numbers are no names. A matrix has the names of the rows of X; where X has none, or
+            edges are between numbers, 0 to n − 1 are the names of vertices.
         graph : container, optional
             scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
             says whom vertex i reads; networkx, whose rows are in the order of its nodes, or rising

@@ -5,10 +5,11 @@
     y          labels    c, a      ──▶    by_vertex: the others are unlabelled
     mask       names or booleans   ──▶    mask_of
 
-Names are those of an index. Where the graph only numbers its vertices, an index of numbers from 0
-to n − 1, in any order, goes by these; other names are given to the vertices in order. Arrays are in
-the order of the rows of X, or else of the graph, and so is what has pandas' default index 0, 1, 2 …
-where these are no names of vertices.
+Names are those of an index. A matrix has none: its rows are those of X, and have their names. Where
+X has none either, or edges are between numbers, an index of numbers from 0 to n − 1, in any order,
+goes by these; other names are given to the vertices in order. Arrays are in the order of the rows
+of X, or else of the graph, and so is what has pandas' default index 0, 1, 2 … where these are no
+names of vertices.
 """
 
 from __future__ import annotations
