@@ -24,10 +24,12 @@ def judged(wanted: NDArray[Any], found: NDArray[Any], classes: Sequence[Any]) ->
     wanted, found : ndarray
         True and found classes of what was held out.
     classes : sequence
-        In the order of lines and columns; those that do not occur are left out.
+        That the model knows, in the order of lines and columns, before those that occur in `wanted`
+        only; those that do not occur are left out.
     """
     table = pd.crosstab(wanted, found)
-    seen = [each for each in classes if each in table.index or each in table]
+    known = [*classes, *(each for each in table.index if each not in set(classes))]
+    seen = [each for each in known if each in table.index or each in table]
     table = table.reindex(index=seen, columns=seen, fill_value=0)
     return {
         "test_accuracy": float((found == wanted).mean()),

@@ -12,6 +12,7 @@ page beside it; of a class that a user has written, `own` reads it off the class
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -533,7 +534,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         module=job.model.module,
         estimator=job.model.estimator,
         folder=repr(str((job.out / "model").resolve())),
-        command="daskpart " + " ".join(sys.argv[1:]),
+        command=shlex.join(["daskpart", *sys.argv[1:]]),
         settings=job.settings,
     )
 

@@ -204,7 +204,7 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
     if not lines:
         raise InputError(f"{path}: there are no labels in it")
     mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
-    head = [cell.strip().strip('"').lower() for cell in lines[0].split(mark)]
+    head = [cell.strip().strip('"') for cell in lines[0].split(mark)]
     if len(head) > 2:
         raise InputError(
             f"{path}: {len(head)} columns; give a label a line, or the name of a vertex and its "
@@ -214,7 +214,7 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
         table = pd.read_csv(
             io.StringIO("\n".join(lines)),
             sep=mark or r"\s+",
-            header=0 if head[-1] in _LABEL_NAMES else None,
+            header=0 if _is_header(head, len(lines), vertices) else None,
             dtype=str,
             keep_default_na=False,  # a vertex or a class may be called NA
             skipinitialspace=True,
@@ -237,6 +237,16 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
     if rows is None:
         return pd.Series(labels.to_numpy(), index=vertices)
     return pd.Series(labels.astype(object).reindex(rows).to_numpy(), index=vertices)
+
+
+def _is_header(cells: list[str], n_lines: int, vertices: pd.Index) -> bool:
+    """Whether the first line names the columns; a class may be called y or target, too."""
+    if cells[-1].lower() not in _LABEL_NAMES:
+        return False
+    if len(cells) == 1:
+        return n_lines == len(vertices) + 1
+    is_vertex = vertices.isin(_names(pd.Series(cells[:1]), vertices)).any()
+    return cells[0].lower() in _VERTEX_NAMES or not is_vertex
 
 
 def _features(path: str, vertices: pd.Index) -> Any:

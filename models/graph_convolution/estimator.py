@@ -32,6 +32,10 @@ from .targets import Targets, class_targets, number_targets
 from .vertex_names import named
 
 
+def _is_table(y: Any) -> bool:
+    return np.ndim(y) == 2 and np.shape(y)[1] > 1
+
+
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
 class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     """Classify the vertices of a graph by graph convolution, trained on `n_ranks` ranks.
@@ -67,16 +71,18 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     )
 
     def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
-        named = None if classes is None else np.unique(np.asarray(classes))
+        named = None if classes is None else np.asarray(classes)
+        if named is not None and not _is_table(y):
+            named = np.unique(named)  # those of a table are in the order of its columns
         if not goes_on:
             return class_targets(y, named)
-        if named is not None and set(named.tolist()) != set(self.classes_.tolist()):
+        found = self._known_targets(y)
+        known = self.classes_ if self.several_ else np.unique(self.classes_)
+        if named is not None and not np.array_equal(named, known):
             raise InputError(
                 f"classes are {named.tolist()}, those of the last fit {self.classes_.tolist()}: "
                 "leave them out, or begin a new fit"
             )
-        found = class_targets(y, self.classes_)
-        self._require_kind(found)
         return found
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
@@ -139,8 +145,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         InputError
             Where nothing is left to judge by, or no label is known.
         """
-        given = class_targets(y, self.classes_, to_judge=True)
-        self._require_kind(given)
+        given = self._known_targets(y, to_judge=True)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
             right = ((outputs > 0) == targets).mean(axis=1)
@@ -148,10 +153,11 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             right = outputs.argmax(axis=1) == targets
         return float(np.average(right, weights=weight))
 
-    def _require_kind(self, given: Targets) -> None:
-        if (given.kind == "several") != self.several_:
+    def _known_targets(self, y: Any, *, to_judge: bool = False) -> Targets:
+        if _is_table(y) != self.several_:
             of_model = "several classes a vertex" if self.several_ else "one class a vertex"
             raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
+        return class_targets(y, self.classes_, to_judge=to_judge)
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
@@ -192,6 +198,10 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     )
 
     def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
+        if classes is not None:
+            raise InputError(
+                f"classes={classes!r}: GCNRegressor learns numbers and has none; leave them out"
+            )
         return number_targets(y)
 
     def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from daskpart._floor.words import not_read
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
 from daskpart.containers.matrix import (
-    EDGE_COLUMN_NAMES,
     dask_triples,
     sparse_triples,
     xarray_triples,
 )
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.labels import LabelIndex
+from daskpart.readers.dialect import EDGES, choose_columns
 
 from .operators import narrow
-from .vertex_names import names_of_rows
+from .vertex_names import are_numbers, is_default, names_of_rows
 
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -70,11 +70,19 @@ def read_graph(
     n_vertices : int or None
         As the features or labels say.
     names : ndarray or None
-        Of the vertices, as features say.
+        Of the rows of features.
     symmetrize : bool
         Whether an edge counts both ways (A + Aᵀ; where both are there, the larger weight).
     labelled : ndarray or None
         Names of vertices as labels say; there may be others, without labels.
+
+    Returns
+    -------
+    Graph
+        Its vertices have the names of the container. One that numbers them has them in the order of
+        their numbers; they get the names of the rows of features, or else of labels, one each in
+        that order. Names that are such numbers, too, say which is which: those of features where
+        edges or nodes are numbers, not beside a matrix, whose rows are those of the features.
 
     Raises
     ------
@@ -89,13 +97,14 @@ def read_graph(
         An edge is there more than once: weights are summed. Or nodes of networkx are numbers in
         another order than rising, and rows have no names: they are taken to go by number.
     """
+    names = None if is_default(names) else names
     if graph is None:
         assert n_vertices is not None
-        own = labelled if names is None else names
+        own = labelled if names is None else names  # rows are vertices, so their order is right
+        if own is not None and (is_default(own) or len(own) != n_vertices):
+            own = None
         return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
     rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
-    if own_names is None and names is None and labelled is not None:
-        names, n_vertices = labelled, len(labelled)
     if n_vertices is not None and n != n_vertices:
         raise InputError(
             f"the graph has {n} vertices, features and labels have {n_vertices} rows: give one "
@@ -113,18 +122,50 @@ def read_graph(
             stacklevel=5,
         )
     if symmetrize:
-        built = scipy.sparse.csr_array(built.maximum(built.T))
-    return Graph(narrow(built), names if own_names is None else own_names)
+        built = _both_ways(built)
+    return Graph(
+        narrow(built),
+        _names_of_numbers(graph, n, names, labelled) if own_names is None else own_names,
+    )
+
+
+def _both_ways(built: Any) -> Any:
+    """A graph whose edges count both ways: the larger weight where both are stored."""
+    back = built.T.tocsr()
+    both = scipy.sparse.csr_array(built.maximum(back))  # takes a direction that is not there for 0
+    if built.nnz and built.data.min() < 0:
+        stored = scipy.sparse.csr_array((np.ones(back.nnz), back.indices, back.indptr), back.shape)
+        lost = (built - built.multiply(stored)).minimum(0)
+        both = scipy.sparse.csr_array(both + lost + lost.T)
+    return both
+
+
+def _names_of_numbers(
+    graph: Any, n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None
+) -> Any:
+    """Names of vertices that a graph only numbers, as features say, or else labels."""
+    has_numbers = isinstance(graph, np.ndarray | list | tuple) or is_a(graph, "pandas", "DataFrame")
+    has_numbers = has_numbers or is_a(graph, "networkx", "Graph")
+    if names is not None and not (has_numbers and are_numbers(names, n)):
+        return names  # row i of a matrix and row i of the features are the same vertex
+    given = labelled if names is None else names
+    if given is None or is_default(given):
+        return None
+    return given if len(given) == n and not are_numbers(given, n) else np.arange(n)
 
 
 def _edges(
     graph: Any, n: int | None, names: NDArray[Any] | None, labelled: NDArray[Any] | None
 ) -> tuple[Any, ...]:
     """Sources, targets, weights, number of vertices, their names."""
+    if isinstance(graph, Graph):
+        own = graph.adjacency.tocoo()
+        return *own.coords, own.data, graph.adjacency.shape[0], graph.names
     if is_a(graph, "networkx", "Graph"):
         import networkx  # type: ignore[import-untyped]
 
-        nodes = _rising(list(graph.nodes), n is not None and names is None)
+        rows_are_plain = n is not None or (labelled is not None and is_default(labelled))
+        nodes = _rising(list(graph.nodes), names is None and rows_are_plain)
         # its COO has a loop three times, one of them negative; parallel edges are summed by it
         matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
         plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
@@ -206,18 +247,17 @@ def _frame_of(edges: Any) -> pd.DataFrame:
 
 
 def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
-    plain = [str(name).lower() for name in frame.columns]
-    found = [[at for at, name in enumerate(plain) if name in known] for known in EDGE_COLUMN_NAMES]
-    if not all(len(places) == 1 for places in found[:2]):
-        if len(plain) not in (2, 3):
-            raise InputError(
-                f"the graph is a DataFrame with the columns {', '.join(plain[:8])}; allowed are "
-                "'source' and 'target' (and 'weight'), or two or three in that order"
-            )
-        found = [[0], [1], [2] if len(plain) == 3 else []]
-    source, target = (frame.iloc[:, places[0]].to_numpy() for places in found[:2])
-    weights = frame.iloc[:, found[2][0]].to_numpy() if found[2] else np.ones(len(frame))
-    return source, target, weights
+    """Source, target and weight as the reader of files finds them."""
+    names = [str(name) for name in frame.columns]
+    try:
+        places = choose_columns(names, len(names), None, "the graph", EDGES)
+    except ReadError:
+        raise InputError(
+            f"the graph is a DataFrame with the columns {', '.join(names[:8])}; allowed are "
+            "'source' and 'target' (and 'weight'), or two or three in that order"
+        ) from None
+    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
+    return source, target, weights[0] if weights else np.ones(len(frame))
 
 
 def _edge_list(
@@ -233,15 +273,17 @@ def _edge_list(
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))
-    if names is None and n is not None and (labelled is None or len(labelled) != n):
-        # rows without names: of vertices 0 to n − 1
+    if labelled is not None and is_default(labelled):
+        n, labelled = len(labelled) if n is None else n, None
+    if n is not None and labelled is not None and (len(labelled) != n or are_numbers(labelled, n)):
+        labelled = None  # rows of features are 0 to n − 1, and labels name some or all of these
+    if names is None and n is not None and labelled is None:
         if not numbers:
             raise InputError(
                 f"edges name vertices, such as {ends.tolist()[0]!r}, and the {n} rows of features "
                 "or labels have no names, so nothing says which row is whose: give a DataFrame, or "
                 "a Series, whose index names vertices, or number the vertices of edges 0, 1, 2 …"
             )
-        names = None if labelled is None else np.arange(n)
     elif names is None and labelled is not None:
         # those of the labels first, in their order
         others = pd.Index(ends).unique().difference(pd.Index(labelled))

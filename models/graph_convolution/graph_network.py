@@ -41,7 +41,7 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import frames_in_memory, read_features, read_graph
+from .graph import Graph, frames_in_memory, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
@@ -52,7 +52,7 @@ from .sampling import SAMPLERS
 from .state import GCNState
 from .targets import Targets
 from .text import GCNText
-from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, rows_by_name
+from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, placed, that_name
 
 # columns that are best at their lowest, and at their highest
 MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -175,10 +175,13 @@ class GraphNetwork(DistributedEstimator):
             Features: numpy, scipy.sparse, pydata/sparse, Dask, xarray, a DataFrame (whose index
             names the vertices). None: the identity.
         y : array-like of shape (n,) or (n, n_columns)
-            Labels; −1, NaN or None where a vertex is unlabelled. Of several columns each is a
-            class of its own (0 and 1), or a number. A Series or DataFrame whose index names
-            vertices is matched by name, and may leave out those without labels; an array is in the
-            order of the rows of X.
+            Labels. Of several columns each is a class of its own (0 and 1), or a number. Unlabelled
+            is a vertex whose class is −1, NaN or None; of several columns NaN in any, or −1 in all;
+            where y holds numbers (`GCNRegressor`), NaN in any column, and nothing else. A Series or
+            DataFrame whose index names vertices is matched by name, and may leave out those without
+            labels. An array is in the order of the rows of X, and so is pandas' default index where
+            its numbers are no names. A matrix has the names of the rows of X; where X has none, or
+            edges are between numbers, 0 to n − 1 are the names of vertices.
         graph : container, optional
             scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
             says whom vertex i reads; networkx, whose rows are in the order of its nodes, or rising
@@ -208,7 +211,9 @@ class GraphNetwork(DistributedEstimator):
         """Train one more epoch, from the weights so far (or from the beginning).
 
         Parameters and errors are those of `fit`; `classes` names all classes, where the first y
-        lacks some. Calls behind it know them: they may lack any, and a new one is an error.
+        lacks some, or the columns of y, in their order, where these are several classes. Calls
+        behind it know them: they may lack any, and a new one is an error. Of numbers there are
+        none, so give no classes.
         """
         return self._fit(
             X, y, client=client, one_step=True, graph=graph, validation_mask=validation_mask,
@@ -277,11 +282,11 @@ class GraphNetwork(DistributedEstimator):
             label_names,
             reset=not goes_on,
         )
-        of_targets = row_names if label_names is None else label_names
-        targets = by_vertex(targets, problem.names, of_targets, problem.n_vertices)
+        n = problem.n_vertices
+        targets = by_vertex(targets, *placed(label_names, row_names, problem.names, n, "labels"))
         held = None
         if mask is not None:
-            held = mask_of(mask, problem.names, row_names, problem.n_vertices, "validation_mask")
+            held = mask_of(mask, problem.names, row_names, n, "validation_mask")
         training, validation = split_labelled(
             targets, held, float(self.validation_fraction), random_state
         )
@@ -293,7 +298,6 @@ class GraphNetwork(DistributedEstimator):
         graph: Any,
         n_labels: int | None,
         label_names: Any,
-        graph_names: Any = None,
         *,
         reset: bool = True,
     ) -> GraphProblem:
@@ -309,8 +313,7 @@ class GraphNetwork(DistributedEstimator):
                 f"X and y differ in length: {n} rows of features, {n_labels} labels; give one of "
                 "each for every vertex"
             )
-        known = names if graph_names is None else graph_names
-        read = read_graph(graph, n, known, bool(self.symmetrize), label_names)
+        read = read_graph(graph, n, names, bool(self.symmetrize), label_names)
         if X is not None:
             given = X
             try:
@@ -320,7 +323,7 @@ class GraphNetwork(DistributedEstimator):
             except ValueError as error:
                 add_place(error, given)
                 raise
-            order = in_order(read.names, names, "features")
+            order = in_order(read.names, that_name(names, read.names, X.shape[0]), "features")
             X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
@@ -425,7 +428,9 @@ class GraphNetwork(DistributedEstimator):
         """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
         return self._fitted().weights
 
-    def set_coefs(self, coefs: Mapping[str, Any], *, classes: Any = None) -> Self:
+    def set_coefs(
+        self, coefs: Mapping[str, Any], *, classes: Any = None, several: bool = False
+    ) -> Self:
         """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
 
         Parameters
@@ -434,15 +439,17 @@ class GraphNetwork(DistributedEstimator):
             As `coefs_` has them; of PyTorch Geometric and DGL see
             `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
         classes : array-like, optional
-            Names of the outputs; default: their numbers.
+            Names of the outputs, one each; default: their numbers.
+        several : bool, default=False
+            Whether a vertex may have several classes at once, each with a probability of its own.
 
         Raises
         ------
         InputError
-            For weights of another network than the parameters make.
+            For weights of another network than the parameters make, or not a class an output.
         """
         self._check_parameters()
-        given = {name: np.array(weight, self.dtype) for name, weight in coefs.items()}
+        given = {name: np.array(weight, self.dtype, order="C") for name, weight in coefs.items()}
         if "0.weight" not in given:
             raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
         n_inputs = len(given["0.weight"])
@@ -458,11 +465,16 @@ class GraphNetwork(DistributedEstimator):
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
+        names = np.arange(n_outputs) if classes is None else np.asarray(classes)
+        if names.shape != (n_outputs,):
+            raise InputError(
+                f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "
+                "them, or leave classes out"
+            )
         self.state_ = GCNState({name: given[name] for name in wanted})
         self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.classes_ = np.arange(n_outputs) if classes is None else np.asarray(classes)
-        self.several_ = False
+        self.classes_, self.several_ = names, several
         return self
 
     def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
@@ -496,16 +508,15 @@ class GraphNetwork(DistributedEstimator):
         self, X: Any, graph: Any, client: Any, place: int = -1
     ) -> tuple[NDArray[Any], Any]:
         """Outputs of the network, or values before them, and the names of the vertices."""
-        state, n, names = self._fitted(), None, None
+        state = self._fitted()
         partition = None if graph is not None else getattr(self, "partition_", None)
         if graph is None and self.graph_ is not None:
-            graph, names = self.graph_, self.vertex_names_
-            n = graph.shape[0] if X is None else None
+            graph = Graph(self.graph_, self.vertex_names_)
         if X is None and hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted on features: give X")
-        problem = self._read(
-            frames_in_memory(X), frames_in_memory(graph), n, None, names, reset=False
-        )
+        if X is not None and not hasattr(self, "n_features_in_"):
+            raise InputError("the model was fitted without features: leave X out")
+        problem = self._read(frames_in_memory(X), frames_in_memory(graph), None, None, reset=False)
         if problem.n_inputs != len(state.weights["0.weight"]):
             raise InputError(
                 f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
@@ -542,9 +553,11 @@ class GraphNetwork(DistributedEstimator):
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)
-        of_targets = row_names if label_names is None else label_names
-        rows = rows_by_name(vertices, of_targets, "labels")
-        targets = by_vertex(targets, vertices, of_targets, len(outputs))
+        if graph is None and self.graph_ is None and row_names is None and label_names is not None:
+            # as in a fit without a graph: nothing but y names the rows of X
+            vertices = label_names if len(label_names) == len(outputs) else None
+        rows, n_rows = placed(label_names, row_names, vertices, len(outputs), "labels")
+        targets = by_vertex(targets, rows, n_rows)
         weight = weight if rows is None else weight[rows]
         chosen = targets.labelled & (weight > 0)
         if mask is not None:

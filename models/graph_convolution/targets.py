@@ -1,7 +1,8 @@
 """Labels of vertices, of which some are known: classes, several classes, or numbers.
 
-unlabelled    −1, NaN or None      (in a table of several columns: NaN in any, or −1 in all;
-                                    among texts "-1" and "")
+unlabelled    of classes −1, NaN or None      (in a table of several columns: NaN in any, or −1 in
+                                              all; among texts "-1" and "")
+              of numbers NaN, in any column
 
 Pandas and scikit-learn are imported where y is read: ranks, which import this file too, never do.
 """
@@ -77,7 +78,8 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     ----------
     y : array-like
     classes : ndarray or None
-        All classes there are, each once, in the order of the outputs; None: those in y, sorted.
+        All classes there are, each once, in the order of the outputs, which is that of the columns
+        of a table; None: those in y, sorted, or the numbers of the columns.
     to_judge : bool
         Of a model that knows `classes`: other labels count, as number −1, which no answer has.
 
@@ -90,7 +92,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
 
     given = _plain(y)
     if given.ndim == 2:
-        return _several(given)
+        return _several(given, classes)
     unknown = pd.isna(given)
     plain = (int, float, np.integer, np.floating)
     if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
@@ -135,7 +137,13 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     return Targets(values, ~unknown, found, len(found), "classes")
 
 
-def _several(given: NDArray[Any]) -> Targets:
+def _several(given: NDArray[Any], classes: NDArray[Any] | None) -> Targets:
+    classes = np.arange(given.shape[1]) if classes is None else classes
+    if len(set(classes.tolist())) != len(classes) or len(classes) != given.shape[1]:
+        raise InputError(
+            f"y has {given.shape[1]} columns, a class each, and classes are {classes.tolist()}: "
+            "name each column once"
+        )
     table = given.astype(np.float64)
     unknown = np.isnan(table).any(axis=1) | (table == -1).all(axis=1)
     _require_some(~unknown)
@@ -147,7 +155,6 @@ def _several(given: NDArray[Any]) -> Targets:
             "NaN where a vertex is unlabelled"
         )
     values = np.where(unknown[:, None], 0, table)
-    classes = np.arange(table.shape[1])
     return Targets(values, ~unknown, classes, table.shape[1], "several")
 
 
@@ -176,7 +183,7 @@ def _require_some(labelled: NDArray[np.bool_]) -> None:
     if not labelled.any():
         raise InputError(
             f"none of the {len(labelled)} vertices is labelled: give some of y another value than "
-            "−1, NaN or None"
+            "NaN (of classes also −1 and None say that a vertex is unlabelled)"
         )
 
 

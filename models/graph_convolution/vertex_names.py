@@ -5,7 +5,11 @@
     y          labels    c, a      ──▶    by_vertex: the others are unlabelled
     mask       names or booleans   ──▶    mask_of
 
-Names are those of an index; where X has names and y is an array, y goes with the rows of X.
+Names are those of an index. A matrix has none: its rows are those of X, and have their names. Where
+X has none either, or edges are between numbers, an index of numbers from 0 to n − 1, in any order,
+goes by these; other names are given to the vertices in order. Arrays are in the order of the rows
+of X, or else of the graph, and so is what has pandas' default index 0, 1, 2 … where these are no
+names of vertices.
 """
 
 from __future__ import annotations
@@ -24,21 +28,35 @@ from .targets import Targets, as_mask, is_mask
 
 
 def names_of_rows(data: Any) -> NDArray[Any] | None:
-    """Names of vertices from the index of a Series, DataFrame or DataArray; None without names."""
+    """Names of vertices from the index of a Series, DataFrame or DataArray; None without one."""
     if is_a(data, "pandas", "Series") or is_a(data, "pandas", "DataFrame"):
-        return _names_of(data)
+        return as_labels(data.index.to_numpy())
     if is_a(data, "xarray", "DataArray") and data.dims[0] in data.coords:
         return as_labels(data.coords[data.dims[0]].values)
     return None
 
 
-def _names_of(frame: Any) -> NDArray[Any] | None:
-    """An index of plain numbers in order is none."""
-    if isinstance(frame.index, pd.RangeIndex):
+def is_default(names: NDArray[Any] | None) -> bool:
+    """Whether they are 0, 1, 2 …, which an index says that nobody gave; None says no more."""
+    return names is None or (
+        names.dtype.kind in "iu" and np.array_equal(names, np.arange(len(names)))
+    )
+
+
+def are_numbers(names: NDArray[Any], n: int) -> bool:
+    """Whether they tell vertices by number: whole numbers from 0 to n − 1, each at most once."""
+    if names.dtype.kind not in "iu" or not len(names) or not 0 <= names.min() <= names.max() < n:
+        return False
+    return bool((np.bincount(names.astype(np.int64), minlength=n) <= 1).all())
+
+
+def that_name(given: NDArray[Any] | None, vertices: NDArray[Any] | None, n: int) -> Any:
+    """Names of rows, or None where they say nothing of the vertices, so that rows are in order."""
+    if given is None or (vertices is None and not are_numbers(given, n)):
         return None
-    if frame.index.dtype.kind in "iu" and (np.arange(len(frame)) == frame.index.to_numpy()).all():
+    if vertices is not None and is_default(given) and not pd.Index(given).isin(vertices).all():
         return None
-    return as_labels(frame.index.to_numpy())
+    return given
 
 
 def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
@@ -82,23 +100,38 @@ def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: s
     return order
 
 
-def by_vertex(targets: Targets, vertices: Any, names: Any, n_vertices: int) -> Targets:
-    """Targets in the order of the vertices: by name where both have names.
+def placed(
+    given: NDArray[Any] | None, row_names: Any, vertices: Any, n: int, what: str
+) -> tuple[Any, int]:
+    """Where the row of each vertex is, as `rows_by_name` says it, and how many rows there must be.
 
-    Raises
-    ------
-    InputError
-        For a name that is no vertex, or comes twice; without names, for another length.
+    Parameters
+    ----------
+    given : ndarray or None
+        Names as an index says; where they say nothing, rows are in the order of those of X.
+    row_names : ndarray or None
+        Of the rows of X.
+    vertices : ndarray or None
+        Names of the vertices; None: 0 to n − 1.
+    n : int
+        Number of vertices.
+    what : str
+        For errors, which are InputErrors.
     """
-    rows = rows_by_name(vertices, names, "labels")
-    if rows is not None and names is not None and len(targets.values) == len(names):
-        return targets.at(rows)
-    if len(targets.values) != n_vertices:
+    own = that_name(given, vertices, n)
+    own = that_name(row_names, vertices, n) if own is None else own
+    rows = rows_by_name(np.arange(n) if vertices is None else vertices, own, what)
+    return rows, n if own is None else len(own)
+
+
+def by_vertex(targets: Targets, rows: Any, n_rows: int) -> Targets:
+    """Targets in the order of the vertices, where `placed` found them (InputError: not so many)."""
+    if len(targets.values) != n_rows:
         raise InputError(
-            f"{len(targets.values)} labels for {n_vertices} vertices: give one for each, or a "
+            f"{len(targets.values)} labels for {n_rows} vertices: give one for each, or a "
             "Series whose index names the vertices"
         )
-    return targets
+    return targets if rows is None else targets.at(rows)
 
 
 def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDArray[np.bool_]:
@@ -111,7 +144,7 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
     vertices : ndarray or None
         Names of the vertices.
     row_names : ndarray or None
-        Of the rows of X; None: in the order of the vertices.
+        Of the rows of X.
     n : int
         Number of vertices.
     name : str
@@ -120,11 +153,9 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
     if not is_mask(mask) and vertices is not None and np.asarray(mask).dtype.kind in "OUT":
         return as_mask(LabelIndex(vertices, n, "vertex").positions(mask), n, name)
     own = names_of_rows(mask) if is_mask(mask) else None
-    given = row_names if own is None else own
-    rows = rows_by_name(vertices, given, name)
-    if rows is None:
-        return as_mask(mask, n, name)
-    return as_mask(mask, len(given), name)[rows] & (rows >= 0)
+    rows, n_rows = placed(own, row_names, vertices, n, name)
+    found = as_mask(mask, n_rows, name)
+    return found if rows is None else found[rows] & (rows >= 0)
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -49,7 +52,9 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
-def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli):
+def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli, monkeypatch):
+    typed = ["daskpart", "fit", "gcn", "my graph.mtx", "--layer-options", "heads=2"]
+    monkeypatch.setattr(sys, "argv", typed)
     given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--test-fraction", 0)
     more = (*SMALL, "--ranks", 1, "--max-iter", 1, "--out", tmp_path)
     assert run_cli("fit", "gcn", files / "A.mtx", *given, *more) == 0
@@ -57,6 +62,7 @@ def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli):
     assert pictures == {"training", "embedding", "timeline"}
     page = (tmp_path / "report.html").read_text()
     assert "<p>1 epoch in " in page and "has nobody to send to" in page
+    assert shlex.join(typed) in html.unescape(page)
     assert "Partition</h2>" not in page and "All as planned" not in page
 
 
@@ -166,6 +172,42 @@ def test_tables_that_do_not_fit(named, capsys, run_cli, file, text, message):
     given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
     assert run_cli("fit", "gcn", named / "edges.csv", *given, "--ranks", 2) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", [[], ["node,label"], ["name,y"]])
+@pytest.mark.parametrize("first", ["y", "class", "Target", "category", "label"])
+def test_a_class_may_be_called_as_a_column_is(named, tmp_path, run_cli, first, head):
+    """A first line that names a vertex is no header, and of labels alone one more is."""
+    labels = [first if vertex < 15 else "n" for vertex in range(30)]
+    (named / "labels.csv").write_text(
+        "\n".join([*head, *(f"v{vertex},{label}" for vertex, label in enumerate(labels)), ""])
+    )
+    more = ("--test-fraction", 0.0, "--max-iter", 1, "--ranks", 1, "--no-plots")
+    wanted = sorted({first, "n"})
+    given = (named / "edges.csv", "--labels", named / "labels.csv")
+    assert run_cli("fit", "gcn", *given, *more, "--out", tmp_path / "out") == 0
+    fitted = daskpart.GCNClassifier.load(tmp_path / "out" / "model")
+    assert fitted.classes_.tolist() == wanted and fitted.history_["loss"].notna().all()
+    (named / "numbers.csv").write_text("source,target\n0,1\n1,2\n2,3\n")
+    (named / "alone").write_text("\n".join([*[each[5:] for each in head], first, "n", "n", "n"]))
+    given = (named / "numbers.csv", "--labels", named / "alone")
+    assert run_cli("fit", "gcn", *given, *more, "--out", tmp_path / "other") == 0
+    found = daskpart.GCNClassifier.load(tmp_path / "other" / "model")
+    assert found.classes_.tolist() == wanted
+
+
+def test_a_class_of_hidden_labels_only_is_counted(files, tmp_path, run_cli):
+    """The model does not know it, so it has a line of wrong answers, and no right one."""
+    labels = [f"rare{vertex}" if vertex < 8 else "ab"[vertex % 2] for vertex in range(60)]
+    (tmp_path / "y.txt").write_text("\n".join(labels))
+    given = ("--labels", tmp_path / "y.txt", "--test-fraction", 0.5, "--no-plots", *SMALL)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path / "out") == 0
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    known = daskpart.GCNClassifier.load(tmp_path / "out" / "model").classes_.tolist()
+    assert set(metrics["classes"]) - set(known)
+    assert np.sum(metrics["confusion"]) == metrics["n_test"]
+    right = np.trace(metrics["confusion"]) / metrics["n_test"]
+    assert right == pytest.approx(metrics["test_accuracy"])
 
 
 def test_a_graph_of_metis(files, tmp_path, run_cli):

@@ -447,6 +447,18 @@ def test_weights_of_another_network_are_refused():
         model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
     with pytest.raises(InputError, match="lack '0"):
         model().set_coefs({})
+    for classes in (["a", "b"], [["a", "b", "c"]]):
+        with pytest.raises(InputError, match="coefs have 3 outputs: name each of them"):
+            model().set_coefs(coefs_from_state_dict(state), classes=classes)
+
+
+def test_weights_in_any_order_of_memory_and_of_several_classes():
+    fitted = model(loss="several").fit(features(), labels("several"), graph=graph())
+    turned = {name: np.asfortranarray(weight) for name, weight in fitted.coefs_.items()}
+    mine = model().set_coefs(turned, classes=["a", "b", "c"], several=True)
+    found = mine.predict_proba(features(), graph=graph())
+    np.testing.assert_allclose(found, fitted.predict_proba(features()), rtol=1e-12)
+    assert mine.predict(features(), graph=graph()).shape == (N, 3)
 
 
 # -- bad input ---
@@ -533,6 +545,9 @@ def test_another_graph_needs_its_own_features():
     other = fitted.predict(features()[:9], graph=np.array([[0, 1], [1, 0]]))
     assert other.shape == (9,)
     by_identity = model().fit(None, labels(), graph=graph())
+    for X in (features(), np.eye(N)):
+        with pytest.raises(InputError, match="fitted without features: leave X out"):
+            by_identity.predict(X)
     assert by_identity.predict().shape == (N,)
     with pytest.raises(InputError, match="knows no others"):
         by_identity.predict(graph=np.array([[0, 1]]))

@@ -36,6 +36,30 @@ def test_classes_are_those_of_the_first_fit(going_on):
             again.partial_fit(features(), some, [10, 20], graph=graph())
 
 
+def test_classes_name_the_columns_of_a_table():
+    y, names = labels("several"), ["b", "c", "a"]
+    fitted = model("gcn", "several").partial_fit(features(), y, names, graph=graph())
+    fitted.partial_fit(features(), y, names, graph=graph())
+    fitted.partial_fit(features(), y, graph=graph())
+    assert fitted.classes_.tolist() == names
+    plain = model("gcn", "several", max_iter=3).fit(features(), y, graph=graph())
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    assert fitted.score(features(), y) == plain.score(features(), y)
+    for other in (["a", "b", "c"], ["b", "c"], ["b", "c", "d"]):
+        with pytest.raises(InputError, match="classes are"):
+            fitted.partial_fit(features(), y, other, graph=graph())
+    for other in (["b", "c"], ["b", "c", "b"]):
+        with pytest.raises(InputError, match=r"3 columns, a class each.*name each column once"):
+            model().partial_fit(features(), y, other, graph=graph())
+    with pytest.raises(InputError, match="one class a vertex, y is not of that kind"):
+        model().fit(features(), labels(), graph=graph()).score(features(), y[:, :2])
+
+
+def test_numbers_have_no_classes():
+    with pytest.raises(InputError, match="learns numbers and has none"):
+        model(loss="numbers").partial_fit(features(), labels("numbers"), [0, 1], graph=graph())
+
+
 def test_names_of_outputs_from_elsewhere_keep_their_order():
     """They are in the order of the outputs, not sorted."""
     fitted = model().fit(features(), labels(), graph=graph())

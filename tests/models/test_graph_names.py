@@ -64,6 +64,46 @@ def test_edges_as_a_list():
     assert alone.graph_ is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_symmetrize_keeps_edges_of_any_sign(seed):
+    """Also one way, where the other is not there, and where 0 is a weight that was given."""
+    edges = random_edges(seed)
+    weights = {(i, j): w for i, j, w in edges}
+    wanted = np.zeros((N, N))
+    for i, j in weights:
+        wanted[i, j] = wanted[j, i] = max(weights[i, j], weights.get((j, i), -np.inf))
+    fitted = model("gin", symmetrize=True, max_iter=1).fit(features(), labels(), graph=edges)
+    np.testing.assert_array_equal(fitted.graph_.toarray(), wanted)
+
+
+def random_edges(seed):
+    random = np.random.default_rng(seed)
+    pairs = np.unique(random.integers(0, 8, (40, 2)), axis=0).tolist()
+    return [(i, j, float(random.integers(-3, 4))) for i, j in pairs]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [("id", "source_id", "target_id"), ("Id", "From Node", "toNode"), ("time", "SRC", "dst_"),
+     ("source", "target", "timestamp")],
+)  # fmt: skip
+def test_columns_of_edges_have_the_names_of_files(columns):
+    edges = np.argwhere(graph().toarray() != 0)
+    plain = model(max_iter=1).fit(features(), labels(), graph=edges)
+    other = np.arange(len(edges)) + 100
+    at = 2 if columns[0] == "source" else 0
+    frame = pd.DataFrame(np.insert(edges, at, other, axis=1), columns=columns)
+    fitted = model(max_iter=1).fit(features(), labels(), graph=frame)
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+
+
+def test_columns_of_edges_that_say_another_order_are_refused():
+    for columns in (("target", "source", "target_id"), ("weight", "a", "b"), tuple("abcd")):
+        frame = pd.DataFrame(np.zeros((2, len(columns)), int), columns=columns)
+        with pytest.raises(InputError, match="the graph is a DataFrame with the columns"):
+            model().fit(features(), labels(), graph=frame)
+
+
 def test_rows_without_names_go_with_no_named_edges():
     """Nothing says which row is whose, so nothing is guessed."""
     import pandas as pd
@@ -232,3 +272,96 @@ def test_frames_of_dask_keep_their_names():
     pd.testing.assert_frame_equal(fits[0][0], fits[1][0])
     pd.testing.assert_frame_equal(fits[0][1], fits[1][1])
     assert fits[0][2] == fits[1][2]
+
+
+def _graphs_of_numbers():
+    A = graph()
+    coo = A.tocoo()
+    yield A
+    yield np.stack([*coo.coords, coo.data], axis=1)
+    try:
+        import networkx
+    except ImportError:
+        return
+    yield networkx.from_scipy_sparse_array(A)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "edges", "networkx"])
+def test_names_that_are_numbers_are_those_of_the_graph(kind):
+    """In any order, of all vertices or of some, and beside pandas' default index."""
+    given = dict(zip(["matrix", "edges", "networkx"], _graphs_of_numbers(), strict=False))
+    if kind not in given:
+        pytest.skip("networkx is not installed")
+    A, order = given[kind], np.random.default_rng(0).permutation(N)
+    X, y, held = pd.DataFrame(features()), pd.Series(labels()), pd.Series(np.arange(N) % 3 == 0)
+    plain = model(dropout=0.0, n_ranks=1).fit(
+        features(), labels(), graph=A, validation_mask=held.to_numpy()
+    )
+    score = plain.score(features(), labels(), mask=held.to_numpy())
+    wanted = pd.Series(plain.predict(features()))
+    some = y[y >= 0]
+    cases = [
+        (features(), y[order], held.to_numpy()),
+        (features(), some[::-1], held[order]),
+        (X, y[::-1], held[held]),
+        (features(), labels(), held[order]),
+    ]
+    shuffled = [
+        (X[::-1], y, held),
+        (X.iloc[order], y, held[order]),
+        (X.iloc[order], labels()[order], held.to_numpy()[order]),
+        (X.iloc[order], y[order], held),
+    ]
+    for of_X, of_y, mask in cases + shuffled:
+        own = A  # row i of a matrix is that of X, whatever its name
+        if kind == "matrix" and of_X is not X and isinstance(of_X, pd.DataFrame):
+            own = A[of_X.index][:, of_X.index]
+        fitted = model(dropout=0.0, n_ranks=1).fit(of_X, of_y, graph=own, validation_mask=mask)
+        np.testing.assert_allclose(weights_of(fitted), weights_of(plain), rtol=1e-6, atol=1e-9)
+        assert fitted.history_["validation_loss"].iloc[-1] == pytest.approx(
+            plain.history_["validation_loss"].iloc[-1], rel=1e-7
+        )
+        assert pd.Series(fitted.predict(of_X)).sort_index().tolist() == wanted.tolist()
+        assert fitted.score(of_X, of_y, mask=mask) == pytest.approx(score, rel=1e-12)
+    for of_X, of_y, mask in cases:
+        assert plain.score(of_X, of_y, mask=mask) == pytest.approx(score, rel=1e-12)
+
+
+def test_the_first_vertices_may_be_the_labelled_ones():
+    """Their index is pandas' default one, and names them where there is a graph."""
+    y = labels()
+    first = pd.Series(y[:25])
+    for X, A in ((None, graph()), (features(), graph()), (pd.DataFrame(features()), graph())):
+        plain = model().fit(X, pd.Series(np.where(np.arange(N) < 25, y, -1)), graph=A)
+        fitted = model().fit(X, first, graph=A)
+        np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+        assert fitted.score(X, first) == plain.score(X, first)
+
+
+def test_a_default_index_beside_other_names_is_an_order():
+    names = np.arange(N) + 100
+    X, y = pd.DataFrame(features(), index=names), pd.Series(labels())
+    plain = model().fit(features(), labels(), graph=graph())
+    fitted = model().fit(X, y, graph=graph(), validation_mask=None)
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    assert fitted.predict(X).index.tolist() == names.tolist()
+    assert fitted.score(X, y) == plain.score(features(), y)
+    with pytest.raises(InputError, match="39 labels for 40 vertices"):
+        model().fit(X, y[:-1], graph=graph())
+    with pytest.raises(InputError, match="labels name 40, which is no vertex"):
+        model().fit(features(), pd.Series([0, 1, 1], index=[3, 40, 1]), graph=graph())
+
+
+def test_without_a_graph_labels_name_the_rows_that_they_stand_beside():
+    order = np.random.default_rng(0).permutation(N)
+    y, held = pd.Series(labels(), index=order), pd.Series(np.arange(N) < 20, index=order)
+    plain = model().fit(features(), labels(), validation_mask=held.to_numpy())
+    fitted = model().fit(features(), y, validation_mask=held[::-1])
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
+    score = plain.score(features(), labels(), mask=held.to_numpy())
+    assert fitted.score(features(), y, mask=held[::-1]) == score
+    rows = pd.DataFrame(features())  # which have names, by which y goes
+    plain = model(dropout=0.0).fit(features(), pd.Series(labels(), index=order).sort_index())
+    fitted = model(dropout=0.0).fit(rows, y)
+    np.testing.assert_allclose(weights_of(fitted), weights_of(plain), rtol=1e-7, atol=1e-12)
+    assert fitted.score(rows, y) == plain.score(features(), y.sort_index())
