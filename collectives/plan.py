@@ -289,14 +289,22 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan that `save` wrote; ReadError for a damaged file."""
+        """Read a plan that `save` wrote, an embedded one as such; ReadError for a damaged file."""
         with opened_npz(path) as stored:
             n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
             rounds = [
                 Round(n_ranks, *(stored[f"{name}_{i}"] for name in _COLUMNS))
                 for i in range(n_rounds)
             ]
-            return cls(str(stored["kind"]), n_items, tuple(rounds))
+            plan = Plan(str(stored["kind"]), n_items, tuple(rounds))
+            if "embedding" not in stored:
+                return plan
+            aware, payload_rows, every_message = stored["embedding"].tolist()
+        from .hypercube import embed  # which is built on plans
+
+        return embed(
+            plan, aware=bool(aware), payload_rows=payload_rows, every_message=bool(every_message)
+        )
 
     def __repr__(self) -> str:
         return (
