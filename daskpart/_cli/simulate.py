@@ -37,10 +37,10 @@ from daskpart.collectives.cost_model import CostModel, Problem
 from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
-from daskpart.data_models import build
+from daskpart.data_models import build, rebuild
 from daskpart.errors import InputError
 
-from .inputs import load_any, load_parts, model_behind
+from .inputs import load_any, load_parts
 from .terminal import place_for, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -190,13 +190,10 @@ def _connectivities(
     data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
 ) -> Iterator[Connectivity]:
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
-    loaded, name, given = load_any(data, cut.format), cut.model, None
+    loaded = load_any(data, cut.format)
     if cut.partition is not None:
         given = load_parts(cut.partition)
-        name = model_behind(given, name)
-    n_parts_of_model = given.n_parts if given else max(parts or (8,))
-    model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.random_state)
-    if given is not None:
+        model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave the number of ranks away"
@@ -206,6 +203,8 @@ def _connectivities(
         )
         partitions = [given]
     else:
+        most = max(parts or (8,))
+        model = build(loaded, cut.model, n_parts=most, random_state=cut.random_state)
         partitions = [
             daskpart.partition(
                 model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,
