@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.checks import amounts, checked_seed, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart.errors import InputError
-from daskpart.partitioners.balance import bounds_of_moves
+from daskpart.partitioners.balance import bounds_of_moves, with_weights
 from daskpart.partitioners.checks import checked_epsilon
 from daskpart.partitioners.label_propagation import polish as polish_parts
 from daskpart.partitioners.objectives import ConnectivityMinusOne
@@ -235,11 +235,12 @@ class _Run:
         if self.start.previous is not None:
             raise InputError("polish does not know the old data: leave it out beside previous")
         n_parts, graph = self.settings.n_parts, self.blocks.graph
+        hypergraph = with_weights(graph.hypergraph(self.weights))
         self.assignment = polish_parts(
-            graph.hypergraph(self.weights),
+            hypergraph,
             self.assignment,
             ConnectivityMinusOne().cost_table(n_parts),
-            bounds_of_moves(int(self.weights.sum()), n_parts, epsilon),
+            bounds_of_moves(hypergraph.total_weight, n_parts, epsilon),
             random_state=self.settings.random_state,
         )
         self.sets = NeighbourSets.empty(graph.n_parameters, n_parts)

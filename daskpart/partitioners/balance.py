@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import BalanceWarning
+from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 _BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
+
+
+def with_weights(hypergraph: Hypergraph) -> Hypergraph:
+    """Weights that say nothing are taken for 1: the number of vertices is balanced then."""
+    if hypergraph.total_weight:
+        return hypergraph
+    return replace(hypergraph, vertex_weights=np.ones_like(hypergraph.vertex_weights))
 
 
 def heaviest_allowed(total_weight: int, n_parts: int, epsilon: float) -> int:

@@ -5,7 +5,6 @@ data ──model──▶ Hypergraph ──method, objective, engine──▶ Pa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from daskpart._floor.checks import checked_seed, listed, one_of
 from daskpart._floor.kernels import working_clock
 from daskpart.data_models import build
 from daskpart.errors import InputError
-from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .balance import heaviest_allowed, warn_if_too_heavy
+from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
 from .checks import check_sums, checked_epsilon, checked_fixed, checked_n_parts
 from .engine import Engine, quiet_about_balance
 from .methods import METHODS, Method, Task
@@ -139,7 +137,7 @@ def partition(
     }
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
-    counted = _counted(hypergraph)
+    counted = with_weights(hypergraph)
     task = Task(counted, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
@@ -158,13 +156,6 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
     return relieve(
         task.hypergraph, assignment, task.goal.cost_table(task.n_parts), most, task.fixed
     )
-
-
-def _counted(hypergraph: Hypergraph) -> Hypergraph:
-    """Weights that say nothing are taken for 1: the number of vertices is balanced then."""
-    if hypergraph.total_weight:
-        return hypergraph
-    return replace(hypergraph, vertex_weights=np.ones_like(hypergraph.vertex_weights))
 
 
 def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:

@@ -24,7 +24,7 @@ from daskpart._floor.kernels import working_clock
 from daskpart.data_models import NAMES, DataModel, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.balance import heaviest_allowed
+from daskpart.partitioners.balance import heaviest_allowed, with_weights
 from daskpart.partitioners.checks import check_sums, checked_epsilon, checked_fixed
 from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitioners.objectives import objective_named
@@ -84,7 +84,8 @@ def refine(
         or wherever a vertex of the net is, the vertex of the same number or the one given. auto:
         "vertices" for graphs with self loops, else "packed".
     epsilon : float
-        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start.
+        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start. Where
+        no vertex weighs anything, their number counts.
     random_state : int
         Same number, same partition.
     fixed : int[n_vertices], optional
@@ -132,7 +133,7 @@ def refine(
     require_partition(partition)
     goal = goal_named(metric, rho)
     built = rebuild(data, partition, model, random_state=checked_seed(random_state))
-    hypergraph = built.hypergraph
+    hypergraph = with_weights(built.hypergraph)
     n_vertices, n_parts = hypergraph.n_vertices, partition.n_parts
     partition.check_fits(n_vertices, "the data", shape=built.shape, nnz=built.nnz)
     priced = objective_named(metric if metric in TABLES else "connectivity", rho)
@@ -157,7 +158,8 @@ def refine(
         found, after = weighed, before
     told = {"refined": metric, "metric_before": before, "metric_after": after}
     told["refine_seconds"] = working_clock() - started
-    return replace(found, info={**partition.info, **told})
+    weights = built.hypergraph.vertex_weights
+    return replace(found, weights=weights, info={**partition.info, **told})
 
 
 def _bounds(partition: Partition, epsilon: float) -> tuple[int, int]:

@@ -370,3 +370,11 @@ def test_a_memory_limit_holds_for_blocks_that_are_made_and_for_one_worker(path, 
         partition(few, K, memory_limit=limit)
     with pytest.raises(InputError, match="2 workers hold several: leave memory_limit out"):
         partition(path, K, memory_limit="1 GB", workers=2)
+
+
+def test_the_polish_moves_data_that_weigh_nothing(matrix):
+    rough, polished = (
+        partition(matrix, K, weights=np.zeros(900, int), polish=polish) for polish in (False, True)
+    )
+    assert polished.to_dict()["memory, total"] < rough.to_dict()["memory, total"]
+    assert np.bincount(polished.partition.assignment).max() <= 1.03 * 150 + 1

@@ -307,6 +307,11 @@ def test_where_no_vertex_weighs_anything_their_number_is_balanced(method):
     found = partition(weightless, 4, method=method, epsilon=0.2)
     assert np.bincount(found.assignment, minlength=4).max() <= 18
     assert found.weights.tolist() == [0] * 60
+    refined = daskpart.refine(weightless, found, epsilon=0.2)
+    assert np.bincount(refined.assignment, minlength=4).max() <= 18
+    assert refined.weights.tolist() == [0] * 60
+    if method in ("random", "block"):
+        assert refined.info["metric_after"] < refined.info["metric_before"]
 
 
 def test_a_part_of_one_free_vertex_beside_fixed_ones_gives_it_away():
