@@ -35,6 +35,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
@@ -106,7 +107,7 @@ class EmbeddedPlan(Plan):
         return numbered if self.kind == "expand" else numbered.reversed()
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to an .npz file; `load` and `Plan.load` read it."""
+        """Write the plan to an .npz file; `Plan.load` reads the carried plan from it."""
         how = np.array([self.aware, self.payload_rows, self.every_message], np.int64)
         with replacing(path) as file:
             np.savez(file, **self.carried._arrays(), embedding=how)
@@ -114,7 +115,7 @@ class EmbeddedPlan(Plan):
     @classmethod
     def load(cls, path: str | Path) -> EmbeddedPlan:
         """Read a plan that `save` wrote."""
-        plan = Plan.load(path)
+        plan = load_plan(path)
         if not isinstance(plan, EmbeddedPlan):
             raise InputError(f"{path} holds a plan that is not embedded; use Plan.load.")
         return plan
@@ -122,6 +123,18 @@ class EmbeddedPlan(Plan):
     def __repr__(self) -> str:
         name = "aware" if self.aware else "naive"
         return super().__repr__().replace("Plan(", f"EmbeddedPlan({name} ", 1)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan that `save` wrote, an embedded one as such; ReadError for a damaged file."""
+    plan = Plan.load(path)
+    with opened_npz(path) as stored:
+        if "embedding" not in stored:
+            return plan
+        aware, payload_rows, every_message = stored["embedding"].tolist()
+    return embed(
+        plan, aware=bool(aware), payload_rows=payload_rows, every_message=bool(every_message)
+    )
 
 
 def embed(

@@ -289,22 +289,17 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan that `save` wrote, an embedded one as such; ReadError for a damaged file."""
+        """Read a plan that `save` wrote, of an embedded one what it carries.
+
+        ReadError for a damaged file; `hypercube.load_plan` reads an embedded plan as such.
+        """
         with opened_npz(path) as stored:
             n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
             rounds = [
                 Round(n_ranks, *(stored[f"{name}_{i}"] for name in _COLUMNS))
                 for i in range(n_rounds)
             ]
-            plan = Plan(str(stored["kind"]), n_items, tuple(rounds))
-            if "embedding" not in stored:
-                return plan
-            aware, payload_rows, every_message = stored["embedding"].tolist()
-        from .hypercube import embed  # which is built on plans
-
-        return embed(
-            plan, aware=bool(aware), payload_rows=payload_rows, every_message=bool(every_message)
-        )
+            return cls(str(stored["kind"]), n_items, tuple(rounds))
 
     def __repr__(self) -> str:
         return (

@@ -23,7 +23,6 @@ import daskpart
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import text_lines
 from daskpart.collectives import (
-    Plan,
     Simulation,
     embed,
     expand_plan,
@@ -34,6 +33,7 @@ from daskpart.collectives import (
     simulate_sparse_allreduce,
 )
 from daskpart.collectives.cost_model import CostModel, Problem
+from daskpart.collectives.hypercube import load_plan
 from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
@@ -176,7 +176,7 @@ def run_sparse_allreduce(
 
 def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
     """`simulate plan`."""
-    plan = Plan.load(path)
+    plan = load_plan(path)
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
     say(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:

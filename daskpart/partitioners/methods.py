@@ -113,9 +113,8 @@ def _metis(task: Task) -> NDArray[np.int32]:
     if n_parts == 1:
         return np.zeros(hypergraph.n_vertices, np.int32)
     edge_cut = isinstance(task.goal, CutNet)
-    if edge_cut and not has_stars(
-        hypergraph
-    ):  # of stars METIS minimises the same whatever is asked
+    # of stars METIS minimises the same whatever is asked
+    if edge_cut and not has_stars(hypergraph):
         task.info["objective"] = task.goal.name
     assignment = metis_parts(
         hypergraph, n_parts, task.epsilon, task.random_state, stand_in, edge_cut=edge_cut
