@@ -115,21 +115,26 @@ class EmbeddedPlan(Plan):
     @classmethod
     def load(cls, path: str | Path) -> EmbeddedPlan:
         """Read a plan that `save` wrote."""
-        carried = Plan.load(path)
-        with opened_npz(path) as stored:
-            if "embedding" not in stored:
-                raise InputError(f"{path} holds a plan that is not embedded; use Plan.load.")
-            aware, payload_rows, every_message = stored["embedding"].tolist()
-        return embed(
-            carried,
-            aware=bool(aware),
-            payload_rows=payload_rows,
-            every_message=bool(every_message),
-        )
+        plan = load_plan(path)
+        if not isinstance(plan, EmbeddedPlan):
+            raise InputError(f"{path} holds a plan that is not embedded; use Plan.load.")
+        return plan
 
     def __repr__(self) -> str:
         name = "aware" if self.aware else "naive"
         return super().__repr__().replace("Plan(", f"EmbeddedPlan({name} ", 1)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan that `save` wrote, an embedded one as such; ReadError for a damaged file."""
+    plan = Plan.load(path)
+    with opened_npz(path) as stored:
+        if "embedding" not in stored:
+            return plan
+        aware, payload_rows, every_message = stored["embedding"].tolist()
+    return embed(
+        plan, aware=bool(aware), payload_rows=payload_rows, every_message=bool(every_message)
+    )
 
 
 def embed(

@@ -289,7 +289,10 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan that `save` wrote; ReadError for a damaged file."""
+        """Read a plan that `save` wrote, of an embedded one what it carries.
+
+        ReadError for a damaged file; `hypercube.load_plan` reads an embedded plan as such.
+        """
         with opened_npz(path) as stored:
             n_items, n_ranks, n_rounds = (int(size) for size in stored["sizes"])
             rounds = [

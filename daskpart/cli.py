@@ -217,7 +217,7 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
         if settings.start is not None:
             _refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
         if settings.start is not None and settings.refine is None:
-            _refuse(("epsilon", "rho"), "without --refine parts stay as they are")
+            _refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
         given = click.get_current_context().get_parameter_source("parts")
         cut.run(settings, parts_typed=given is ParameterSource.COMMANDLINE)
 

@@ -12,6 +12,7 @@ the hypercube mapping of CP decompositions: for Λ = {1, 2, 6, 7} three bit posi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -247,8 +248,15 @@ class Connectivity:
     def power(self, rho: float = 2) -> int | float:
         """Power-connectivity: cost × λ^ρ over the cut items (eq. 11). Exact for a whole ρ."""
         power = finite_number(rho, "rho", most=_LARGEST_RHO)
-        exponent = int(power) if power.is_integer() else power
-        return sum(cost * level**exponent for level, cost in self._cut_levels())
+        if power.is_integer():
+            return sum(cost * level ** int(power) for level, cost in self._cut_levels())
+        total = max(sum(cost for _, cost in self._cut_levels()), 1)
+        if power * math.log2(max(self.max_connectivity(), 1)) + math.log2(total) >= 1023:
+            raise InputError(
+                f"rho is {rho}: with a connectivity of {self.max_connectivity()} λ^rho is beyond "
+                "floating point; use a smaller rho, or a whole one"
+            )
+        return sum(cost * level**power for level, cost in self._cut_levels())
 
     def max_connectivity(self) -> int:
         """λ_max: the η from which on η-PASGD runs without staleness."""

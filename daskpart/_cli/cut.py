@@ -13,13 +13,13 @@ import numpy as np
 from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
-from daskpart.data_models import DataModel, build
+from daskpart.data_models import DataModel, build, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .inputs import in_words, load_any, load_parts, model_behind
+from .inputs import in_words, load_any, load_parts
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import place_for, say, say_files
@@ -46,7 +46,7 @@ class CutSettings:
     plots: bool
 
 
-UNUSED_WITH_START = ("method", "objective", "engine")
+UNUSED_WITH_START = ("method", "objective")
 _NAMES = {
     "column-net-self-loops": ("vertex", "vertex"),
     "stochastic": ("vertex", "sampled net"),
@@ -127,7 +127,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     if settings.refine is not None:
         partition = daskpart.refine(
             model, partition, settings.refine, rho=settings.rho, epsilon=settings.epsilon,
-            random_state=seed,
+            random_state=seed, engine=settings.engine,
         )  # fmt: skip
     matrix = data if isinstance(data, LabelledMatrix) else None
     cut = measure(matrix, partition, model.hypergraph)
@@ -140,10 +140,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
 def _started(data: Any, settings: CutSettings, path: Path) -> tuple[DataModel, Partition]:
     """The parts in a file, and the model of the data that they are of."""
     given = load_parts(path)
-    model = build(
-        data, model_behind(given, settings.model), n_parts=given.n_parts,
-        random_state=settings.random_state,
-    )  # fmt: skip
+    model = rebuild(data, given, settings.model, random_state=settings.random_state)
     hypergraph = model.hypergraph
     given.check_fits(hypergraph.n_vertices, settings.data, shape=model.shape, nnz=model.nnz)
     info = {**given.info, **model.info}

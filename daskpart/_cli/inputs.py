@@ -17,7 +17,6 @@ from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
-from daskpart.data_models import NAMES
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -131,12 +130,6 @@ def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
 def load_parts(path: Path) -> Partition:
     """Read parts: what `Partition.save` wrote (.npz), or text."""
     return Partition.load(path) if path.suffix == ".npz" else Partition.from_file(path)
-
-
-def model_behind(parts: Partition, wanted: str) -> str:
-    """The model that is wanted; for auto the one that the parts were made with, if they say so."""
-    made_with = parts.info.get("model")
-    return made_with if wanted == "auto" and made_with in NAMES else wanted
 
 
 def _adjacency(graph: Hypergraph) -> Any:

@@ -23,7 +23,6 @@ import daskpart
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import text_lines
 from daskpart.collectives import (
-    Plan,
     Simulation,
     embed,
     expand_plan,
@@ -34,13 +33,14 @@ from daskpart.collectives import (
     simulate_sparse_allreduce,
 )
 from daskpart.collectives.cost_model import CostModel, Problem
+from daskpart.collectives.hypercube import load_plan
 from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
-from daskpart.data_models import build
+from daskpart.data_models import build, rebuild
 from daskpart.errors import InputError
 
-from .inputs import load_any, load_parts, model_behind
+from .inputs import load_any, load_parts
 from .terminal import place_for, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -176,7 +176,7 @@ def run_sparse_allreduce(
 
 def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
     """`simulate plan`."""
-    plan = Plan.load(path)
+    plan = load_plan(path)
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
     say(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:
@@ -190,13 +190,10 @@ def _connectivities(
     data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
 ) -> Iterator[Connectivity]:
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
-    loaded, name, given = load_any(data, cut.format), cut.model, None
+    loaded = load_any(data, cut.format)
     if cut.partition is not None:
         given = load_parts(cut.partition)
-        name = model_behind(given, name)
-    n_parts_of_model = given.n_parts if given else max(parts or (8,))
-    model = build(loaded, name, n_parts=n_parts_of_model, random_state=cut.random_state)
-    if given is not None:
+        model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave the number of ranks away"
@@ -206,6 +203,8 @@ def _connectivities(
         )
         partitions = [given]
     else:
+        most = max(parts or (8,))
+        model = build(loaded, cut.model, n_parts=most, random_state=cut.random_state)
         partitions = [
             daskpart.partition(
                 model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,

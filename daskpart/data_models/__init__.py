@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from .matrix_models import bipartite, column_net, column_net_self_loops, graph, row_net
 from .model import DataModel
-from .naming import MODELS, NAMES, build
+from .naming import MODELS, NAMES, build, rebuild
 from .samplers import Adjacency, Layer, LayerSampler, NeighbourSampler, Sampler, VertexSampler
 from .stochastic import nets_needed, stochastic
 from .tensor_grains import fine_grain, medium_grain
@@ -38,6 +38,7 @@ __all__ = [
     "graph",
     "medium_grain",
     "nets_needed",
+    "rebuild",
     "row_net",
     "stochastic",
 ]

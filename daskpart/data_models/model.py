@@ -57,8 +57,11 @@ class DataModel:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What `Partition.info` records of the data: model, shape, nnz, and the facts."""
-        known = {"model": self.name, "shape": self.shape, "nnz": self.nnz}
+        """What `Partition.info` records of the data: model, shape, nnz, a row length other than 1,
+        and the facts."""
+        known: dict[str, Any] = {"model": self.name, "shape": self.shape, "nnz": self.nnz}
+        if self.row_length != 1:
+            known["row_length"] = self.row_length
         return {name: value for name, value in known.items() if value is not None} | self.facts
 
     def nonzero_parts(self, partition: Partition) -> NDArray[np.int32]:

@@ -30,7 +30,7 @@ from .tensor_grains import fine_grain, medium_grain
 if TYPE_CHECKING:
     from daskpart.partitions import Partition
 
-MODELS: dict[str, Callable[[Any], DataModel]] = {
+MODELS: dict[str, Callable[..., DataModel]] = {
     "column-net": column_net,
     "row-net": row_net,
     "column-net-self-loops": column_net_self_loops,
@@ -86,6 +86,48 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
             f"{', '.join(map(repr, _OF_TENSORS))}"
         )
     return MODELS[model](data)
+
+
+def rebuild(
+    data: Any, partition: Partition, model: str = "auto", *, random_state: int = 0
+) -> DataModel:
+    """The model that a partition was made with, built again of the same data.
+
+    Parameters
+    ----------
+    data : as for `build`
+        A data model or a hypergraph is what it is.
+    partition : Partition
+        Its `info` tells what it was made with, if anything.
+    model : str
+        Another model than that one; auto: that one.
+    random_state : int
+        Of the model "stochastic", where the partition does not say its own.
+
+    Raises
+    ------
+    InputError
+        The model was made with options that `info` does not tell enough of, such as a sampler.
+    """
+    info = partition.info
+    if model == "auto" and info.get("model") in NAMES:
+        model = info["model"]
+    if model != info.get("model"):
+        return build(data, model, n_parts=partition.n_parts, random_state=random_state)
+    seed = info.get("seed", info.get("random_state", random_state))
+    built = build(data, model, n_parts=partition.n_parts, random_state=seed)
+    if built is data:
+        return built
+    row_length = info.get("row_length", 1)
+    if built.tensor is not None and row_length != 1:
+        built = MODELS[model](built.tensor, row_length=row_length)
+    for name, value in built.facts.items():
+        if info.get(name, value) != value:
+            raise InputError(
+                f"the partition was made with a model {model!r} of {name} {info[name]}, built "
+                f"again it has {value}: give the DataModel that was cut as the data"
+            )
+    return built
 
 
 def nonzero_parts(data: Any, partition: Partition) -> NDArray[np.int32]:

@@ -96,8 +96,8 @@ def stochastic(
     DataModel
         Every vertex of the graph is in it, drawn or not. Nets of one pin, which nothing can cut,
         are left out, and equal nets of two pins are one, their costs added. ``facts`` tells b
-        ("batches") and how many nets they had ("nets"): ``connectivity_minus_one() / b`` is the
-        mean volume of a mini-batch's expand.
+        ("batches"), how many nets they had ("nets") and the options, ``random_state`` as "seed":
+        ``connectivity_minus_one() / b`` is the mean volume of a mini-batch's expand.
 
     Raises
     ------
@@ -141,6 +141,7 @@ def stochastic(
         "delta": delta,
         "coverage": coverage,
         "sampler": repr(chosen),
+        "seed": seed,
     }
     return replace(whole, hypergraph=hypergraph, name="stochastic", facts=facts)
 

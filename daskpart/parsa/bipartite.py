@@ -266,11 +266,11 @@ def numbering(
     wanted : int or None
         How many features there shall be.
     """
-    from daskpart.readers.libsvm import Wanted
+    from daskpart.readers.libsvm import Wanted, checked_width
     from daskpart.readers.libsvm import numbering as numbering_of_any_width
 
-    found = int(least), int(most), Wanted(n_features=wanted)
-    first, width = numbering_of_any_width(path, *found)
+    first, needed = numbering_of_any_width(path, int(least), int(most), Wanted())
+    width = checked_width(path, needed, wanted, "n_parameters")
     if width > _LARGEST:
         raise InputError(
             f"{path}: {width} features; at most {_LARGEST} can be numbered. Number the features "

@@ -99,7 +99,8 @@ class BlockFolder:
         source : str, path-like or Bipartite
             A libsvm file, also compressed, or a graph in memory.
         folder : str or path-like
-            Made if absent; must not hold blocks yet.
+            Made if absent; must not hold blocks yet. What a run that was killed left there is
+            removed.
         n_blocks : int
             From 1 to the number of data.
         random_state : int
@@ -124,6 +125,7 @@ class BlockFolder:
         if (place / _MANIFEST).exists():
             raise InputError(f"{place} holds blocks already: give another folder, or remove it")
         place.mkdir(parents=True, exist_ok=True)
+        _remove_unfinished(place)  # of a run that was killed: raw files are appended to
         try:
             if isinstance(source, Bipartite):
                 sizes = _write_graph(source, place, n_blocks, random_state)
@@ -131,8 +133,7 @@ class BlockFolder:
                 path = location(source)
                 sizes = _write_file(path, place, n_blocks, random_state, n_parameters)
         except BaseException:
-            for left in (*place.glob("block_*.npz"), *place.glob("raw_*.bin")):
-                left.unlink()
+            _remove_unfinished(place)
             raise
         told = {"format": _FORMAT, "n_blocks": n_blocks, "random_state": random_state, **sizes}
         (place / _MANIFEST).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -173,6 +174,12 @@ def _block_file(folder: Path, block: int) -> Path:
 
 def _raw_file(folder: Path, block: int, name: str) -> Path:
     return folder / f"raw_{block:05d}_{name}.bin"
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Blocks without the list that makes them whole, and the raw files they are made of."""
+    for left in (*folder.glob("block_*.npz"), *folder.glob("raw_*.bin")):
+        left.unlink()
 
 
 def _check_blocks(n_blocks: int, n_data: int) -> None:

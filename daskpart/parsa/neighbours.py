@@ -107,7 +107,8 @@ class NeighbourSets:
         if n_parameters < self.n_parameters:
             raise InputError(
                 f"the data have {n_parameters} parameters, the neighbour sets "
-                f"{self.n_parameters}: number them alike (n_parameters={self.n_parameters})"
+                f"{self.n_parameters}: number them alike, in a matrix of as many columns or with "
+                f"n_parameters={self.n_parameters} of Bipartite.from_libsvm or BlockFolder.write"
             )
         wide = NeighbourSets.empty(n_parameters, self.n_parts)
         wide.bits[: self.n_parameters] = self.bits

@@ -10,6 +10,7 @@ ParsaResult
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -82,9 +83,9 @@ class ParsaResult:
         """Sizes; memory (parameters needed) and traffic, greatest part and total; seconds.
 
         ``improvement: x`` is (random - x) / x, as in the paper: 1 means that random parts have
-        twice as much. Random parts have as many data each, and random owners among the parts that
-        need a parameter. ``traffic, bound``: no placement of these neighbour sets has a smaller
-        maximum.
+        twice as much, inf that only random parts have any. Random parts have as many data each, and
+        random owners among the parts that need a parameter. ``traffic, bound``: no placement of
+        these neighbour sets has a smaller maximum.
         """
         return dict(self.report)
 
@@ -153,11 +154,14 @@ def compared(told: dict[str, Any], by_chance: NeighbourSets, random_state: int) 
     traffic = by_chance.sizes.copy()
     random_traffic(by_chance.bits, random_state % 2**32, traffic)
     chance = _footprint(by_chance, traffic)
-    gains = {
-        _GAIN + name: (value - told[name]) / told[name] if told[name] else 0.0
-        for name, value in chance.items()
-    }
+    gains = {_GAIN + name: _gain(value, told[name]) for name, value in chance.items()}
     return {**{_RANDOM + name: value for name, value in chance.items()}, **gains}
+
+
+def _gain(by_chance: int, found: int) -> float:
+    if found:
+        return (by_chance - found) / found
+    return math.inf if by_chance else 0.0
 
 
 def _footprint(sets: NeighbourSets, traffic: NDArray[np.int64]) -> dict[str, int]:

@@ -5,7 +5,6 @@ data ──▶ blocks ──▶ Partition U (block by block) ──▶ polish? �
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.checks import amounts, checked_seed, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart.errors import InputError
-from daskpart.partitioners.balance import heaviest_allowed
+from daskpart.partitioners.balance import bounds_of_moves, with_weights
 from daskpart.partitioners.checks import checked_epsilon
 from daskpart.partitioners.label_propagation import polish as polish_parts
 from daskpart.partitioners.objectives import ConnectivityMinusOne
@@ -75,7 +74,7 @@ def partition(
         for each of several workers.
     memory_limit : int or str, optional
         Bytes, like ``"500 MB"``. A libsvm file is then never in memory whole: it is assigned over
-        blocks in a temporary folder (below $TMPDIR), as many as the limit asks.
+        blocks in a temporary folder (below $TMPDIR), as many as the limit asks. For one worker.
     extra_passes : int
         Individual initialisation: further passes over the blocks, each against what the other
         blocks were given last.
@@ -107,8 +106,9 @@ def partition(
     Returns
     -------
     ParsaResult
-        Its `partition` is of the new data alone where there is a `previous`, its neighbour sets
-        and its report are of all.
+        Where there is a `previous`, its `partition` is of the new data alone, and so are the
+        report's data, edges and imbalance; its neighbour sets, and the memory and traffic that the
+        report tells, are of all.
 
     Raises
     ------
@@ -128,6 +128,11 @@ def partition(
     )
     start = _Start(whole_number(extra_passes, "extra_passes", least=0), window, sample, previous)
     n_parts = whole_number(n_parts, "n_parts", least=1)
+    if memory_limit is not None and parallel.workers > 1:
+        raise InputError(
+            f"memory_limit counts one block at a time, {parallel.workers} workers hold several: "
+            "leave memory_limit out and give n_blocks, or workers=1"
+        )
     usual = 1 if parallel.workers == 1 else _BLOCKS_A_WORKER * parallel.workers
     with blocks_of(data, n_parts, n_blocks, memory_limit, random_state, usual) as blocks:
         start.check(n_parts, blocks)
@@ -229,17 +234,13 @@ class _Run:
             raise InputError("polish needs the whole graph in memory: leave out memory_limit")
         if self.start.previous is not None:
             raise InputError("polish does not know the old data: leave it out beside previous")
-        n_parts, total = self.settings.n_parts, int(self.weights.sum())
-        bounds = (
-            max(1, math.floor((1 - epsilon) * total / n_parts)),
-            heaviest_allowed(total, n_parts, epsilon),
-        )
-        graph = self.blocks.graph
+        n_parts, graph = self.settings.n_parts, self.blocks.graph
+        hypergraph = with_weights(graph.hypergraph(self.weights))
         self.assignment = polish_parts(
-            graph.hypergraph(self.weights),
+            hypergraph,
             self.assignment,
             ConnectivityMinusOne().cost_table(n_parts),
-            bounds,
+            bounds_of_moves(hypergraph.total_weight, n_parts, epsilon),
             random_state=self.settings.random_state,
         )
         self.sets = NeighbourSets.empty(graph.n_parameters, n_parts)

@@ -59,7 +59,8 @@ def blocks_of(
     n_parts : int
     n_blocks : int or None
     memory_limit : int, str or None
-        Bytes, or a text such as "1 GiB". A libsvm file is then spread over blocks on disk.
+        Bytes, or a text such as "1 GiB". A libsvm file is then spread over blocks on disk; blocks
+        that are made already must be small enough.
     random_state : int
     usual : int
         How many blocks a graph in memory is cut into, where nothing else is said.
@@ -76,6 +77,8 @@ def blocks_of(
     if isinstance(data, BlockFolder | MemoryBlocks):
         if n_blocks not in (None, data.n_blocks):
             raise InputError(f"n_blocks is {n_blocks}, but the data are in {data.n_blocks} already")
+        if limit is not None:
+            _check_blocks_fit(data, n_parts, limit)
         yield data
     elif path is not None and limit is not None and detect(path) == "libsvm":
         if n_blocks is None:
@@ -85,8 +88,9 @@ def blocks_of(
     else:
         graph = as_bipartite(data) if path is None else _graph_of(path)
         if n_blocks is None:
-            size = Size(graph.n_data, graph.n_parameters, graph.n_edges)
-            fitting = usual if limit is None else blocks_that_fit(size, n_parts, limit)
+            fitting = (
+                usual if limit is None else blocks_that_fit(_size_of_graph(graph), n_parts, limit)
+            )
             n_blocks = max(1, min(fitting, graph.n_data))
         if whole_number(n_blocks, "n_blocks", least=1) > graph.n_data:
             raise InputError(f"n_blocks is {n_blocks}, but there are only {graph.n_data} data")
@@ -140,6 +144,19 @@ def blocks_that_fit(size: Size, n_parts: int, limit: int) -> int:
             f"{size.n_parameters:,} parameters, {size.n_data:,} data and {n_parts} parts"
         )
     return min(math.ceil(of_blocks / max(limit - fixed, 1)), size.n_data) or 1
+
+
+def _check_blocks_fit(blocks: Blocks, n_parts: int, limit: int) -> None:
+    needed = blocks_that_fit(_size_of_graph(blocks), n_parts, limit)
+    if blocks.n_blocks < needed:
+        raise InputError(
+            f"memory_limit is {limit:,} bytes, for which the data must be in {needed} blocks or "
+            f"more; they are in {blocks.n_blocks}: write more blocks, or allow more memory"
+        )
+
+
+def _size_of_graph(graph: Bipartite | Blocks) -> Size:
+    return Size(graph.n_data, graph.n_parameters, graph.n_edges)
 
 
 def _checked_limit(limit: Any) -> int:

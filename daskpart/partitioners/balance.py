@@ -12,19 +12,37 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import BalanceWarning
+from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
+
+_BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
+
+
+def with_weights(hypergraph: Hypergraph) -> Hypergraph:
+    """Weights that say nothing are taken for 1: the number of vertices is balanced then."""
+    if hypergraph.total_weight:
+        return hypergraph
+    return replace(hypergraph, vertex_weights=np.ones_like(hypergraph.vertex_weights))
 
 
 def heaviest_allowed(total_weight: int, n_parts: int, epsilon: float) -> int:
     """The weight that no part should exceed."""
-    return max(
+    most = max(
         math.floor((1 + epsilon) * total_weight / n_parts + 1e-9), -(-total_weight // n_parts)
     )
+    return min(most, max(total_weight, _BOUNDLESS))
+
+
+def bounds_of_moves(total_weight: int, n_parts: int, epsilon: float) -> tuple[int, int]:
+    """The least and the most that a part may weigh while vertices move; none becomes empty."""
+    least = max(1, math.floor((1 - epsilon) * total_weight / n_parts))
+    return least, heaviest_allowed(total_weight, n_parts, epsilon)
 
 
 def fill_empty_parts(
@@ -33,7 +51,7 @@ def fill_empty_parts(
     n_parts: int,
     fixed: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
-    """Give each empty part half the weight of the heaviest part with two vertices to spare.
+    """Give each empty part half the free weight of the heaviest part with a vertex to spare.
 
     Fixed vertices (a part, not -1, in `fixed`) stay. Where no part has any to spare, parts stay
     empty.
@@ -45,15 +63,16 @@ def fill_empty_parts(
     free = np.ones(len(filled), bool) if fixed is None else fixed < 0
     for empty in np.flatnonzero(sizes == 0):
         load = np.bincount(filled, weights, n_parts)
-        spare = np.bincount(filled[free], minlength=n_parts)
-        load[spare < 2] = -1
+        sizes = np.bincount(filled, minlength=n_parts)
+        spare = np.minimum(np.bincount(filled[free], minlength=n_parts), sizes - 1)
+        load[spare < 1] = -1
         donor = int(np.argmax(load))
-        if spare[donor] < 2:
+        if spare[donor] < 1:
             break
         members = np.flatnonzero(free & (filled == donor))
         passed = np.cumsum(weights[members])
         n_given = int(np.searchsorted(passed, passed[-1] / 2, side="right"))
-        filled[members[: min(max(n_given, 1), len(members) - 1)]] = empty
+        filled[members[: min(max(n_given, 1), spare[donor])]] = empty
     return filled
 
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import finite_number, whole_number, whole_numbers
 from daskpart.errors import EngineError, InputError
+from daskpart.hypergraph import Hypergraph
 
 _LARGEST_EPSILON = 1e6
 
@@ -22,6 +23,16 @@ def checked_n_parts(n_parts: int, n_vertices: int) -> int:
             f"give 1 to {n_vertices}"
         )
     return n_parts
+
+
+def check_sums(hypergraph: Hypergraph, cost_table: NDArray[np.int64]) -> None:
+    """Refuse net costs that, times what the table asks, do not fit in 64 bits when added up."""
+    most = hypergraph.net_costs.sum(dtype=np.float64) * float(cost_table.max())
+    if most >= 2.0**63:
+        raise InputError(
+            f"the net costs may come to {most:.3g} with {len(cost_table) - 1} parts, too much for "
+            "64-bit sums: divide them by a common number, or use a smaller rho"
+        )
 
 
 def checked_epsilon(epsilon: float) -> float:

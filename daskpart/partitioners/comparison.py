@@ -131,7 +131,8 @@ def compare_partitions(
         Names of methods ("random", "direct", …) or of objectives ("power": recursive
         bipartitioning by it). A mapping gives each row a name of its own: to a method, an
         objective, a dict of options of `daskpart.partition` (with ``"refine"``: a metric that
-        `daskpart.refine` lowers afterwards), or a `Partition` of yours.
+        `daskpart.refine` lowers afterwards, under the same options and `owners`), or a `Partition`
+        of yours.
     metrics : str or sequence of str
         Those of `daskpart.refine`.
     model, epsilon, random_state, rho : see `daskpart.partition`
@@ -170,7 +171,7 @@ def compare_partitions(
     _cut_few(ways)
     for name in tracked(list(ways), "comparing", progress):
         started = working_clock()
-        found = _cut(built, n_parts, ways[name], shared)
+        found = _cut(built, n_parts, ways[name], shared, owners)
         seconds = working_clock() - started
         if isinstance(ways[name], Partition):
             seconds = float(found.info.get("seconds", math.nan))
@@ -235,7 +236,9 @@ def _cut_few(ways: Mapping[str, Any]) -> None:
             _cut(few, 2, {name: value for name, value in how.items() if name != "fixed"}, {})
 
 
-def _cut(data: Any, n_parts: int, how: Any, shared: dict[str, Any]) -> Partition:
+def _cut(
+    data: Any, n_parts: int, how: Any, shared: dict[str, Any], owners: Any = "auto"
+) -> Partition:
     if isinstance(how, Partition):
         return how
     options = {**shared, **how}
@@ -243,6 +246,6 @@ def _cut(data: Any, n_parts: int, how: Any, shared: dict[str, Any]) -> Partition
     found = partition(data, n_parts, **options)
     if metric is None:
         return found
-    shared_with_refine = ("epsilon", "random_state", "rho", "fixed")
+    shared_with_refine = ("epsilon", "random_state", "rho", "fixed", "even", "engine")
     kept = {name: options[name] for name in shared_with_refine if name in options}
-    return refine(data, found, metric, **kept)
+    return refine(data, found, metric, owners=owners, **kept)

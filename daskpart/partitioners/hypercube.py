@@ -21,8 +21,6 @@ and corners without one come first, as their bit is 0 already.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -124,15 +122,11 @@ def hypercube_mapping(
     EngineError
         The engine's answer is not one side (0 or 1) a vertex, or moves a fixed vertex.
     """
-    weights = hypergraph.vertex_weights
-    if hypergraph.total_weight == 0:  # weights that say nothing: balance the number of vertices
-        weights = np.ones_like(weights)
-    counted = replace(hypergraph, vertex_weights=weights)
-    allowed = heaviest_allowed(counted.total_weight, n_parts, epsilon)
-    pieces = [root(counted, n_parts)]
+    allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
+    pieces = [root(hypergraph, n_parts)]
     cost_paid, n_bipartitions, engine_seconds = 0, 0, 0.0
     for bit in range((n_parts - 1).bit_length()):
-        level = _Level(counted.net_costs, engine, allowed, random_state, fixed, bit)
+        level = _Level(hypergraph.net_costs, engine, allowed, random_state, fixed, bit)
         pieces = level.split_all(pieces)
         cost_paid += level.cost_paid
         n_bipartitions += level.n_bipartitions

@@ -8,7 +8,6 @@ A further method is one function and one line of `METHODS`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,12 @@ from numpy.typing import NDArray
 from daskpart._floor.kernels import working_clock
 from daskpart.hypergraph import Hypergraph
 
-from .balance import fill_empty_parts, heaviest_allowed
+from .balance import bounds_of_moves, fill_empty_parts
 from .checks import checked_answer
 from .engine import Engine, get_engine
 from .hypercube import hypercube_mapping
 from .label_propagation import polish as polish_parts
-from .metis import is_installed, metis_parts
+from .metis import has_stars, is_installed, metis_parts
 from .multilevel import rebalanced, v_cycle
 from .objectives import ConnectivityMinusOne, CutNet, Objective
 from .recursive import recursive_bipartition
@@ -42,6 +41,7 @@ class Task:
     Parameters
     ----------
     hypergraph : Hypergraph
+        Some vertex of it weighs something.
     n_parts : int
         From 1 to the number of vertices.
     goal : Objective
@@ -113,7 +113,8 @@ def _metis(task: Task) -> NDArray[np.int32]:
     if n_parts == 1:
         return np.zeros(hypergraph.n_vertices, np.int32)
     edge_cut = isinstance(task.goal, CutNet)
-    if edge_cut:
+    # of stars METIS minimises the same whatever is asked
+    if edge_cut and not has_stars(hypergraph):
         task.info["objective"] = task.goal.name
     assignment = metis_parts(
         hypergraph, n_parts, task.epsilon, task.random_state, stand_in, edge_cut=edge_cut
@@ -167,6 +168,7 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
     assignment = fill_empty_parts(found.assignment, weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
+    assignment = rebalanced(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
     return lower_concurrent_volume(
         hypergraph,
         assignment,
@@ -199,10 +201,7 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
 
 
 def _bounds(task: Task) -> tuple[int, int]:
-    """The least and the most that a part may weigh while vertices move; none becomes empty."""
-    total, n_parts, epsilon = task.hypergraph.total_weight, task.n_parts, task.epsilon
-    least = max(1, math.floor((1 - epsilon) * total / n_parts))
-    return least, heaviest_allowed(total, n_parts, epsilon)
+    return bounds_of_moves(task.hypergraph.total_weight, task.n_parts, task.epsilon)
 
 
 def _parsa(task: Task) -> NDArray[np.int32]:

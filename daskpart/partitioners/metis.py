@@ -4,9 +4,10 @@
                              \\  |  /         the star's centre weighs 0
                                net
 
-On edges METIS minimises its communication volume (connectivity - 1 came out 4 to 15 % lower than
-with its edge cut), or the edge cut where cut nets are what counts. On stars it minimises the edge
-cut: the volume of stars with thousands of rays took 25 times as long (ml-1m, K = 64) for 0.8 %.
+On edges that cost the same METIS minimises its communication volume (connectivity - 1 came out 4 to
+15 % lower than with its edge cut), which knows no costs; else, or where cut nets are what counts,
+the edge cut. On stars it minimises the edge cut: the volume of stars with thousands of rays took 25
+times as long (ml-1m, K = 64) for 0.8 %.
 Where pymetis has no wheel, the same graph goes to a hypergraph engine as nets of two pins.
 """
 
@@ -36,13 +37,21 @@ def is_installed() -> bool:
     return pymetis is not None
 
 
+def has_stars(hypergraph: Hypergraph) -> bool:
+    """Whether a net that costs something has more than two pins."""
+    sizes = np.diff(hypergraph.net_pointer)
+    return bool((sizes[hypergraph.net_costs > 0] > 2).any())
+
+
 def two_pin_graph(hypergraph: Hypergraph) -> Hypergraph:
     """The graph that METIS gets, as nets of two pins each: vertices first, then centres of stars.
 
-    A hypergraph without a net of more than two pins is a graph already.
+    A hypergraph without a net of more than two pins is a graph already. Nets that cost nothing are
+    left out: to METIS an edge costs 1 at least.
     """
+    hypergraph = _without_free_nets(hypergraph)
     sizes = np.diff(hypergraph.net_pointer)
-    if sizes.max(initial=0) <= 2:
+    if not has_stars(hypergraph):
         edges = sizes == 2
         starts = hypergraph.net_pointer[:-1][edges]
         ends = np.stack([hypergraph.pins[starts], hypergraph.pins[starts + 1]], axis=1)
@@ -56,6 +65,18 @@ def two_pin_graph(hypergraph: Hypergraph) -> Hypergraph:
         costs = np.repeat(hypergraph.net_costs, sizes)
     pointer = np.arange(0, 2 * len(ends) + 1, 2, dtype=np.int64)
     return Hypergraph(n_vertices, pointer, ends.ravel(), weights, costs)
+
+
+def _without_free_nets(hypergraph: Hypergraph) -> Hypergraph:
+    paid = hypergraph.net_costs > 0
+    if paid.all():
+        return hypergraph
+    sizes = np.diff(hypergraph.net_pointer)
+    pointer = np.concatenate([[0], np.cumsum(sizes[paid])])
+    pins = hypergraph.pins[np.repeat(paid, sizes)]
+    return Hypergraph(
+        hypergraph.n_vertices, pointer, pins, hypergraph.vertex_weights, hypergraph.net_costs[paid]
+    )
 
 
 def metis_parts(
@@ -80,7 +101,8 @@ def metis_parts(
     engine : Engine, optional
         Stands in for METIS; its `partition` is called.
     edge_cut : bool
-        Minimise the edge cut, METIS's default, rather than the communication volume.
+        Minimise the edge cut, METIS's default, rather than the communication volume, also where
+        all edges cost the same.
 
     Returns
     -------
@@ -95,7 +117,9 @@ def metis_parts(
     """
     graph = two_pin_graph(hypergraph)
     if pymetis is not None:
-        by_volume = graph.n_vertices == hypergraph.n_vertices and not edge_cut
+        costs = graph.net_costs
+        costs_alike = len(costs) == 0 or costs.min() == costs.max()
+        by_volume = costs_alike and not edge_cut and not has_stars(hypergraph)
         parts = _call_metis(graph, n_parts, epsilon, random_state, by_volume)
     elif engine is not None:
         parts = engine.partition(graph, n_parts, epsilon, random_state)
@@ -119,6 +143,7 @@ def _call_metis(
     other = graph.pins[2 * edges.astype(np.int64)] + graph.pins[2 * edges.astype(np.int64) + 1]
     here = np.repeat(np.arange(graph.n_vertices, dtype=np.int32), np.diff(graph.vertex_pointer))
     scale = graph.total_weight // 2**30 + 1  # METIS adds weights in 32 bits
+    costs_scale = -(-int(graph.net_costs.max(initial=1)) // 2**20)
     options = pymetis.Options(
         seed=random_state % 2**31,
         ufactor=min(max(1, round(1000 * epsilon)), 2**30),
@@ -128,7 +153,7 @@ def _call_metis(
         n_parts,
         pymetis.CSRAdjacency(graph.vertex_pointer.astype(np.int32), other - here),
         vweights=(graph.vertex_weights // scale).astype(np.int32),
-        eweights=np.clip(graph.net_costs[edges], 1, 2**20).astype(np.int32),
+        eweights=np.maximum(graph.net_costs[edges] // costs_scale, 1).astype(np.int32),
         options=options,
         recursive=not by_volume and n_parts <= 8,  # volume is for METIS's k-way only
     )

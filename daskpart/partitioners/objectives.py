@@ -12,6 +12,7 @@ end: that is Theorem 1 of Abubaker et al. for any table.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,7 +100,7 @@ class PowerConnectivity:
     def cost_table(self, n_parts: int) -> NDArray[np.int64]:
         """0, 0, 2^ρ, 3^ρ, … (times `scale`)."""
         exponent = int(self.rho) if self.scale == 1 else float(self.rho)
-        if float(n_parts) ** float(self.rho) * self.scale > 2.0**40:
+        if float(self.rho) * math.log2(n_parts) + math.log2(self.scale) > 40:
             raise InputError(
                 f"rho is {self.rho}: with {n_parts} parts λ^rho grows too large"
                 " for sums of 64-bit costs; use a smaller rho"

@@ -16,8 +16,8 @@ from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
-from .balance import heaviest_allowed, warn_if_too_heavy
-from .checks import checked_epsilon, checked_fixed, checked_n_parts
+from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
+from .checks import check_sums, checked_epsilon, checked_fixed, checked_n_parts
 from .engine import Engine, quiet_about_balance
 from .methods import METHODS, Method, Task
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
@@ -66,7 +66,8 @@ def partition(
     engine : "multilevel", "mtkahypar", or an Engine
         What bipartitions (see `daskpart.partitioners.engine`).
     epsilon : float
-        No part should weigh more than (1 + epsilon) × the mean.
+        No part should weigh more than (1 + epsilon) × the mean. Where no vertex weighs anything,
+        their number is balanced.
     random_state : int
         Same number, same partition.
     rho : float
@@ -125,6 +126,8 @@ def partition(
     hypergraph = built.hypergraph
     n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
     wanted = None if fixed is None else checked_fixed(fixed, hypergraph.n_vertices, n_parts)
+    priced = goal if METHODS[method].follows_objective else ConnectivityMinusOne()
+    check_sums(hypergraph, priced.cost_table(n_parts))
     info: dict[str, Any] = {
         "method": method,
         "objective": goal.name if METHODS[method].follows_objective else None,
@@ -134,7 +137,8 @@ def partition(
     }
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
-    task = Task(hypergraph, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
+    counted = with_weights(hypergraph)
+    task = Task(counted, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = working_clock() - started

@@ -60,11 +60,8 @@ def random_parts(hypergraph: Hypergraph, n_parts: int, random_state: int) -> NDA
 def block_parts(hypergraph: Hypergraph, n_parts: int) -> NDArray[np.int32]:
     """Contiguous ranges of vertices, cut nearest to equal weight; no range is empty. O(n)."""
     n_vertices = hypergraph.n_vertices
-    weights = (
-        hypergraph.vertex_weights if hypergraph.total_weight else np.ones(n_vertices, np.int64)
-    )
-    passed = np.concatenate([[0], np.cumsum(weights)])
-    wanted = passed[-1] * np.arange(1, n_parts) / n_parts
+    passed = np.concatenate([[0], np.cumsum(hypergraph.vertex_weights)])
+    wanted = float(passed[-1]) * np.arange(1, n_parts) / n_parts  # K times the sum may be too much
     after = np.searchsorted(passed, wanted)
     nearer_before = wanted - passed[after - 1] < passed[after] - wanted
     cuts = after - nearer_before

@@ -246,8 +246,10 @@ def feature_chunks(path: str | os.PathLike[str]) -> Iterator[tuple[np.ndarray, n
         raise ReadError(f"{path}: there are no examples in it")
 
 
-def checked_width(path: str | os.PathLike[str], needed: int, wanted: int | None) -> int:
-    """How many features the data shall have: as wanted, or else as the largest index needs.
+def checked_width(
+    path: str | os.PathLike[str], needed: int, wanted: int | None, name: str = "n_features"
+) -> int:
+    """How many features the data shall have: as wanted (by the argument `name`), or as needed.
 
     Raises
     ------
@@ -255,7 +257,7 @@ def checked_width(path: str | os.PathLike[str], needed: int, wanted: int | None)
         Fewer are wanted than the file needs.
     """
     if wanted is not None and wanted < needed:
-        raise InputError(f"{path}: n_features={wanted}, but the file needs {needed}")
+        raise InputError(f"{path}: {name}={wanted}, but the file needs {needed}")
     return needed if wanted is None else wanted
 
 

@@ -54,6 +54,22 @@ def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path,
     assert after["connectivity - 1"] < before["connectivity - 1"]
 
 
+def test_the_engine_finds_the_new_numbers_of_parts_too(graph_file, tmp_path, monkeypatch, run_cli):
+    given = daskpart.partition(scipy.sparse.load_npz(graph_file), 3, method="random")
+    given.save(tmp_path / "p.npz")
+    seen = []
+
+    def refine(data, partition, metric, *, engine, **options):
+        seen.append(engine)
+        return partition
+
+    monkeypatch.setattr(daskpart, "refine", refine)
+    options = ("--no-plots", "--out", tmp_path / "out", "--refine", "routed-volume")
+    for start in ((), ("--start", tmp_path / "p.npz")):
+        assert run_cli("partition", graph_file, *start, *options, "--engine", "multilevel") == 0
+    assert seen == ["multilevel"] * 2
+
+
 def test_metrics_are_those_of_refine():
     assert cli._METRICS == METRICS
 

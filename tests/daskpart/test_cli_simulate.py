@@ -9,6 +9,7 @@ import pytest
 
 import daskpart
 from daskpart.collectives import (
+    embed,
     expand_plan,
     simulate,
     simulate_allreduce,
@@ -164,6 +165,10 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
     assert picture.exists()
     summary = simulated("plan", tmp_path / "plan.npz", "--row-bytes", 8)
     assert summary["bytes_sent"]["total"] == 8 * plan.total_rows
+    embedded = embed(plan, aware=False)
+    embedded.save(tmp_path / "plan.npz")
+    summary = simulated("plan", tmp_path / "plan.npz", "--row-bytes", 8)
+    assert summary["bytes_sent"]["total"] == 8 * embedded.total_rows > 8 * plan.total_rows
 
 
 @pytest.mark.parametrize(

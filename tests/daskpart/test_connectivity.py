@@ -256,3 +256,10 @@ def test_a_partition_of_the_wrong_length_is_refused():
 def test_owners_of_no_items_may_be_an_empty_list():
     nothing = Connectivity.from_pairs([], [], 0, 3)
     assert nothing.with_owners([]).rank_volume().total_rows == 0
+
+
+def test_a_fractional_power_beyond_floating_point_is_refused():
+    pairs = Connectivity.from_pairs([0, 0, 0], [0, 1, 2], 1, 3)
+    with pytest.raises(InputError, match=r"rho is 700.5: with a connectivity of 3"):
+        pairs.power(700.5)
+    assert pairs.power(700) == 3**700

@@ -39,6 +39,7 @@ FEWEST_RUNS = 2  # where the level has many pins
 RUN_PINS = 150_000  # pins of that level over all its solutions
 RUN_VERTICES = 80  # one more run for each so many of its vertices
 LOOSEST = 20  # no limit is exceeded by more than this share of the total
+BOUNDLESS = 1 << 62  # a limit above it, and above the total, says no more and may not fit
 PASSES = 6  # refinement passes on a level, at most
 
 
@@ -48,7 +49,9 @@ def side_limits(targets: np.ndarray, epsilon: float) -> np.ndarray:
     Never less than the target itself: weights are whole numbers, and both limits together must
     hold the total.
     """
-    return np.maximum(np.floor((1.0 + epsilon) * targets), targets).astype(np.int64)
+    wanted = np.maximum(np.floor((1.0 + epsilon) * targets), targets)
+    most = max(int(targets.sum()), BOUNDLESS)
+    return np.where(wanted < most, wanted, most).astype(np.int64)
 
 
 def _loosened(level: Level, limits: np.ndarray) -> np.ndarray:

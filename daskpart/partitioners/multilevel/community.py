@@ -104,7 +104,8 @@ def _volumes(graph: _Graph) -> np.ndarray:
     if graph.right.size:
         volumes = np.zeros(n_left + graph.costs.size)
         add_costs(graph.right_pointer, graph.right, graph.costs, volumes[:n_left])
-        np.multiply(np.diff(graph.right_pointer), graph.costs, out=volumes[n_left:])
+        sizes = np.diff(graph.right_pointer)
+        np.multiply(sizes, graph.costs, out=volumes[n_left:], dtype=np.float64)  # beyond 32 bits
         return volumes
     volumes = np.zeros(n_left)
     listed = np.diff(graph.left_pointer) > 0

@@ -73,11 +73,13 @@ class LoadMetric:
             return packed
         # rows of two parts, too, to the one that moves least: there is room where a third joins
         level, pairs = connectivity.connectivity, (connectivity.pointer, connectivity.parts)
-        load, added = np.zeros(connectivity.n_parts, np.int64), connectivity.costs * (level - 1)
+        costs, load = connectivity.costs, np.zeros(connectivity.n_parts, np.int64)
+        added, order = costs * (level - 1), np.argsort(-level, kind="stable")
         if self.received:
-            load, added = np.bincount(connectivity.parts, minlength=len(load)), level - 2
+            np.add.at(load, connectivity.parts, np.repeat(costs, level))
+            added, order = costs * (level - 2), np.argsort(-costs * level, kind="stable")
         owners = np.full(len(level), -1, np.int32)
-        give_to_least_loaded(*pairs, np.argsort(-level, kind="stable"), added, load, owners)
+        give_to_least_loaded(*pairs, order, added, load, owners)
         return owners
 
     def loads(

@@ -21,15 +21,16 @@ from daskpart._floor.checks import (
     whole_numbers,
 )
 from daskpart._floor.kernels import working_clock
-from daskpart.data_models import NAMES, DataModel, build
+from daskpart.data_models import NAMES, DataModel, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.balance import heaviest_allowed
-from daskpart.partitioners.checks import checked_epsilon, checked_fixed
+from daskpart.partitioners.balance import heaviest_allowed, with_weights
+from daskpart.partitioners.checks import check_sums, checked_epsilon, checked_fixed
 from daskpart.partitioners.engine import Engine, get_engine
+from daskpart.partitioners.objectives import objective_named
 from daskpart.partitions import Partition
 
-from .goals import METRICS, Job, goal_named
+from .goals import METRICS, TABLES, Job, goal_named
 
 _OWNED_BY_VERTICES = "column-net-self-loops"  # net j is of vertex j; stochastic merges nets
 
@@ -73,6 +74,8 @@ def refine(
         Rows count times the cost of their net.
     model : str
         As for `daskpart.partition`; auto: the one that the partition was made with, if it says so.
+        It is built again with the seed and the row length that `partition.info` tells; one of
+        other options (a sampler, θ) must be given as `data`.
     rho : float
         ρ of the metric "power".
     owners : "auto", "packed", "vertices", or int[n_nets]
@@ -81,7 +84,8 @@ def refine(
         or wherever a vertex of the net is, the vertex of the same number or the one given. auto:
         "vertices" for graphs with self loops, else "packed".
     epsilon : float
-        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start.
+        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start. Where
+        no vertex weighs anything, their number counts.
     random_state : int
         Same number, same partition.
     fixed : int[n_vertices], optional
@@ -105,7 +109,8 @@ def refine(
     Raises
     ------
     InputError
-        An unknown metric, a partition of other data, owners that are not in their nets.
+        An unknown metric, a partition of other data or of a model that cannot be built again,
+        owners that are not in their nets, costs whose sums do not fit in 64 bits.
 
     Notes
     -----
@@ -127,10 +132,12 @@ def refine(
     one_of(model, "model", NAMES)
     require_partition(partition)
     goal = goal_named(metric, rho)
-    built = _built(data, model, partition, checked_seed(random_state))
-    hypergraph = built.hypergraph
+    built = rebuild(data, partition, model, random_state=checked_seed(random_state))
+    hypergraph = with_weights(built.hypergraph)
     n_vertices, n_parts = hypergraph.n_vertices, partition.n_parts
     partition.check_fits(n_vertices, "the data", shape=built.shape, nnz=built.nnz)
+    priced = objective_named(metric if metric in TABLES else "connectivity", rho)
+    check_sums(hypergraph, priced.cost_table(n_parts))
     weighed = Partition(partition.assignment, n_parts, hypergraph.vertex_weights, partition.info)
     job = Job(
         hypergraph,
@@ -151,14 +158,8 @@ def refine(
         found, after = weighed, before
     told = {"refined": metric, "metric_before": before, "metric_after": after}
     told["refine_seconds"] = working_clock() - started
-    return replace(found, info={**partition.info, **told})
-
-
-def _built(data: Any, model: str, partition: Partition, random_state: int) -> DataModel:
-    made_with = partition.info.get("model")
-    if model == "auto" and made_with in NAMES:
-        model = made_with
-    return build(data, model, n_parts=partition.n_parts, random_state=random_state)
+    weights = built.hypergraph.vertex_weights
+    return replace(found, weights=weights, info={**partition.info, **told})
 
 
 def _bounds(partition: Partition, epsilon: float) -> tuple[int, int]:

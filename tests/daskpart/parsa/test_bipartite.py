@@ -97,7 +97,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str, error: type[Exception]
 def test_too_few_parameters_are_refused(tmp_path: Path):
     path = tmp_path / "few.libsvm"
     path.write_text("1 7:1\n")
-    with pytest.raises(InputError, match="n_features=6, but the file needs 7"):
+    with pytest.raises(InputError, match="n_parameters=6, but the file needs 7"):
         Bipartite.from_libsvm(path, n_parameters=6)
     with pytest.raises(InputError, match="dense"):
         Bipartite.from_matrix(np.ones((2, 2)))

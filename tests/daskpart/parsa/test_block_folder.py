@@ -131,3 +131,14 @@ def test_a_list_of_blocks_that_is_damaged_names_its_file(path, tmp_path, told):
     manifest.write_text(json.dumps(told))
     with pytest.raises(ReadError, match=r"blocks.json: cannot be read"):
         BlockFolder(tmp_path)
+
+
+def test_what_a_killed_run_left_is_not_read(matrix, path, tmp_path, monkeypatch):
+    whole = BlockFolder.write(path, tmp_path / "whole", 3, random_state=7)
+    BlockFolder.write(path, tmp_path / "again", 5, random_state=1)
+    (tmp_path / "again" / "blocks.json").unlink()
+    for name in ("data", "lengths", "features"):
+        (tmp_path / "again" / f"raw_00001_{name}.bin").write_bytes(bytes(80))
+    again = BlockFolder.write(path, tmp_path / "again", 3, random_state=7)
+    assert all(same(again.read(number), whole.read(number)) for number in range(3))
+    assert len(list(again.path.iterdir())) == 4

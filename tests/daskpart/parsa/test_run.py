@@ -351,3 +351,30 @@ def path_of_examples(tmp_path):
     )
     path.write_text("".join("1 " + " ".join(f"{c}:1" for c in line) + "\n" for line in lines))
     return path
+
+
+def test_traffic_that_fell_to_nothing_is_no_missing_improvement():
+    apart = scipy.sparse.csr_array(np.kron(np.eye(2), np.ones((6, 3))))
+    told = partition(apart, 2, polish=True, epsilon=0.5).to_dict()
+    assert told["traffic, total"] == 0 < told["random: traffic, total"]
+    assert told["improvement: traffic, total"] == math.inf
+
+
+def test_a_memory_limit_holds_for_blocks_that_are_made_and_for_one_worker(path, matrix, tmp_path):
+    limit = 64 * 2**20 + 700 * 11 + 16 * 900 + 20_000
+    n_blocks = blocks_that_fit(Size(900, 700, matrix.nnz), K, limit)
+    few = BlockFolder.write(path, tmp_path / "few", n_blocks - 1, n_parameters=700)
+    enough = BlockFolder.write(path, tmp_path / "enough", n_blocks, n_parameters=700)
+    assert partition(enough, K, memory_limit=limit).to_dict()["blocks"] == n_blocks
+    with pytest.raises(InputError, match=f"in {n_blocks} blocks or more; they are in"):
+        partition(few, K, memory_limit=limit)
+    with pytest.raises(InputError, match="2 workers hold several: leave memory_limit out"):
+        partition(path, K, memory_limit="1 GB", workers=2)
+
+
+def test_the_polish_moves_data_that_weigh_nothing(matrix):
+    rough, polished = (
+        partition(matrix, K, weights=np.zeros(900, int), polish=polish) for polish in (False, True)
+    )
+    assert polished.to_dict()["memory, total"] < rough.to_dict()["memory, total"]
+    assert np.bincount(polished.partition.assignment).max() <= 1.03 * 150 + 1

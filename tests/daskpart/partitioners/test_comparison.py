@@ -167,3 +167,21 @@ def test_parts_that_are_fixed_hold_for_the_data_and_not_for_what_is_compiled_wit
     methods = {"mine": {"method": "recursive", "fixed": fixed}}
     found = daskpart.compare_partitions(counts, 2, methods, ["connectivity"], progress=False)
     assert found.partitions["mine"].assignment[:2].tolist() == [0, 1]
+
+
+def test_a_row_is_refined_as_it_was_cut_and_as_it_is_measured():
+    graph = scipy.sparse.random_array((80, 80), density=0.05, random_state=0)
+    model = daskpart.data_models.column_net_self_loops(graph)
+    start = {"method": "random", "refine": "max-send-volume"}
+    found = daskpart.compare_partitions(
+        model, 8, {"row": start}, "max-send-volume", owners="packed", progress=False
+    )
+    cut = daskpart.partition(model, 8, method="random")
+    wanted = daskpart.refine(model, cut, "max-send-volume", owners="packed")
+    assert found.partitions["row"] == wanted
+    assert found.values["row"]["max-send-volume"] == wanted.info["metric_after"]
+    start |= {"refine": "connectivity", "even": False, "epsilon": 0.5}
+    found = daskpart.compare_partitions(model, 8, {"row": start}, progress=False)
+    cut = daskpart.partition(model, 8, method="random", epsilon=0.5)
+    wanted = daskpart.refine(model, cut, "connectivity", even=False, epsilon=0.5)
+    assert found.partitions["row"] == wanted != daskpart.refine(model, cut, epsilon=0.5)

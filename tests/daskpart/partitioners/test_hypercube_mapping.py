@@ -151,12 +151,6 @@ def test_groups_that_meet_become_neighbours():
     assert best <= concurrent_volume(hypergraph, plain.assignment, 8)
 
 
-def test_weightless_vertices_are_counted():
-    hypergraph = Hypergraph.from_nets([0, 3, 6], [0, 1, 2, 3, 4, 5], 6, vertex_weights=[0] * 6)
-    found = hypercube_mapping(hypergraph, 2, get_engine("multilevel"))
-    assert np.bincount(found.assignment).tolist() == [3, 3] and found.cost_paid == 0
-
-
 def test_an_engine_that_moves_an_anchor_is_named():
     class Careless(DrawingEngine):
         def bipartition(self, hypergraph, targets, epsilon, fixed, random_state):

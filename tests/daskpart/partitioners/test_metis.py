@@ -116,3 +116,29 @@ def test_without_pymetis_and_engine_it_is_an_error(monkeypatch):
 def test_empty_nets_and_isolated_vertices_are_normal_data():
     sparse = Hypergraph.from_nets([0, 2, 2, 3], [0, 1, 3], 30, vertex_weights=[1] * 30)
     assert np.bincount(metis.metis_parts(sparse, 3)).tolist() == [10, 10, 10]
+
+
+@needs_pymetis
+@pytest.mark.parametrize("objective", ["connectivity", "cut-net"])
+@pytest.mark.parametrize(("cheap", "dear"), [(1, 1000), (0, 1), (1 << 21, 1 << 26)])
+def test_edges_are_cut_where_they_cost_least(objective, cheap, dear):
+    costs = np.full(64, dear)
+    costs[[9, 41]] = cheap
+    ends = np.stack([np.arange(64), (np.arange(64) + 1) % 64], axis=1)
+    graph = Hypergraph.from_nets(np.arange(0, 129, 2), ends.ravel(), 64, net_costs=costs)
+    found = partition(graph, 2, objective, method="metis")
+    assert Connectivity.from_partition(graph, found).connectivity_minus_one() == 2 * cheap
+
+
+def test_nets_that_cost_nothing_are_no_edges():
+    nets = Hypergraph.from_nets([0, 2, 5, 7], [0, 1, 0, 1, 2, 1, 2], 3, net_costs=[4, 0, 0])
+    graph = metis.two_pin_graph(nets)
+    assert (graph.n_vertices, graph.pins.tolist(), graph.net_costs.tolist()) == (3, [0, 1], [4])
+
+
+@needs_pymetis
+def test_of_stars_no_objective_is_told():
+    cut, volume = (
+        partition(clusters(), 4, goal, method="metis") for goal in ("cut-net", "connectivity")
+    )
+    assert cut == volume and cut.info["objective"] is None

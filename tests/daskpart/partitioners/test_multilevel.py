@@ -206,6 +206,16 @@ def test_other_threads_run_while_it_solves():
     assert max(stalls) < 0.5
 
 
+def test_communities_do_not_depend_on_the_unit_of_the_costs():
+    rng = np.random.default_rng(0)
+    pins = np.concatenate([20 * (net % 3) + rng.integers(0, 60, 40) for net in range(30)])
+    found = [
+        communities(level_of(Hypergraph.from_nets(np.arange(0, 1201, 40), pins, 100, None, costs)))
+        for costs in ([1] * 30, [2**26] * 30)  # all of them fit in 32 bits, a net's edges do not
+    ]
+    assert np.array_equal(*found)
+
+
 def test_communities_stay_within_what_hangs_together():
     """Ten blocks of 40 vertices, 30 nets of eight in each, and five nets between blocks."""
     rng = np.random.default_rng(0)

@@ -298,3 +298,71 @@ def test_an_objective_needs_a_name():
 
     with pytest.raises(InputError, match="or an object with name, keeps_cut_nets"):
         daskpart.partition(np.eye(4), 2, Nameless())
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_where_no_vertex_weighs_anything_their_number_is_balanced(method):
+    rng = np.random.default_rng(0)
+    weightless = Hypergraph.from_nets(np.arange(0, 241, 3), rng.integers(0, 60, 240), 60, [0] * 60)
+    found = partition(weightless, 4, method=method, epsilon=0.2)
+    assert np.bincount(found.assignment, minlength=4).max() <= 18
+    assert found.weights.tolist() == [0] * 60
+    refined = daskpart.refine(weightless, found, epsilon=0.2)
+    assert np.bincount(refined.assignment, minlength=4).max() <= 18
+    assert refined.weights.tolist() == [0] * 60
+    if method in ("random", "block"):
+        assert refined.info["metric_after"] < refined.info["metric_before"]
+
+
+def test_a_part_of_one_free_vertex_beside_fixed_ones_gives_it_away():
+    nets = Hypergraph.from_nets([0, 2, 4], [0, 2, 1, 3], 5, net_costs=[5, 5])
+    fixed = [0, 1, -1, -1, -1]
+    for method in ("hypercube", "recursive"):
+        found = partition(nets, 4, method=method, fixed=fixed)
+        assert np.bincount(found.assignment, minlength=4).min() > 0
+        assert found.assignment[:2].tolist() == [0, 1]
+
+
+@given(st.data())
+def test_parts_are_filled_wherever_free_vertices_allow_it(data):
+    n_parts, n_vertices = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
+    parts = st.integers(0, n_parts - 1)
+    assignment = np.array(data.draw(st.lists(parts, min_size=n_vertices, max_size=n_vertices)))
+    held = np.array(data.draw(st.lists(st.booleans(), min_size=n_vertices, max_size=n_vertices)))
+    fixed = np.where(held, assignment, -1).astype(np.int32)
+    filled = fill_empty_parts(
+        assignment.astype(np.int32), np.ones(n_vertices, np.int64), n_parts, fixed
+    )
+    assert (filled[held] == assignment[held]).all()
+    n_filled = len(np.unique(assignment[held])) + np.count_nonzero(~held)
+    assert len(np.unique(filled)) == min(n_filled, n_parts)
+
+
+def test_the_hypercube_balances_before_it_moves():
+    rng = np.random.default_rng(3)
+    weights = rng.integers(1, 40, 60)
+    nets = Hypergraph.from_nets(np.arange(0, 361, 6), rng.integers(0, 60, 360), 60, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BalanceWarning)
+        for seed in range(4):
+            partition(nets, 12, method="hypercube", random_state=seed, epsilon=0.03)
+
+
+@pytest.mark.parametrize("rho", [400, 700.5, 1e300])
+def test_a_power_beyond_floating_point_is_refused(matrix, rho):
+    with pytest.raises(InputError, match="use a smaller rho"):
+        partition(matrix, 8, "power", rho=rho)
+
+
+def test_sums_beyond_64_bits_are_refused():
+    dear = Hypergraph.from_nets([0, 2, 4], [0, 1, 2, 3], 4, net_costs=[2**61] * 2)
+    words = r"the net costs may come to 1.38e\+19 with 4 parts"
+    with pytest.raises(InputError, match=words):
+        partition(dear, 4)
+    with pytest.raises(InputError, match=words):
+        daskpart.refine(dear, daskpart.Partition([0, 1, 2, 3], 4))
+
+
+def test_large_weights_do_not_overflow_the_limits():
+    heavy = Hypergraph.from_nets([0, 2, 4], [0, 1, 2, 3], 4, [2**58] * 4)
+    assert partition(heavy, 2, epsilon=1e6).part_weights.min() > 0

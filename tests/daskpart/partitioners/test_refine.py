@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskpart.connectivity import Connectivity
+from daskpart.data_models import VertexSampler, medium_grain, stochastic
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.owners import embedded_packed_owners, hypercube_volume, packed_owners
@@ -257,3 +259,41 @@ def test_nets_of_sampled_mini_batches_are_no_vertices_and_are_packed(metric):
     start = partition(graph, 3, model="stochastic", method="random")
     found = refine(graph, start, metric)
     assert found.info["metric_after"] <= found.info["metric_before"]
+
+
+def test_rows_that_cost_more_are_packed_first():
+    nets = Hypergraph.from_nets([0, 3, 6, 9, 12], [0, 1, 2] * 4, 3, net_costs=[100, 1, 1, 100])
+    each = Partition([0, 1, 2], 3)
+    assert MAX_BOTH.loads(nets, each).max() == 302  # 402 where both dear rows have one owner
+
+
+@pytest.mark.parametrize("options", [{}, {"random_state": 5}])
+def test_a_sampled_model_is_built_again_as_it_was(options):
+    graph = scipy.sparse.random_array((60, 60), density=0.1, random_state=0)
+    model = stochastic(graph, 3, **options)
+    found = partition(model, 3, random_state=1)
+    wanted = Connectivity.from_partition(model.hypergraph, found).connectivity_minus_one()
+    assert refine(graph, found).info["metric_before"] == wanted
+    found = partition(graph, 3, model="stochastic", random_state=4)
+    wanted = refine(stochastic(graph, 3, random_state=4), found)
+    assert refine(graph, found).info["metric_before"] == wanted.info["metric_before"]
+
+
+def test_a_model_that_cannot_be_built_again_is_asked_for():
+    graph = scipy.sparse.random_array((60, 60), density=0.1, random_state=0)
+    for options in ({"theta": 0.5}, {"sampler": VertexSampler(0.3)}):
+        model = stochastic(graph, 3, **options)
+        found = partition(model, 3)
+        assert refine(model, found).info["refined"] == "connectivity"
+        with pytest.raises(InputError, match="give the DataModel that was cut as the data"):
+            refine(graph, found)
+
+
+def test_rows_of_a_tensor_keep_their_length():
+    tensor = sparse.random((9, 8, 7), density=0.1, random_state=0)
+    model = medium_grain(tensor, row_length=16)
+    found = partition(model, 3)
+    assert refine(tensor, found).info == {
+        **refine(model, found).info,
+        "refine_seconds": pytest.approx(0, abs=60),
+    }
