@@ -147,10 +147,18 @@ def is_number(value: Any) -> bool:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Write numbers, text, paths and numpy values as JSON, indented."""
-
-    def plain(value: Any) -> Any:
-        return value.tolist() if isinstance(value, np.ndarray | np.generic) else readable(value)
-
-    path.write_text(json.dumps(content, indent=2, default=plain) + "\n", encoding="utf-8")
+    """Write numbers, text, paths and numpy values as JSON, indented; null where none is finite."""
+    text = json.dumps(_strict(content), indent=2, default=readable, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
     return path
+
+
+def _strict(value: Any) -> Any:
+    """The same without NaN and infinity, which JSON does not have and many readers refuse."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _strict(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import re
+from pathlib import Path
 
 import jinja2
 import numpy as np
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 
 from daskpart._cli.fit import Fit
-from daskpart._cli.page import as_sentence, frame, readable, render, versions
+from daskpart._cli.page import as_sentence, frame, readable, render, versions, write_json
 from daskpart._cli.pictures import Album
 from daskpart._floor.words import counted
 
@@ -167,3 +169,12 @@ def test_readable(value, words):
 
 def test_versions_name_python_and_what_results_depend_on():
     assert {"Python", "daskpart", "numpy", "numba", "dask"} <= set(versions())
+
+
+def test_metrics_are_json_that_every_reader_takes(tmp_path):
+    content = {"a": float("nan"), "b": [1, np.inf, {"c": np.float32("nan")}], "d": np.array([0.5, -np.inf]),
+               "e": (np.int64(3), True, None), "path": Path("x")}  # fmt: skip
+    text = write_json(tmp_path / "metrics.json", content).read_text()
+    strict = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert strict == {"a": None, "b": [1, None, {"c": None}], "d": [0.5, None], "e": [3, True, None],
+                      "path": "x"}  # fmt: skip
