@@ -35,7 +35,7 @@ from daskpart.partitions import Partition
 from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .pasgd import RowLayout
-from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
+from .plan import PARTITIONERS, MFPlan, plan_fit, rank_seen, rank_weights
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
@@ -449,6 +449,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
             state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
+            seen_before=rank_seen(plan, problem.seen_before) if self.loss == "bpr" else None,
             validation=problem.validation, clip=self._clip(),
             watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip

@@ -195,12 +195,17 @@ def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:
         For counts that are not above 0.
     """
     matrix = as_matrix(X, columns, repeats="sum")
-    if matrix.values.min() <= 0:
+    check_counts(float(matrix.values.min()))
+    return matrix
+
+
+def check_counts(lowest: float) -> None:
+    """Refuse counts of events, the lowest of which is given, that are not above 0 (InputError)."""
+    if lowest <= 0:
         raise InputError(
-            f"the counts go down to {matrix.values.min():g}: an event has a count above 0. "
+            f"the counts go down to {lowest:g}: an event has a count above 0. "
             "Leave the others out, as by X.eliminate_zeros() or a mask"
         )
-    return matrix
 
 
 def _weights_of(

@@ -270,6 +270,13 @@ class Recommender(FactorModel):
         """Mean NDCG at 10 over the whole catalogue, less what was seen in the fit and not in X."""
         from daskpart.models.metrics import evaluate_ranking
 
+        self._fitted()
+        if getattr(self, "seen_", None) is None:
+            raise InputError(
+                "this model does not know what was seen in the fit, which score leaves out of the "
+                "rankings: judge it by metrics.evaluate_ranking(model, X, exclude_seen=False), or "
+                "fit it on events in memory"
+            )
         table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
 
