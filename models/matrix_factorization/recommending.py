@@ -251,7 +251,9 @@ class Recommender(FactorModel):
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
         given, fraction = data.get("validation"), self.validation_fraction
-        if self.patience is not None and given is None and not fraction:
+        if "onto" in data:  # a batch, which is all to be learnt from
+            fraction = 0.0
+        elif self.patience is not None and given is None and not fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
         columns = self._columns()
         return ratings.with_validation(given, fraction, random_state, columns, events=events)

@@ -130,7 +130,7 @@ class MFText(Text):
             best = comm.values(of_best.cut(plan.rows_answered, plan.n_ranks))
         in_state = {"axis": plan.axis, "unit": self._unit}
         if state.epoch:
-            self._mean = state.global_mean
+            self._mean, self._rating_mean = state.global_mean, state.rating_mean
             parts = comm.values(state.cut(plan.rows_held, plan.n_ranks))
             model = comm.run(
                 go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit, **in_state
@@ -138,7 +138,7 @@ class MFText(Text):
         else:
             # what is in the middle of a difference of two scores is 0, whatever the events count
             overall = 0.0 if self._triples else self._summary.mean
-            self._mean = overall if layout.biases else 0.0
+            self._mean, self._rating_mean = overall if layout.biases else 0.0, overall
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
             model = comm.run(
@@ -200,7 +200,7 @@ class MFText(Text):
             parts,
             answered,
             global_mean=self._mean,
-            rating_mean=0.0 if self._triples else self._summary.mean,
+            rating_mean=self._rating_mean,
             unit=self._unit,
             lowest=self._range[0],
             highest=self._range[1],
