@@ -135,7 +135,9 @@ def _cutting() -> list[click.Option]:
                  help="For whom; may be repeated."),
     click.Option(["--all", "everybody"], is_flag=True, help="For all users of the model."),
     _o.number("-n", 10, "Items a user.", _o.COUNT),
-    click.Option(["--include-seen"], is_flag=True, help="Also what the user had in the fit."),
+    click.Option(["--include-seen"], is_flag=True,
+                 help="Also what the user had in the fit; what it held out to judge by is no part "
+                 "of that."),
     _o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."),
 )  # fmt: skip
 def recommend_command(

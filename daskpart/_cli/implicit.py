@@ -13,7 +13,7 @@ from daskpart.errors import InputError
 from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, in_words, load_matrix
 from .mf import PARTITIONER_WORDS
-from .options import SHARE, format_of, number, of_table
+from .options import HELD_OUT, SHARE, format_of, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -42,7 +42,7 @@ class _Implicit(Model):
     options = (
         format_of(MATRICES),
         *of_table(),
-        number("--test-fraction", 0.1, "Share of the events held out to judge by.", SHARE),
+        number("--test-fraction", 0.1, HELD_OUT.format("events"), SHARE),
     )
     words: ClassVar[dict[str, str]] = {"partitioner": f"How users are cut: {PARTITIONER_WORDS}"}
     template = "implicit.html"

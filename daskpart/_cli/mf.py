@@ -17,7 +17,7 @@ from daskpart.partitions import Partition
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, in_words, load_matrix
-from .options import SHARE, format_of, number, of_table
+from .options import HELD_OUT, SHARE, format_of, number, of_table
 from .rankings import (
     draw_losses,
     first_label,
@@ -54,7 +54,7 @@ class _MF(Model):
     options = (
         format_of(MATRICES),
         *of_table(),
-        number("--test-fraction", 0.1, "Share of the ratings held out to judge by.", SHARE),
+        number("--test-fraction", 0.1, HELD_OUT.format("ratings"), SHARE),
     )
     words: ClassVar[dict[str, str]] = {
         "partitioner": PARTITIONER_WORDS,

@@ -163,6 +163,10 @@ def _number_or_text(text: str) -> Any:
 COUNT = Count(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(min=0, max=1, max_open=True)
+HELD_OUT = (
+    "Share of the {} held out to judge by; the model has not seen them, so 'daskpart recommend' "
+    "may give them."
+)
 SEED = Count(min=0)
 
 

@@ -23,6 +23,7 @@ from .inputs import read_table
 from .terminal import place_for, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
+_OF_KNOWN = "the bias of the one that is known"
 _SHOWN = 200  # lines printed
 
 
@@ -82,10 +83,14 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     strangers = int(np.isnan(known).sum())
     table["predicted"] = model.predict(asked, unknown="mean")
     if strangers:
-        get = "the mean, and the bias of the one that is known" if model.biases else "the mean"
+        state = model.state_
+        biases = state.user_bias.any() or state.item_bias.any()
+        has = [
+            word for word, there in (("the mean", state.rating_mean), (_OF_KNOWN, biases)) if there
+        ]
         say_aside(
             f"{strangers:,} of {len(table):,} pairs have a user or an item that the model does not "
-            f"know: they get {get if model.global_mean_ else 0}"
+            f"know: they get {', and '.join(has) or 0}"
         )
     _give(table, out)
 

@@ -121,6 +121,33 @@ class LabelIndex:
         )
 
 
+def more_labels(known: np.ndarray, new: np.ndarray, what: str) -> np.ndarray:
+    """Labels of an axis with new ones behind them.
+
+    Raises
+    ------
+    InputError
+        For new ones of another kind: numpy would make all of them text, and nobody found them.
+    """
+    kinds = _kind(known), _kind(new)
+    if kinds[0] != kinds[1] and not kinds[0].startswith("mixed"):
+        raise InputError(
+            f"the new {what} labels are {kinds[1]}, such as {_some(new[:1])}, those of the fit are "
+            f"{kinds[0]}, such as {_some(known[:1])}: give labels of one kind"
+        )
+    return np.concatenate((known, new))
+
+
+def _kind(labels: np.ndarray) -> str:
+    """What labels are, whether numpy or an array of objects holds them."""
+    from pandas.api.types import infer_dtype
+
+    kind = infer_dtype(labels, skipna=False)
+    if kind in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
+        return "numbers"
+    return {"string": "text", "datetime": "dates", "datetime64": "dates"}.get(kind, kind)
+
+
 def _as_vector(labels: Any) -> np.ndarray:
     vector = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     if isinstance(vector, np.ndarray):

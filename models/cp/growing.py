@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
+from daskpart.models.base.labels import more_labels
 
 from .als import product_of_grams
 from .entries import Aligned
@@ -116,16 +117,11 @@ def others_updated(
 def _more_labels(known: NDArray, given: NDArray | None, dim: str) -> NDArray:
     if given is None:
         raise InputError(f"the {dim} slices of the fit have labels: give the new ones theirs")
-    numbers = [labels.dtype.kind in "iufb" for labels in (known, given)]
-    if numbers[0] != numbers[1]:
-        raise InputError(
-            f"the new {dim} labels are of type {given.dtype}, those of the fit {known.dtype}: "
-            "give labels of one kind"
-        )
+    every = more_labels(known, given, dim)
     twice = np.isin(given, known)
     if twice.any():
         raise InputError(
             f"{int(twice.sum())} of the {dim} slices are in the model already, such as "
             f"{given[twice][0]!r}: leave them out, or fit anew with all data"
         )
-    return np.concatenate((known, given))
+    return every

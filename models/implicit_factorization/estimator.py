@@ -348,8 +348,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         check_components(state, self.n_components)
-        problem.check_same(state)
-        return state
+        return problem.in_order(state)
 
     def _solving(self) -> Solve:
         return Solve(

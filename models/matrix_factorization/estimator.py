@@ -35,7 +35,7 @@ from daskpart.partitions import Partition
 from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .pasgd import RowLayout
-from .plan import PARTITIONERS, MFPlan, plan_fit, rank_weights
+from .plan import PARTITIONERS, MFPlan, plan_fit, rank_seen, rank_weights
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
@@ -304,7 +304,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         users and items: the new ones are solved from their ratings, as by `transform` (with "bpr"
         they begin as in `fit`), and stand behind the known ones from then on; those that X lacks
         stay as they are. How far the new rows are from their optimum then is in
-        `new_rows_distance_`. Without labels X has the shape of the fit.
+        `new_rows_distance_`. Without labels X has the shape of the fit. Nothing is held out of X,
+        whatever `validation_fraction` is.
         """
         onto = getattr(self, "state_", None)
         data = {"sample_weight": sample_weight, "validation": validation, "onto": onto}
@@ -414,6 +415,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
 
     def _going_on(self, state: MFState, problem: Ratings) -> MFState:
         check_components(state, self.n_components)
+        if problem.validation is None:  # no epoch is better than the one that follows
+            state = state.unwatched(state.epoch)
         if not self.biases:  # predictions would add what training leaves out
             biases = ("user_bias", "item_bias")
             state = replace(state, **{each: np.zeros_like(getattr(state, each)) for each in biases})
@@ -428,7 +431,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
                 nonnegative=bool(self.nonnegative),
                 fold_in=self.loss != "bpr",
             )
-        problem.check_same(state)
+        state = problem.in_order(state)
         if self.nonnegative:
             factors = ("user_factors", "item_factors")
             state = replace(
@@ -449,6 +452,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
             state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
+            seen_before=rank_seen(plan, problem.seen_before) if self.loss == "bpr" else None,
             validation=problem.validation, clip=self._clip(),
             watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from daskpart.containers.matrix import LabelledMatrix, from_triples
+from daskpart.models.base.labels import more_labels
 
 from .fold_in import solve_rows
+from .pairs import check_names
 from .rank_data import fill_starting_rows
 from .scaling import split_unit
 from .state import MFState
@@ -27,7 +29,13 @@ def joined(matrix: LabelledMatrix, state: MFState) -> LabelledMatrix:
     """The ratings in the positions of a state, with what is new behind what is known.
 
     Without labels on either side positions are what they are.
+
+    Raises
+    ------
+    InputError
+        For rows and columns the other way round, and new labels of another kind.
     """
+    check_names((matrix.row_name, matrix.column_name), state)
     rows, row_labels, n_rows = _side(matrix.row_labels, matrix.shape[0], state, "user")
     columns, column_labels, n_columns = _side(matrix.column_labels, matrix.shape[1], state, "item")
     if row_labels is matrix.row_labels and column_labels is matrix.column_labels:
@@ -46,7 +54,7 @@ def _side(labels: Any, n: int, state: MFState, axis: str) -> tuple[np.ndarray, A
     found = state.index_of(axis).find(labels).astype(np.int64)
     new = found < 0
     found[new] = len(known) + np.arange(int(new.sum()))
-    every = np.concatenate([known, labels[new]]) if new.any() else known
+    every = more_labels(known, labels[new], state.axis_name(axis)) if new.any() else known
     return found, every, len(every)
 
 
@@ -74,15 +82,18 @@ def grown(
 ) -> MFState:
     """A state with rows for all users and items of `matrix`, which continues it.
 
-    Without `fold_in` new rows are as at the start of a fit: BPR has no closed form for them.
+    Without `fold_in` new rows are as at the start of a fit: BPR has no closed form for them. Those
+    without an entry are zeros, as in a fit.
     """
     (n_users, n_items), shape = state.shape, matrix.shape
     scale = init_scale * np.sqrt(state.unit)
     new: dict[str, Any] = {}
-    for side, old, n in (("user", n_users, shape[0]), ("item", n_items, shape[1])):
+    sides = (("user", n_users, matrix.rows), ("item", n_items, matrix.columns))
+    for (side, old, entries), n in zip(sides, shape, strict=True):
         rows = np.zeros((n, state.n_components), np.float32)
         fill_starting_rows(rows, random_state, 0.0, scale)
         rows = np.abs(rows) if nonnegative else rows
+        rows[np.bincount(entries, minlength=n) == 0] = 0
         rows[:old] = getattr(state, f"{side}_factors")
         new[f"{side}_factors"] = rows
         for name, start in (("bias", 0.0), ("gradient", 1.0)):

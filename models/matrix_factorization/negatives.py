@@ -68,7 +68,16 @@ class Negatives:
         return drawn
 
 
-def negatives_of(shard: Any, positions: np.ndarray, schedule: Any, random_state: int) -> Negatives:
+Pairs = tuple[np.ndarray, np.ndarray]  # users, and the item of each
+
+
+def negatives_of(
+    shard: Any,
+    positions: np.ndarray,
+    schedule: Any,
+    random_state: int,
+    seen_before: Pairs | None = None,
+) -> Negatives:
     """What the rank of a shard draws from.
 
     Parameters
@@ -78,11 +87,17 @@ def negatives_of(shard: Any, positions: np.ndarray, schedule: Any, random_state:
         Local positions of ``schedule.items``.
     schedule : RankSchedule
     random_state : int
+    seen_before : (ndarray of int, ndarray of int), optional
+        Local positions of what users had in an earlier fit, which is not unseen either.
     """
+    rows, columns = shard.row_index, shard.column_index
+    if seen_before is not None:
+        rows = np.concatenate((rows, seen_before[0]))
+        columns = np.concatenate((columns, seen_before[1]))
     order = np.argsort(schedule.sub_epoch, kind="stable")
     in_cell = np.bincount(schedule.sub_epoch, minlength=schedule.n_sub_epochs)
-    by_user = np.lexsort((shard.column_index, shard.row_index))
-    seen = np.bincount(shard.row_index, minlength=shard.rows.size)
+    by_user = np.lexsort((columns, rows))
+    seen = np.bincount(rows, minlength=shard.rows.size)
     seed = np.random.SeedSequence(random_state, spawn_key=(1 << 21,)).generate_state(1, np.uint64)
     return Negatives(
         seed=int(seed[0]),
@@ -90,7 +105,7 @@ def negatives_of(shard: Any, positions: np.ndarray, schedule: Any, random_state:
         cell_pointer=np.concatenate(([0], np.cumsum(in_cell))).astype(np.int64),
         weights=schedule.triple_weights.astype(np.float32),
         seen_pointer=np.concatenate(([0], np.cumsum(seen))).astype(np.int64),
-        seen_items=shard.column_index[by_user].astype(np.int32),
+        seen_items=columns[by_user].astype(np.int32),
     )
 
 

@@ -68,6 +68,16 @@ def _looked_up(index: LabelIndex, labels: Any, unknown: str) -> np.ndarray:
     return index.positions(labels) if unknown == "raise" else index.find(labels)
 
 
+def check_names(names: tuple[str, str], factors: MFState) -> None:
+    """Refuse rows and columns that are named the other way round in the model (InputError)."""
+    rows, columns = names
+    if rows != columns and (columns, rows) == (factors.user_name, factors.item_name):
+        raise InputError(
+            f"rows are {plural(rows)} and columns are {plural(columns)}, which is the other way "
+            "round in the model: give the transpose"
+        )
+
+
 def entry_positions(
     matrix: LabelledMatrix, factors: MFState, unknown: str = "raise"
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -81,12 +91,6 @@ def entry_positions(
         When entries lie outside the model, or in rows or columns whose labels are unknown; when
         rows and columns are named the other way round.
     """
-    names = factors.user_name, factors.item_name
-    if names[0] != names[1] and (matrix.column_name, matrix.row_name) == names:
-        raise InputError(
-            f"rows are {plural(matrix.row_name)} and columns are {plural(matrix.column_name)}, "
-            "which is the other way round in the model: give the transpose"
-        )
     items = item_positions(matrix, factors, unknown)
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
         warnings.warn(
@@ -105,8 +109,10 @@ def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "rai
     Raises
     ------
     InputError
-        For labels that are unknown, and without labels for another number of columns.
+        For labels that are unknown, and without labels for another number of columns; when rows
+        and columns are named the other way round.
     """
+    check_names((matrix.row_name, matrix.column_name), factors)
     if matrix.column_labels is None and matrix.shape[1] != factors.n_items:
         raise InputError(
             f"the ratings have {matrix.shape[1]} columns without labels, the model knows "

@@ -235,15 +235,15 @@ def _apply_triples(
     """The same for triples of a user, an item seen and one that is drawn now."""
     cell = slice(*ratings.cell_pointer[sub_epoch : sub_epoch + 2])
     unseen = negatives.draw(ratings, sub_epoch, epoch)
-    weights = np.full(unseen.size, negatives.weights[sub_epoch])
+    weights = np.ones(unseen.size, np.float32)
     if ratings.weights.size:
-        weights *= ratings.weights[cell]
+        weights = ratings.weights[cell]
     layout = model.layout
     model.loss += bpr(
         lanes_of(model.item.shape[1]), ratings.rows[cell], ratings.columns[cell], unseen, weights,
-        model.user, model.item, model.item_bias, model.user_gradient, model.item_gradient,
-        layout.n_components, np.float32(rate), np.float32(regularization), layout.biases,
-        layout.gradients, nonnegative,
+        negatives.weights[sub_epoch], model.user, model.item, model.item_bias,
+        model.user_gradient, model.item_gradient, layout.n_components,
+        np.float32(rate), np.float32(regularization), layout.biases, layout.gradients, nonnegative,
     )  # fmt: skip
     return model
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
@@ -42,6 +43,7 @@ from daskpart.shards import Shards, shard
 from .copies import copies_schedule, hypergraph_of_nonzeros, shards_of_nonzeros
 from .held_out import HeldOutPlan
 from .kernels.sgd import padded_width
+from .negatives import Pairs
 from .pasgd import LABELS, RowLayout
 from .plan_report import WORD_BYTES, MFPlanReport
 from .rank_data import RankSchedule, held_items, own_and_state, rank_schedules
@@ -313,6 +315,16 @@ def rank_weights(plan: MFPlan, weights: LabelledMatrix | None) -> list[np.ndarra
         data = weights if plan.axis == "rows" else weights.transposed()
         cut = shard(data, plan.shards.partition, random_state=plan.random_state)
     return [each.values for each in cut.compute()]
+
+
+def rank_seen(plan: MFPlan, seen: csr_array | None) -> list[Pairs] | None:
+    """Users and items of a pattern, by global ids, for the rank of each user."""
+    if seen is None:
+        return None
+    assert plan.partition is not None
+    pairs = seen.tocoo()
+    rank = plan.partition.assignment[pairs.row]
+    return [(pairs.row[rank == each], pairs.col[rank == each]) for each in range(plan.n_ranks)]
 
 
 def _nonzeros_laid_out(

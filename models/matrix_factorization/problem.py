@@ -22,7 +22,7 @@ from daskpart.containers.matrix import (
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
-from .pairs import entry_positions
+from .pairs import check_names, entry_positions
 from .state import MFState, blank_state
 
 if TYPE_CHECKING:
@@ -145,21 +145,39 @@ class Ratings(Problem):
         """A state of zeros with the shape, labels and names of these ratings."""
         return blank_state(self.shape, n_components, self.names, self.labels, kind)
 
-    def check_same(self, state: MFState) -> None:
-        """Check that these are the users and items of a state, in the same order (InputError)."""
+    def in_order(self, state: Blank) -> Blank:
+        """A state with its users and items in the order of these ratings.
+
+        Raises
+        ------
+        InputError
+            When they are not the same users and items.
+        """
+        check_names(self.names, state)
         if state.shape != self.shape:
             raise InputError(
                 f"the ratings have shape {self.shape}, the model was fitted on {state.shape}; give "
                 "ratings of the same users and items"
             )
-        known_labels = (state.user_labels, state.item_labels)
-        names = (state.user_name, state.item_name)
-        for name, known, given in zip(names, known_labels, self.labels, strict=True):
-            same = known is given  # both without labels
-            if known is not None and given is not None:
-                same = np.array_equal(known, given)
-            if not same:
-                raise InputError(f"the {name} labels differ from those of the fit")
+        for axis, given in zip(("user", "item"), self.labels, strict=True):
+            known = state.labels_on(axis)
+            if known is None and given is None:
+                continue
+            if known is None or given is None:
+                raise InputError(
+                    f"the {state.axis_name(axis)} labels differ from those of the fit: give both "
+                    "labels, or none"
+                )
+            if np.array_equal(known, given):
+                continue
+            order = state.index_of(axis).find(given)
+            if (np.bincount(order + 1, minlength=len(known) + 1) != [0, *[1] * len(known)]).any():
+                raise InputError(
+                    f"the {state.axis_name(axis)} labels differ from those of the fit: give "
+                    "ratings of the same ones, in any order"
+                )
+            state = state.reordered(axis, order, given)
+        return state
 
     def with_validation(
         self,
@@ -195,12 +213,17 @@ def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:
         For counts that are not above 0.
     """
     matrix = as_matrix(X, columns, repeats="sum")
-    if matrix.values.min() <= 0:
+    check_counts(float(matrix.values.min()))
+    return matrix
+
+
+def check_counts(lowest: float) -> None:
+    """Refuse counts of events, the lowest of which is given, that are not above 0 (InputError)."""
+    if lowest <= 0:
         raise InputError(
-            f"the counts go down to {matrix.values.min():g}: an event has a count above 0. "
+            f"the counts go down to {lowest:g}: an event has a count above 0. "
             "Leave the others out, as by X.eliminate_zeros() or a mask"
         )
-    return matrix
 
 
 def _weights_of(

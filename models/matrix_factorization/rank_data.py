@@ -21,7 +21,7 @@ from daskpart.collectives import Plan
 from daskpart.models.base.state import Part
 
 from .kernels.sgd import counting_sort, padded_width
-from .negatives import negatives_of, triple_weights
+from .negatives import Pairs, negatives_of, triple_weights
 from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
 from .scaling import split_unit
 from .schedule import SubEpochSchedule
@@ -154,6 +154,7 @@ def arrange_ratings(
     first_item: int = 0,
     weights: np.ndarray | None = None,
     triples: bool = False,
+    seen_before: Pairs | None = None,
 ) -> RankRatings:
     """Put a shard's ratings into the order in which SGD takes them.
 
@@ -172,6 +173,9 @@ def arrange_ratings(
         Of the shard's ratings.
     triples : bool
         Whether they are seen items, for BPR.
+    seen_before : (ndarray of int, ndarray of int), optional
+        Users and items, by global ids, that BPR must not take for unseen either; those that the
+        rank has not are left out.
     """
     items = held_items(shard.items, schedule)
     n_trained = items.size - schedule.beside.size  # the order of training knows of no others
@@ -211,10 +215,22 @@ def arrange_ratings(
         n_beside=schedule.beside.size,
         first_item=first_item,
         weights=np.zeros(0, np.float32) if weights is None else _as_float32(weights[order]),
-        negatives=negatives_of(shard, position_of(schedule.items), schedule, random_state)
+        negatives=negatives_of(
+            shard,
+            position_of(schedule.items),
+            schedule,
+            random_state,
+            None if seen_before is None else _local_pairs(seen_before, shard.rows, items),
+        )
         if triples
         else None,
     )
+
+
+def _local_pairs(pairs: Pairs, users: np.ndarray, items: np.ndarray) -> Pairs:
+    """Local positions of the pairs whose user and item a rank has."""
+    held = np.isin(pairs[0], users) & np.isin(pairs[1], items)
+    return Positions(users)(pairs[0][held]), Positions(items)(pairs[1][held])
 
 
 def held_items(touched: np.ndarray, schedule: RankSchedule) -> np.ndarray:

@@ -84,17 +84,18 @@ class Recommender(FactorModel):
         n : int
             Items a user; fewer where fewer are left.
         exclude_seen : bool
-            Leave out what the user rated in the fit.
+            Leave out what the user rated in the fit; what was held out of it
+            (`validation_fraction`) counts as not rated.
         items, exclude : list of labels, optional
             The only items to recommend; items not to.
 
         Returns
         -------
         recommended : DataFrame
-            Columns user, item (the names of the axes) and score (the predicted rating); best first
-            within each user, users in the order given. A user without anything in the fit, whose
-            factors are 0, gets the items of largest bias; and where there are none, as in implicit
-            factors, no line and a warning.
+            Columns user, item (the names of the axes) and score (the predicted rating, clipped as
+            by `predict` once it is ranked); best first within each user, users in the order given.
+            A user without anything in the fit, whose factors are 0, gets the items of largest bias;
+            and where there are none, as in implicit factors, no line and a warning.
 
         Raises
         ------
@@ -108,7 +109,7 @@ class Recommender(FactorModel):
         seen = self._seen()[users] if exclude_seen else None
         level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
-        scores += state.user_bias[users, None]
+        scores = _shown(scores, state.user_bias[users], self._ends())
         blank = without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
@@ -146,7 +147,7 @@ class Recommender(FactorModel):
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
         left_out = seen if exclude_seen else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
-        scores += row_bias[:, None]
+        scores = _shown(scores, row_bias, self._ends())
         found[without_order(rows, _level(state))] = -1
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
@@ -222,7 +223,8 @@ class Recommender(FactorModel):
             for own in row_blocks(state.n_users)
         ]  # fmt: skip
         every = Catalogue.of(state.item_factors, level, state.n_users)
-        return _lazily(blocks, every, state.items(), n, (state.user_name, state.item_name), client)
+        names = (state.user_name, state.item_name)
+        return _lazily(blocks, every, state.items(), n, names, client, self._ends())
 
     def similar_all(self, n: int = 10, *, client: Any = None) -> Any:
         """The `n` most similar items of every item, lazily, a block of items a partition.
@@ -249,7 +251,9 @@ class Recommender(FactorModel):
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
         given, fraction = data.get("validation"), self.validation_fraction
-        if self.patience is not None and given is None and not fraction:
+        if "onto" in data:  # a batch, which is all to be learnt from
+            fraction = 0.0
+        elif self.patience is not None and given is None and not fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
         columns = self._columns()
         return ratings.with_validation(given, fraction, random_state, columns, events=events)
@@ -270,6 +274,13 @@ class Recommender(FactorModel):
         """Mean NDCG at 10 over the whole catalogue, less what was seen in the fit and not in X."""
         from daskpart.models.metrics import evaluate_ranking
 
+        self._fitted()
+        if getattr(self, "seen_", None) is None:
+            raise InputError(
+                "this model does not know what was seen in the fit, which score leaves out of the "
+                "rankings: judge it by metrics.evaluate_ranking(model, X, exclude_seen=False), or "
+                "fit it on events in memory"
+            )
         table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
 
@@ -293,12 +304,13 @@ def _lazily(
     n: int,
     names: tuple[str, str],
     client: Any,
+    ends: tuple[float, float] | None = None,
 ) -> Any:
     """The ranking of each block as a partition of a Dask DataFrame; `labels` are of the items."""
     with needs_pyarrow("a lazy table of recommendations"):
         import dask.dataframe
 
-    tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names)
+    tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names, ends=ends)
     nothing = np.zeros((0, 1), np.int32)
     meta = ranking(blocks[0][0][:0], nothing, nothing.astype(np.float32), labels, names)
     return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
@@ -315,11 +327,20 @@ def _ranked_block(
     *,
     n: int,
     names: tuple[str, str],
+    ends: tuple[float, float] | None,
 ) -> pd.DataFrame:
     found, scores = top_n(rows, items, n, left_out=left_out, n_threads=1)
-    scores += row_level[:, None]
+    scores = _shown(scores, row_level, ends)
     found[blank] = -1
     return ranking(asked, found, scores, labels, names)
+
+
+def _shown(
+    scores: np.ndarray, row_level: np.ndarray, ends: tuple[float, float] | None
+) -> np.ndarray:
+    """Scores with what each row adds to all items, within the range of the model if it has one."""
+    scores = scores + row_level[:, None]
+    return scores if ends is None else np.clip(scores, *ends)
 
 
 def ranking(

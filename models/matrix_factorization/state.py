@@ -7,8 +7,8 @@ Collaborative Filtering", §2.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -105,6 +105,20 @@ class MFState(State):
     def axis_name(self, axis: str) -> str:
         """What users call an axis."""
         return self.user_name if axis == "user" else self.item_name
+
+    def reordered(self, axis: str, order: np.ndarray, labels: np.ndarray) -> Self:
+        """The same rows in another order along an axis, whose labels then are `labels`."""
+        rows = {name for name, lies in self.declared("rows").items() if lies.axis == axis}
+        besides = {
+            beside: {
+                name: value[order] if name in rows else value
+                for name, value in getattr(self, beside).items()
+            }
+            for beside in ("best", "last")
+        }
+        moved = {name: getattr(self, name)[order] for name in rows}
+        changes: dict[str, Any] = {**moved, **besides, f"{axis}_labels": labels}
+        return replace(self, **changes)
 
     def users(self) -> LabelIndex:
         """Look-up from user labels to rows of `user_factors`."""

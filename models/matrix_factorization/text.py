@@ -21,9 +21,10 @@ from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 
 from .held_out import held_out_of_ranks, placed, squared_error, validated
+from .negatives import Pairs
 from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_kernels, run_epoch
 from .plan import MFPlan
-from .problem import Validation
+from .problem import Validation, check_counts
 from .rank_data import (
     RankSchedule,
     arrange_ratings,
@@ -56,6 +57,8 @@ class MFText(Text):
     nonnegative : bool
     weights : list of ndarray, one a rank, or None
         Of the ratings of each shard.
+    seen_before : list of (users, items), one a rank, or None
+        What users had in an earlier fit, so that BPR draws none of it.
     validation : Validation or None
         What `held_out` of the plan is made for.
     clip : bool or (low, high)
@@ -76,6 +79,7 @@ class MFText(Text):
         loss: str = "squared",
         nonnegative: bool = False,
         weights: list[np.ndarray] | None = None,
+        seen_before: list[Pairs] | None = None,
         validation: Validation | None = None,
         clip: Any = False,
         watch: Watch | None = None,
@@ -91,6 +95,7 @@ class MFText(Text):
             shards,
             comm.values(plan.rank_schedules),
             comm.values([None] * plan.n_ranks if weights is None else weights),
+            comm.values([None] * plan.n_ranks if seen_before is None else seen_before),
             n_components=plan.layout.n_components,
             random_state=plan.random_state,
             centred=plan.layout.biases,
@@ -125,7 +130,7 @@ class MFText(Text):
             best = comm.values(of_best.cut(plan.rows_answered, plan.n_ranks))
         in_state = {"axis": plan.axis, "unit": self._unit}
         if state.epoch:
-            self._mean = state.global_mean
+            self._mean, self._rating_mean = state.global_mean, state.rating_mean
             parts = comm.values(state.cut(plan.rows_held, plan.n_ranks))
             model = comm.run(
                 go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit, **in_state
@@ -133,7 +138,7 @@ class MFText(Text):
         else:
             # what is in the middle of a difference of two scores is 0, whatever the events count
             overall = 0.0 if self._triples else self._summary.mean
-            self._mean = overall if layout.biases else 0.0
+            self._mean, self._rating_mean = overall if layout.biases else 0.0, overall
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
             model = comm.run(
@@ -195,7 +200,7 @@ class MFText(Text):
             parts,
             answered,
             global_mean=self._mean,
-            rating_mean=0.0 if self._triples else self._summary.mean,
+            rating_mean=self._rating_mean,
             unit=self._unit,
             lowest=self._range[0],
             highest=self._range[1],
@@ -224,6 +229,7 @@ def lay_out(
     shards: PerRank,
     schedules: PerRank,
     weights: PerRank,
+    seen_before: PerRank,
     *,
     n_components: int,
     random_state: int,
@@ -234,7 +240,7 @@ def lay_out(
 ) -> tuple[PerRank, PerRank, Summary, float]:
     """Ratings in the order of SGD and in their unit, the items of each rank, all in numbers."""
     ratings = comm.map(
-        _arranged, shards, schedules, weights, n_components=n_components,
+        _arranged, shards, schedules, weights, seen_before, n_components=n_components,
         random_state=random_state, first_item=first_item, triples=triples,
     )  # fmt: skip
     items = comm.map(_items_of, ratings)
@@ -242,6 +248,8 @@ def lay_out(
     ends = allreduce(comm, comm.map(_ends_of, ratings), MAX)
     ratings, items, sums, ends = comm.settle(ratings, items, sums, ends)
     summary = summary_of(sums.result(), ends.result())
+    if triples:
+        check_counts(summary.lowest)
     unit = summary.unit(centred) if unit is None else unit
     if unit != 1:
         ratings = comm.map(in_unit, ratings, unit=unit)
@@ -348,9 +356,13 @@ def epoch(
 
 
 def _arranged(
-    shard: Any, schedule: RankSchedule, weights: np.ndarray | None, **static: Any
+    shard: Any,
+    schedule: RankSchedule,
+    weights: np.ndarray | None,
+    seen_before: Pairs | None,
+    **static: Any,
 ) -> RankRatings:
-    return arrange_ratings(shard, schedule, weights=weights, **static)
+    return arrange_ratings(shard, schedule, weights=weights, seen_before=seen_before, **static)
 
 
 def _sums_of(ratings: RankRatings) -> np.ndarray:

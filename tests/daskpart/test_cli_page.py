@@ -172,9 +172,10 @@ def test_versions_name_python_and_what_results_depend_on():
 
 
 def test_metrics_are_json_that_every_reader_takes(tmp_path):
-    content = {"a": float("nan"), "b": [1, np.inf, {"c": np.float32("nan")}], "d": np.array([0.5, -np.inf]),
-               "e": (np.int64(3), True, None), "path": Path("x")}  # fmt: skip
+    nan, inf = float("nan"), float("inf")
+    content = {"a": nan, "b": [1, inf, {"c": np.float32(nan)}], "d": np.array([0.5, -inf])}
+    content |= {"e": (np.int64(3), True, None), "path": Path("x")}
     text = write_json(tmp_path / "metrics.json", content).read_text()
     strict = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert strict == {"a": None, "b": [1, None, {"c": None}], "d": [0.5, None], "e": [3, True, None],
-                      "path": "x"}  # fmt: skip
+    assert strict == {"a": None, "b": [1, None, {"c": None}], "d": [0.5, None],
+                      "e": [3, True, None], "path": "x"}  # fmt: skip

@@ -197,6 +197,18 @@ def test_a_stranger_does_not_round_the_ids_of_the_others(tmp_path, capsys, run_c
     np.testing.assert_allclose(found["predicted"][same], expected[same], rtol=1e-5)
 
 
+def test_strangers_to_a_model_without_biases_get_the_mean(tmp_path, capsys, run_cli):
+    table, pairs, run = tmp_path / "r.csv", tmp_path / "pairs.csv", tmp_path / "run"
+    ratings = pd.DataFrame({"user": np.arange(60) % 20, "item": np.arange(60) % 7, "rating": 4.0})
+    ratings.to_csv(table, index=False)
+    options = {"n_ranks": 1, "max_iter": 1, "biases": False}
+    daskpart.MatrixFactorization(2, **options).fit(ratings).save(run)
+    pd.DataFrame({"user": [999], "item": [1]}).to_csv(pairs, index=False)
+    assert run_cli("predict", run, pairs, "--output", tmp_path / "p.csv") == 0
+    assert "they get the mean\n" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "p.csv")["predicted"].tolist() == [4.0]
+
+
 def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, capsys, run_cli):
     pytest.importorskip("pyarrow")
     pairs, out = tmp_path / "pairs.parquet", tmp_path / "predicted.parquet"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dask.array
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import sparse
 
 import daskpart
 from daskpart.collectives import LocalCommunicator
@@ -50,7 +52,7 @@ def _twin(s, triples, weights, biases, adagrad, n_components):
             continue
         w, h, g = s["user"][i].copy(), s["item"][j].copy(), s["item"][n].copy()
         x = w @ (h - g) + (s["bias"][j] - s["bias"][n] if biases else 0)
-        loss += np.log1p(np.exp(-x))
+        loss += c * np.log1p(np.exp(-x))
         slope = 1 / (1 + np.exp(x))
         down = {
             ("user", i): c * (-slope * (h - g) + GAMMA * w),
@@ -88,8 +90,8 @@ def test_one_pass_equals_plain_python(adagrad, biases, f):
     expected = _twin(s, triples, weights, biases, adagrad, f)
     rows, columns, unseen = triples.T.astype(np.int32)
     loss = bpr(
-        lanes_of(user.shape[1]), rows, columns, unseen, weights, user, item, bias, *sums, f,
-        np.float32(RATE), np.float32(GAMMA), biases, adagrad, False,
+        lanes_of(user.shape[1]), rows, columns, unseen, weights, np.float32(1), user, item,
+        bias, *sums, f, np.float32(RATE), np.float32(GAMMA), biases, adagrad, False,
     )  # fmt: skip
     assert loss == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(user[:, :f], s["user"], rtol=1e-3, atol=1e-4)
@@ -128,12 +130,12 @@ def test_without_staleness_it_is_a_sequential_sgd(n_ranks, schedule):
                 own = slice(*cell.cell_pointer[t : t + 2])
                 drawn = cell.negatives.draw(cell, t, epoch)
                 unseen = np.where(drawn < 0, -1, cell.items[drawn]).astype(np.int32)
-                weights = np.full(drawn.size, cell.negatives.weights[t])
+                weights, share = np.ones(drawn.size, np.float32), cell.negatives.weights[t]
                 loss += bpr(
                     lanes_of(user.shape[1]),
                     cell.users[cell.rows[own]].astype(np.int32),
-                    cell.items[cell.columns[own]].astype(np.int32), unseen, weights, user, item,
-                    bias, *sums, F, np.float32(RATE), np.float32(GAMMA), True, True, False,
+                    cell.items[cell.columns[own]].astype(np.int32), unseen, weights, share, user,
+                    item, bias, *sums, F, np.float32(RATE), np.float32(GAMMA), True, True, False,
                 )  # fmt: skip
         assert steps[epoch - 1].measured["train_loss"] == pytest.approx(loss / events.nnz)
     np.testing.assert_array_equal(state.user_factors, user[:, :F])
@@ -271,3 +273,46 @@ def test_events_count_above_zero():
     clicks.data[3] = -1
     with pytest.raises(InputError, match="count above 0"):
         daskpart.MatrixFactorization(F, n_ranks=2, loss="bpr").fit(clicks)
+
+
+def test_events_are_checked_where_they_are_lazy():
+    clicks = sparse.COO.from_scipy_sparse(_two_tastes())
+    lazy = dask.array.from_array(clicks, chunks=(40, 60))
+    options = {"n_ranks": 2, "loss": "bpr", "max_iter": 1, "transport": "local"}
+    with pytest.raises(InputError, match="count above 0"):
+        daskpart.MatrixFactorization(F, **options).fit(-lazy)
+    model = daskpart.MatrixFactorization(F, **options).fit(lazy)
+    with pytest.raises(InputError, match="evaluate_ranking"):
+        model.score(_two_tastes())
+
+
+@pytest.mark.parametrize("weight", [2.0, 0.5])
+def test_the_loss_is_a_mean_by_weight(weight):
+    options = {"loss": "bpr", "n_ranks": 3, "max_iter": 2, "initial_learning_rate": 1e-9}
+    clicks = _two_tastes()
+    plain, weighed = (
+        daskpart.MatrixFactorization(F, partitioner="random", **options).fit(
+            clicks, sample_weight=given
+        )
+        for given in (None, np.full(clicks.nnz, weight))
+    )
+    for one, other in zip(
+        plain.history_["train_loss"], weighed.history_["train_loss"], strict=True
+    ):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+def test_what_was_had_before_a_batch_is_not_unseen(n_ranks):
+    """Users with all items but those of the batch: nothing is left to draw, so nothing moves."""
+    cells = pd.DataFrame(np.argwhere(np.ones((8, 6))), columns=["user", "item"])
+    had = cells["item"] < 4
+    others = pd.DataFrame({"user": np.repeat(np.arange(92, 100), 6), "item": [*range(6)] * 8})
+    model = daskpart.MatrixFactorization(
+        3, loss="bpr", n_ranks=n_ranks, max_iter=2, partitioner=np.arange(16) % n_ranks
+    )
+    model.fit(pd.concat([cells[had], others[others["item"] > 3]]))
+    before = model.user_factors_.sel(user=range(8)).values
+    # by others each rank has items in this batch that its users had in the fit alone
+    model.partial_fit(pd.concat([cells[~had], others[others["item"] < 4]]))
+    np.testing.assert_array_equal(model.user_factors_.sel(user=range(8)).values, before)

@@ -262,13 +262,16 @@ STOPS = {"validation_fraction": 0.3, "patience": 2, "max_iter": 30, "n_ranks": 2
     ("kind", "rating"), [("MatrixFactorization", None), ("ImplicitFactorization", 1.0)]
 )
 def test_partial_fit_goes_on_or_takes_in_who_is_new(kind, rating):
-    make = partial(getattr(daskpart, kind), 4, transport="local", **STOPS)
-    whole, parts = make().fit(events(50, rating)), make()
+    stops = {**STOPS, "validation_fraction": 0.0}
+    make = partial(getattr(daskpart, kind), 4, transport="local", **stops)
+    test = events(50, rating).sample(frac=0.3, random_state=0)
+    train, more = (events(n_users, rating).drop(test.index) for n_users in (50, 60))
+    whole, parts = make().fit(train, validation=test), make()
     for _ in range(whole.n_iter_ + 1):  # one too many, for patience has run out
-        parts.partial_fit(events(50, rating))
+        parts.partial_fit(train, validation=test)
     assert_same_twice(whole, parts)
     n = whole.n_iter_
-    whole.partial_fit(events(60, rating)).partial_fit(events(60, rating))
+    whole.partial_fit(more).partial_fit(more, validation=test)
     assert whole.state_.n_users == 60 and whole.best_iteration_ > n
 
 

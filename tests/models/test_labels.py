@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from daskpart.errors import InputError
-from daskpart.models.base.labels import LabelIndex, pack_labels, unpack_labels
+from daskpart.models.base.labels import LabelIndex, more_labels, pack_labels, unpack_labels
 
 
 def test_labels_are_looked_up():
@@ -81,3 +81,25 @@ def test_labels_of_other_types_are_refused():
         labels[:] = strange
         with pytest.raises(InputError, match="text, numbers, dates, periods or intervals; x hold"):
             pack_labels(labels, "x")
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "fits"),
+    [
+        (np.array(["a", "b"]), np.array(["long"], object), True),
+        (np.array([1, 2]), np.array([3.5]), True),
+        (np.array([1, 2]), np.array([3], object), True),
+        (np.array([1, "a"], object), np.array(["b"]), True),
+        (np.array(["2026-01-01"], "M8[D]"), np.array(["2026-01-02"], "M8[s]"), True),
+        (np.array(["2026-01-01"], "M8[D]"), np.array(["tomorrow"]), False),
+        (np.array(["a"], object), np.array([1, "b"], object), False),
+        (np.array([1, 2]), np.array(["3"]), False),
+    ],
+)
+def test_more_labels_are_of_one_kind_whatever_holds_them(known, new, fits):
+    if not fits:
+        with pytest.raises(InputError, match="give labels of one kind"):
+            more_labels(known, new, "user")
+        return
+    every = more_labels(known, new, "user")
+    assert (every[: len(known)] == known).all() and (every[len(known) :] == new).all()

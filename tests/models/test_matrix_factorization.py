@@ -14,7 +14,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
-from daskpart.containers.matrix import as_matrix
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -502,6 +502,122 @@ def test_the_distance_of_new_rows_is_that_of_the_last_fit(triples):
     fitted = model(n_ranks=2).fit(frame[frame["user"] < 70]).partial_fit(frame)
     assert fitted.new_rows_distance_ > 0
     assert not hasattr(fitted.partial_fit(frame), "new_rows_distance_")
+
+
+def test_strangers_get_the_mean_of_the_fit_after_partial_fit(triples):
+    frame = triples.to_frame()
+    fitted = model(biases=False, n_ranks=1).fit(frame)
+    before = fitted.predict([(999, 999)], unknown="mean")
+    fitted.partial_fit(pd.DataFrame({"user": [100] * 2, "item": [0, 1], "rating": [-50.0, -50.0]}))
+    np.testing.assert_array_equal(fitted.predict([(999, 999)], unknown="mean"), before)
+    assert before == pytest.approx(frame["rating"].mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_new_labels_of_another_kind_are_refused(kind, as_text):
+    table = pd.DataFrame({"user": np.arange(60) % 20, "item": np.arange(60) % 7, "rating": 1.0})
+    batch = pd.DataFrame({"user": [112, 112], "item": [0, 1], "rating": 1.0})
+    one = table if as_text else batch
+    one["user"] = one["user"].map("{:02}".format).astype(object)
+    fitted = kind(2, max_iter=1, n_ranks=1, transport="local").fit(table)
+    with pytest.raises(InputError, match=r"user labels are .*give labels of one kind"):
+        fitted.partial_fit(batch)
+
+
+@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
+def test_a_fit_of_everything_goes_on_after_new_users(kind, triples):
+    """Frames sort their labels; new ones stand behind the others in the model."""
+    frame = triples.to_frame().assign(rating=lambda table: table["rating"].abs() + 0.5)
+    frame["user"] = frame["user"].map("u{:02}".format)
+    new = frame["user"].isin(["u00", "u40"]) | (frame["item"] == 7)
+    fitted = kind(4, n_ranks=2, max_iter=3, warm_start=True, transport="local").fit(frame[~new])
+    fitted.partial_fit(frame[new])
+    assert fitted.user_factors_.coords["user"].values[-1] in ("u00", "u40")
+    still = {"max_iter": 1}
+    if kind is daskpart.MatrixFactorization:
+        still |= {"learning_rate": "constant", "initial_learning_rate": 1e-12}
+    before = fitted.predict(frame)
+    fitted.set_params(**still).fit(frame)
+    assert fitted.user_factors_.coords["user"].values.tolist() == sorted(frame["user"].unique())
+    if kind is daskpart.MatrixFactorization:  # an epoch that moves nothing
+        np.testing.assert_allclose(fitted.predict(frame), before, rtol=1e-4, atol=1e-5)
+    assert np.corrcoef(fitted.predict(frame), before)[0, 1] > 0.8
+    assert set(fitted.recommend("u40", n=50)["item"]).isdisjoint(
+        frame["item"][frame["user"] == "u40"]
+    )
+    with pytest.raises(InputError, match="labels differ"):
+        fitted.fit(frame.replace({"user": {"u13": "stranger"}}))
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_rows_of_a_state_move_with_their_labels(best):
+    def draw(*shape):
+        return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+    beside = {"user_factors": 2 * draw(3, 2), "item_bias": draw(4)} if best else {}
+    state = MFState(draw(3, 2), draw(4, 2), draw(3), draw(4), user_gradient=draw(3), best=beside,
+                    user_labels=np.array([1, 2, 3]), item_labels=np.arange(4))  # fmt: skip
+    moved = state.reordered("user", np.array([2, 0, 1]), np.array([3, 1, 2]))
+    for name in ("user_factors", "user_bias", "user_gradient"):
+        np.testing.assert_array_equal(getattr(moved, name), getattr(state, name)[[2, 0, 1]])
+    assert moved.item_bias is state.item_bias and moved.users().positions([3]).tolist() == [0]
+    if best:
+        np.testing.assert_array_equal(moved.best["user_factors"], beside["user_factors"][[2, 0, 1]])
+        assert moved.best["item_bias"] is beside["item_bias"]
+
+
+@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
+@pytest.mark.parametrize(
+    "use", ["predict", "score", "transform", "recommend_new", "partial_fit", "fit"]
+)
+def test_what_is_turned_round_is_refused_everywhere(kind, use):
+    square = as_matrix(daskpart.datasets.power_law_ratings(30, 30, 300, random_state=0))
+    X = square.to_xarray()
+    X = X.copy(data=abs(X.data) + X.data.astype(bool))
+    fitted = kind(2, max_iter=1, n_ranks=1, transport="local", warm_start=True).fit(X)
+    with pytest.raises(InputError, match="other way round"):
+        getattr(fitted, use)(X.T)
+
+
+def test_nothing_is_held_out_of_a_batch(triples):
+    frame = triples.to_frame()
+    batch = pd.DataFrame({"user": [100, 100], "item": [0, 1], "rating": [3.0, 4.0]})
+    for patience in (None, 2):
+        fitted = model(validation_fraction=0.1, patience=patience, n_ranks=1).fit(frame)
+        fitted.partial_fit(batch)
+        assert fitted.seen_[-1].sum() == 2 and fitted.best_iteration_ is None
+        assert np.isnan(fitted.history_["validation_rmse"].iloc[-1])
+
+
+def test_new_users_without_an_entry_have_rows_of_zeros(triples):
+    fitted = model(n_ranks=1).fit(triples.to_frame())
+    batch = LabelledMatrix(
+        np.array([0, 0], np.int32), np.array([0, 1], np.int32), np.array([3.0, 4.0], np.float32),
+        (2, 3), np.array([100, 101]), np.array([0, 1, 99]), "user", "item",
+    ).to_xarray()  # fmt: skip
+    fitted.partial_fit(batch)
+    assert fitted.user_factors_.sel(user=100).any()
+    assert not fitted.user_factors_.sel(user=101).any()
+    assert not fitted.item_factors_.sel(item=99).any()
+
+
+def test_recommended_scores_are_what_is_predicted(triples):
+    frame = triples.to_frame()
+    fitted = model(clip=(-0.1, 0.1), max_iter=10).fit(frame)
+    free = clone(fitted).set_params(clip=False).fit(frame)
+    tables = {
+        "recommend": lambda of: of.recommend([3, 4], n=5),
+        "recommend_new": lambda of: of.recommend_new(frame[frame["user"] < 5], n=5),
+        "recommend_all": lambda of: of.recommend_all(5).compute(),
+    }
+    for table in tables.values():
+        clipped, whole = table(fitted), table(free)
+        assert clipped["item"].tolist() == whole["item"].tolist()  # ranked before
+        assert (clipped["score"].to_numpy() == whole["score"].clip(-0.1, 0.1).to_numpy()).all()
+        assert (whole["score"] > 0.1).any()
+    given = fitted.recommend([3, 4], n=5)
+    np.testing.assert_allclose(fitted.predict(given[["user", "item"]]), given["score"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("flag", [True, False])

@@ -151,13 +151,14 @@ def _both(a, b):
 
 @kernel(fastmath=True)
 def bpr(
-    lanes, rows, columns, unseen, weights, user, item, item_bias, user_gradient, item_gradient,
-    n_components, rate, regularization, with_biases, adaptive, nonnegative,
+    lanes, rows, columns, unseen, weights, cell_weight, user, item, item_bias, user_gradient,
+    item_gradient, n_components, rate, regularization, with_biases, adaptive, nonnegative,
 ):  # fmt: skip
-    """One pass over triples; returns Σ −ln σ(x), each before its own update.
+    """One pass over triples; returns Σ −ln σ(x) by weight, each before its own update.
 
-    `lanes` is of the width of `user` and `item`, in C order. `weights` holds c of each triple; one
-    with ``unseen < 0`` is left out.
+    `lanes` is of the width of `user` and `item`, in C order. `weights` holds what the event of each
+    triple counts, in the loss too; c is that times `cell_weight`. A triple with ``unseen < 0`` is
+    left out.
     """
     held, line = zeros(lanes[0]), zeros(lanes[1])
     n_bytes = 4 * user.shape[1]
@@ -190,8 +191,8 @@ def bpr(
         if with_biases:
             x += item_bias[j] - item_bias[n]
         small = np.exp(-abs(x))  # σ(−x) from what cannot overflow
-        loss += np.log1p(small) + max(-x, np.float32(0.0))
-        c = weights[t]
+        loss += weights[t] * (np.log1p(small) + max(-x, np.float32(0.0)))
+        c = cell_weight * weights[t]
         s = c * (one if x < 0.0 else small) / (one + small)
         shrink = c * regularization
         user_rate, seen_rate, unseen_rate = rate, rate, rate
