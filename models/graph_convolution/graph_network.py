@@ -222,7 +222,7 @@ class GraphNetwork(DistributedEstimator):
         """Labels, checked; of the classes of the last fit where this one goes on."""
 
     @abstractmethod
-    def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
+    def _loss(self, targets: Targets) -> Loss:
         """What is minimised."""
 
     def _check(self) -> None:
@@ -339,12 +339,13 @@ class GraphNetwork(DistributedEstimator):
             layers=make_layers(self.layer, widths, options, keeps),
             activation=self.activation,
             dropout=float(self.dropout),
-            loss=self._loss(targets, problem.training),
+            loss=self._loss(targets),
             dtype=self.dtype,
             seed=seed,
             n_terms=int(problem.training.sum()) * targets.terms_a_vertex,
             n_validation=int(problem.validation.sum()) * targets.terms_a_vertex,
             is_sampled=is_sampled,
+            spreads=(targets.spreads(problem.training), targets.spreads(problem.validation)),
         )
 
     def _make_plan(
