@@ -51,7 +51,8 @@ def write_layout(
     partition : Partition
         Of its n rows.
     folder : path-like
-        Made if it is not there. Files in it of the same names are replaced.
+        Made if it is not there. Files in it of the same names are replaced; names.txt, and the
+        rank….npz of more parts, which would be read as of this graph, go.
     layout : {"dgl", "pyg", "parmetis"}
         "pyg" needs torch.
 
@@ -84,6 +85,7 @@ def write_layout(
     {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
         matrix, partition, place
     )
+    (place / "names.txt").unlink(missing_ok=True)  # of a graph that was here before
     if entries.row_labels is not None:
         names = "".join(f"{name}\n" for name in entries.row_labels.tolist())
         (place / "names.txt").write_text(names, encoding="utf-8")
@@ -199,6 +201,9 @@ def _write_parmetis(matrix: Any, partition: Partition, place: Path) -> None:
     renumbered: Any = undirected[order][:, order]
     renumbered.sort_indices()
     weights = partition.weights[order]
+    for stale in place.glob("rank*.npz"):
+        if stale.stem.removeprefix("rank").isdecimal():
+            stale.unlink()
     for rank in range(partition.n_parts):
         begin, end = begins[rank], begins[rank + 1]
         first, last = renumbered.indptr[begin], renumbered.indptr[end]

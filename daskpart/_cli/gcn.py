@@ -112,7 +112,7 @@ class _GCN(Model):
         embedding.insert(0, "vertex", found["vertex"])
         return {
             "labels.csv": (found, "the class of every vertex"),
-            "embedding.csv": (embedding, "the last hidden layer, one line a vertex"),
+            "embedding.csv": (embedding, f"{_embedding_words(fit.model)}, one line a vertex"),
         }
 
     def draw(self, fit: Fit, album: Any) -> None:
@@ -135,7 +135,8 @@ class _GCN(Model):
             (6.4, 4.8),
             partial(plots.embedding, np.asarray(_asked(fit, "transform")), classes),
             alt="Vertices in the plane of their two largest components, coloured by class",
-            caption="The last hidden layer on its two principal components, by predicted class.",
+            caption=f"{_embedding_words(fit.model).capitalize()} on two principal components, by "
+            "predicted class.",
         )
         if fit.plan.n_ranks > 1:
             self._draw_halo(fit, album)
@@ -167,6 +168,11 @@ class _GCN(Model):
         if "test_accuracy" in fit.judgement:
             numbers = {"test_accuracy": round(fit.judgement["test_accuracy"], 4), **numbers}
         return {"numbers": numbers}
+
+
+def _embedding_words(model: Any) -> str:
+    """What `transform` gives."""
+    return "the last hidden layer" if model.hidden else "the outputs (there is no hidden layer)"
 
 
 def _asked(fit: Fit, what: str) -> Any:

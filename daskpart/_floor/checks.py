@@ -88,12 +88,13 @@ def whole_number(value: object, name: str, least: int, most: int = _LARGEST) -> 
 def finite_number(
     value: object, name: str, least: float = 0, *, above: bool = False, most: float = math.inf
 ) -> float:
-    """One finite number from `least` on, or above it, as a Python float."""
+    """One finite number from `least` on, or above it, as a Python float; −∞: any finite one."""
     found = _as_float(value)
     if not math.isfinite(found) or not least <= found <= most or (above and found == least):
-        wanted = f"above {least:g}" if above else f"of at least {least:g}"
+        wanted = f" above {least:g}" if above else f" of at least {least:g}"
+        wanted = "" if least == -math.inf else wanted
         limit = "" if most == math.inf else f" and at most {most:g}"
-        raise InputError(f"{name} is {value!r}: give a finite number {wanted}{limit}")
+        raise InputError(f"{name} is {value!r}: give a finite number{wanted}{limit}")
     return found
 
 

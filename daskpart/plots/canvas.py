@@ -96,7 +96,8 @@ def rgb(colour: str) -> NDArray[np.float64]:
 
 def shorten(count: float) -> str:
     """A count that fits in a small cell: 950, 12k, 3.4M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return f"{count:.3g}"
+    for size, unit in ((1, ""), (1e3, "k"), (1e6, "M")):
+        shown = f"{count / size:.3g}"
+        if not float(shown) >= 1000:  # 999,600 is 1M, not 1e+03k
+            return f"{shown}{unit}"
+    return f"{count / 1e9:.3g}G"

@@ -25,7 +25,8 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     """A group of bars a metric, a bar a method, each as a share of what the first method has.
 
     A metric in which all methods are equal is not drawn, and named under the picture instead; all
-    are drawn where methods differ in none.
+    are drawn where methods differ in none. So is one in which the first method has 0, of which
+    nothing is a share.
 
     Parameters
     ----------
@@ -43,14 +44,20 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     alike = [metric for metric in volumes if len({row[metric] for row in rows}) == 1]
     if len(alike) == len(volumes):
         alike = []
-    metrics = [metric for metric in volumes if metric not in alike]
-    ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
     methods = list(comparison.values)
     base = comparison.values[methods[0]]
+    same = ", ".join(f"{metric} ({base[metric]:,})" for metric in alike)
+    under = [f"the same for all methods: {same}"] if same else []
+    for metric in volumes:
+        if not base[metric] and metric not in alike:
+            others = (f"{name} {comparison.values[name][metric]:,}" for name in methods[1:])
+            under.append(f"{metric}: {', '.join((f'{methods[0]} 0', *others))}")
+    metrics = [metric for metric in volumes if metric not in alike and base[metric]]
+    ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
     width = 0.84 / len(methods)
     for place, method in enumerate(methods):
         row = comparison.values[method]
-        shares = [row[metric] / base[metric] if base[metric] else np.nan for metric in metrics]
+        shares = [row[metric] / base[metric] for metric in metrics]
         where = np.arange(len(metrics)) + (place - (len(methods) - 1) / 2) * width
         told = f" ({row['seconds']:.2g} s)" if row["seconds"] == row["seconds"] else ""
         times, colour = divmod(place, len(RANK_COLOURS))
@@ -67,9 +74,9 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(metrics)), metrics)
     ax.set_ylabel(plain(f"relative to {methods[0]}"))
-    if alike:
-        told = ", ".join(f"{metric} ({base[metric]:,})" for metric in alike)
-        ax.set_xlabel(fill(f"the same for all methods: {told}", _LINE), fontsize=8)
+    if under:
+        lines = "\n".join(fill(each, _LINE) for each in under)
+        ax.set_xlabel(plain(lines), fontsize=8)
     quiet_frame(ax)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.set_title(counted(comparison.n_parts, "part"), fontsize=10, loc="left")

@@ -89,6 +89,10 @@ def spy_form(
     """Draw nonzeros in a given bordered order; see `spy`, which makes the order first."""
     require_like(form, "form", ("row_order", "column_order"), "what bordered_form gives")
     row_of, column_of, shape = checked_entries(rows, columns, shape)
+    if not len(row_of):
+        raise InputError(
+            f"the {shape[0]} x {shape[1]} matrix has no nonzero to draw: give at least one"
+        )
     if not isinstance(names, tuple | list) or len(names) != 2:
         raise InputError(f"names is {names!r}: give two, of a row and of a column")
     ax = axes_or_new(ax, (6.4, 4.4))

@@ -53,6 +53,8 @@ class RidgeState(State):
 class RidgeText(Text):
     """The fit on one communicator."""
 
+    measures_first = True  # the loss of a step is that of the weights before it
+
     def __init__(self, comm, plan, problem, penalty, tol):
         members = [plan.partition.members(rank) for rank in range(plan.n_ranks)]
         self.session = comm

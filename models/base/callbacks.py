@@ -15,6 +15,7 @@ gives: later steps must not overwrite those arrays. The loop ends early when any
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -258,6 +259,7 @@ class EarlyStopping(EpochCallback):
         lowest, highest = ((), (monitor,)) if rising else ((monitor,), ())
         self._watch = Watch(self.patience, lowest, highest, self.min_delta)
         self._seen = Seen()
+        self._ways: list[str] = []  # in which the estimator is given what it validates on
 
     @property
     def best(self) -> float:
@@ -276,6 +278,14 @@ class EarlyStopping(EpochCallback):
         """Epochs since then."""
         return self._seen.since
 
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Begin, and look how this estimator validates; of scikit-learn's protocol."""
+        takes = inspect.signature(estimator.fit).parameters
+        self._ways = [f"{name}=…" for name in takes if name.startswith("validation")]
+        if hasattr(estimator, "validation_fraction"):
+            self._ways.append("validation_fraction > 0")
+        super().setup(estimator, context)
+
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
         """Forget the last fit, and count the rows before this one."""
         self._seen = self._watch.over(history)
@@ -284,9 +294,14 @@ class EarlyStopping(EpochCallback):
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Whether patience has run out."""
         if not self._watch.measures(row):
+            columns = (measure.column for measure in self.measures)
+            measured = [repr(name) for name in columns if Watch(1, (name,)).measures(row)]
+            advice = [f"watch {' or '.join(measured)}"] if measured else []
+            if self.monitor.startswith("validation") and self._ways:
+                advice.insert(0, f"give {' or '.join(self._ways)}")
             raise InputError(
-                f"early stopping watches {self.monitor!r}, which this fit does not measure. Give "
-                "validation=… or validation_fraction > 0, or watch 'train_rmse'."
+                f"early stopping watches {self.monitor!r}, which this fit does not measure: "
+                f"{', or '.join(advice) or 'watch a column of history_'}"
             )
         self._seen = self._watch.after(self._seen, int(row["epoch"]), row)
         return self._watch.ran_out(self._seen)

@@ -110,11 +110,15 @@ class Text(ABC):
     watches : bool
         Whether it ends a run where patience runs out, and `gather` gives the best step, too. Else
         the trainer does so, after each step.
+    measures_first : bool
+        Whether a step measures the loss of the weights before it: where that is not finite, what
+        the step before left is as bad, and the state of one step earlier is kept.
     """
 
     session: Any
     memory: Sequence[int] = ()
     watches: bool = False
+    measures_first: bool = False
 
     @abstractmethod
     def begin_from(self, state: State) -> None:

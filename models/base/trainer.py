@@ -98,6 +98,7 @@ class Trainer:
 
     def _start_at(self, state: State) -> None:
         self.kept, self._at = state, state.epoch
+        self._kept_before = state  # of a text that measures first: `kept` may be what is wrong
         self.history = list(state.history)
         self._untold: list[Row] = []  # of the history, not yet seen by who called
         self.traffic = Traffic(self._n_ranks, self._expected)
@@ -124,7 +125,7 @@ class Trainer:
         Raises
         ------
         DivergenceError
-            When something is NaN or infinite; the state of the step before is kept.
+            When something is NaN or infinite; the last state that gave finite numbers is kept.
         WorkerLostError
             When workers were lost too often, or none is left.
         KeyboardInterrupt
@@ -239,12 +240,16 @@ class Trainer:
         wrong = steps[-1]
         if wrong.finite:
             return
-        if wrong.number - 1 > self.kept.epoch:  # go to the last good step, and keep that
+        good = wrong.number - 1 - text.measures_first
+        if good < self.kept.epoch:
+            self.kept = self._kept_before
+        if good > self.kept.epoch:  # go to the last good step, and keep that
+            self.history = [row for row in self.history if row["epoch"] <= good]
             text.begin_from(self.kept)
             self._at = self.kept.epoch
             self._catch_up(text)
-            if self._at < wrong.number - 1:
-                self._counted(text, self._steps(text, wrong.number - 1))
+            if self._at < good:
+                self._counted(text, self._steps(text, good))
             self._keep(text)
         raise DivergenceError(
             f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} The state "
@@ -264,6 +269,8 @@ class Trainer:
         state = text.gather(self.kept)
         self._running = False
         self._keeping, self._unkept = perf_counter() - begin, 0.0
+        if text.measures_first:
+            self._kept_before = self.kept
         self.kept = replace(state, epoch=self._at, history=list(self.history))
 
     # -- losses ---

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
 
@@ -85,7 +84,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             )
         return found
 
-    def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
+    def _loss(self, targets: Targets) -> Loss:
         return SigmoidLoss() if targets.kind == "several" else SoftmaxLoss()
 
     def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
@@ -204,10 +203,8 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
             )
         return number_targets(y)
 
-    def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
-        known = targets.values[training]
-        spread = np.square(known - known.mean(axis=0)) if len(known) else np.ones(1)
-        return SquaredLoss(float(spread.mean()))
+    def _loss(self, targets: Targets) -> Loss:
+        return SquaredLoss()
 
     def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """Numbers of every vertex, of shape (n,) or (n, n_columns).

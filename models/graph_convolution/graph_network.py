@@ -227,7 +227,7 @@ class GraphNetwork(DistributedEstimator):
         """Labels, checked; of the classes of the last fit where this one goes on."""
 
     @abstractmethod
-    def _loss(self, targets: Targets, training: NDArray[np.bool_]) -> Loss:
+    def _loss(self, targets: Targets) -> Loss:
         """What is minimised."""
 
     def _check(self) -> None:
@@ -240,9 +240,19 @@ class GraphNetwork(DistributedEstimator):
                 f"weight_decay has {len(self.weight_decay)} numbers; give one, or one for each of "
                 f"the {len(widths) + 1} layers"
             )
-        if isinstance(self.optimizer, Optimizer) and np.any(self.weight_decay):
-            raise InputError("give weight_decay to the optimizer or to the model, not to both")
+        if isinstance(self.optimizer, Optimizer):
+            of_optimizer = self.optimizer.weight_decay
+            if np.any(of_optimizer) and np.any(self.weight_decay):
+                raise InputError(
+                    f"weight_decay is {self.weight_decay!r} and that of the optimizer "
+                    f"{of_optimizer!r}: give the model weight_decay=0, or the optimizer none"
+                )
         make_layers(self.layer, (1, *widths, 1), self.layer_options or {}, False)
+        if self.first_product == "kept" and not kind_of(self.layer).can_keep:
+            raise InputError(
+                f"first_product='kept': layer={self.layer!r} multiplies what is learned by Â, "
+                "which is another in each epoch: leave it out"
+            )
         self._check_batches()
 
     def _check_batches(self) -> None:
@@ -252,12 +262,21 @@ class GraphNetwork(DistributedEstimator):
                     "partitioner='stochastic' is made of mini-batches: give batch_size, or use "
                     "'connectivity'"
                 )
+            if self.sampler != "neighbour":  # the default
+                raise InputError(
+                    f"sampler={self.sampler!r} draws mini-batches: give batch_size, or leave it out"
+                )
             return
         for name, value in (("first_product", "kept"), ("communication", "broadcast")):
             if getattr(self, name) == value:
                 raise InputError(
                     f"{name}={value!r} is for full batches: leave it out, or batch_size"
                 )
+        if getattr(self.sampler, "seeds", None) is not None:
+            raise InputError(
+                f"the {type(self.sampler).__name__} has seeds, but mini-batches begin at the "
+                "vertices that are trained on: leave them out, and label only these in y"
+            )
 
     @property
     def _hidden(self) -> tuple[int, ...]:
@@ -342,12 +361,13 @@ class GraphNetwork(DistributedEstimator):
             layers=make_layers(self.layer, widths, options, keeps),
             activation=self.activation,
             dropout=float(self.dropout),
-            loss=self._loss(targets, problem.training),
+            loss=self._loss(targets),
             dtype=self.dtype,
             seed=seed,
             n_terms=int(problem.training.sum()) * targets.terms_a_vertex,
             n_validation=int(problem.validation.sum()) * targets.terms_a_vertex,
             is_sampled=is_sampled,
+            spreads=(targets.spreads(problem.training), targets.spreads(problem.validation)),
         )
 
     def _make_plan(
@@ -371,9 +391,10 @@ class GraphNetwork(DistributedEstimator):
         return plan if batches is None else plan_batches(plan, problem, batches)
 
     def _optimizer(self, network: Network) -> Optimizer:
-        if isinstance(self.optimizer, Optimizer):
-            return self.optimizer
-        return optimizer_of(self.optimizer, weight_decay=network.decays(self.weight_decay))
+        decays = network.decays(self.weight_decay)
+        if not isinstance(self.optimizer, Optimizer):
+            return optimizer_of(self.optimizer, weight_decay=decays)
+        return replace(self.optimizer, weight_decay=decays) if any(decays) else self.optimizer
 
     def _first_state(self, problem: GraphProblem, plan: GCNPlan) -> GCNState:
         weights = plan.network.first_weights()

@@ -152,7 +152,7 @@ def epoch(
     part = replace(network, n_terms=network.n_terms / n_batches)
     order = comm.map(order_of_epoch, rows, batches=batches, number=number)
     n_validating = sum(layer.n_forward for layer in network.layers) if network.n_validation else 0
-    asked, sums = comm.map(rows_to_validate, rows, times=n_validating), np.zeros(2)
+    asked, sums = comm.map(rows_to_validate, rows, times=n_validating), 0.0
     for batch in range(n_batches):
         own, plans, edges = mini_batch(
             comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
@@ -164,7 +164,7 @@ def epoch(
             rate=memory["rate"], n_steps=n_batches,
         )  # fmt: skip
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
-        sums += of_batch
+        sums = sums + of_batch
     changed, step = end_of_epoch(
         comm, (data, prepared), (model, best, memory, seen), sums, number=number, network=network,
         rate=rate, watch=watch,

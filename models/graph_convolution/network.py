@@ -38,6 +38,9 @@ class Network:
         validated on. In a mini-batch `n_terms` is its share of them, which need not be whole.
     is_sampled : bool
         Whether it is trained on mini-batches.
+    spreads : pair of tuple of float
+        For R²: the sum of squares of each column of the targets around its mean, over the vertices
+        that are trained on, and over those that are validated on.
     """
 
     layers: tuple[Layer, ...]
@@ -49,6 +52,7 @@ class Network:
     n_terms: float
     n_validation: int = 0
     is_sampled: bool = False
+    spreads: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
     @property
     def operator(self) -> str:
@@ -107,6 +111,11 @@ class Network:
             for layer in self.layers
             for _ in range(layer.n_backward if backward else layer.n_forward)
         ]
+
+    @property
+    def n_sums(self) -> int:
+        """Numbers that the loss and the score of some vertices are made of."""
+        return self.loss.n_sums(self.layers[-1].n_outputs)
 
     @property
     def n_weights(self) -> int:

@@ -280,7 +280,7 @@ def _of_loss(
     rows, values = targets.training, targets.training_values
     gradient = np.zeros_like(outputs)
     if not rows.size:
-        return gradient, np.zeros(2)
+        return gradient, np.zeros(network.n_sums)
     sums, of_rows = network.loss.sums_and_gradient(outputs[rows], values)
     of_rows /= network.n_terms
     gradient[rows] = of_rows
@@ -329,5 +329,5 @@ def validation_sums(data: RankData, last: Boundary, *, network: Network) -> NDAr
     """Loss sums of the vertices to validate on."""
     rows = data.targets.validation
     if not rows.size:
-        return np.zeros(2)
+        return np.zeros(network.n_sums)
     return network.loss.sums(last.value[rows], data.targets.validation_values)

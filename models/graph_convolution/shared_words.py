@@ -17,7 +17,8 @@ dropout : float, default=0.5
     Share of the entries of each layer's input that are put to 0 in training. Where the first
     product is kept, those of the product are.
 optimizer : {"adam", "sgd", "momentum", "adagrad"} or Optimizer, default="adam"
-    How weights follow from gradients.
+    How weights follow from gradients. An Optimizer without weight decay of its own takes that of
+    the model.
 learning_rate : {"constant", "decay", "bold-driver", "invscaling", "step"}, default="constant"
     "constant": initial_learning_rate. Over epochs, "decay": divided by 1 + 0.1 · epoch; "step":
     halved each 10 epochs; "bold-driver": 5 % up after an epoch whose loss fell, halved after one
@@ -33,10 +34,11 @@ batch_size : int, float or None, default=None
     None: full batches, exact. Else train on mini-batches of so many vertices, or, below 1, of this
     share of them; a step each, and in an epoch every vertex once.
 sampler : {"neighbour", "vertex", "layer"} or sampler, default="neighbour"
-    What a mini-batch is. "neighbour": labelled vertices, and of each layer's vertices at most 10
-    neighbours; "layer": labelled vertices, and for each layer as many, drawn by importance;
-    "vertex": any vertices, and the edges among them. Or a `daskpart.data_models.NeighbourSampler`,
-    `LayerSampler` or `VertexSampler`; its size is `batch_size`.
+    What a mini-batch is, where batch_size is given. "neighbour": labelled vertices, and of each
+    layer's vertices at most 10 neighbours; "layer": labelled vertices, and for each layer as many,
+    drawn by importance; "vertex": any vertices, and the edges among them. Or a
+    `daskpart.data_models.NeighbourSampler`, `LayerSampler` or `VertexSampler`, without seeds; its
+    size is `batch_size`.
 max_iter : int, default=200
     Epochs.
 validation_fraction : float, default=0.0
@@ -53,7 +55,7 @@ symmetrize : bool, default=False
 first_product : {"auto", "kept", "each"}, default="auto"
     Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
     each. "auto": kept, unless X is sparse and the product would be much fuller, or mini-batches
-    are trained on.
+    are trained on, or the layer has another first product (gat, appnp).
 communication : {"auto", "expand", "broadcast"}, default="auto"
     Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
     same bits). "auto": what should be quicker; the plan's report has both forecasts.

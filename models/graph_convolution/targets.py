@@ -46,6 +46,13 @@ class Targets:
         labelled = self.labelled[rows] & (rows >= 0)
         return replace(self, values=self.values[rows], labelled=labelled)
 
+    def spreads(self, chosen: NDArray[np.bool_]) -> tuple[float, ...]:
+        """Of numbers: the sum of squares of each column around its mean, over chosen vertices."""
+        values = self.values[chosen]
+        if self.kind != "numbers" or not len(values):
+            return ()
+        return tuple(np.square(values - values.mean(axis=0)).sum(axis=0).tolist())
+
     @property
     def terms_a_vertex(self) -> int:
         """Labelled values of a vertex."""

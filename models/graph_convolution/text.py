@@ -29,7 +29,7 @@ from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
 from daskpart.models.base.early_stopping import Seen, Watch
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
-from daskpart.models.optimisation.optimisers import BEGAN, Optimizer
+from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
 
 from .network import Network
 from .passes import (
@@ -68,6 +68,7 @@ class GCNText(Text):
     """
 
     watches = True
+    measures_first = True
 
     def __init__(
         self,
@@ -139,7 +140,8 @@ class GCNText(Text):
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""
         return (
-            "the loss became NaN or infinite. Lower initial_learning_rate, or scale the features."
+            "the loss or weights became NaN or infinite. Lower initial_learning_rate, or scale the "
+            "features."
         )
 
 
@@ -328,7 +330,7 @@ def one_step(
     )
     model, gradient = comm.settle(model, gradient)
     del done, shares  # else they are there beside those of the validation
-    return model, gradient.result()[-2:].astype(np.float64)
+    return model, gradient.result()[-network.n_sums :].astype(np.float64)
 
 
 def end_of_epoch(
@@ -345,15 +347,20 @@ def end_of_epoch(
     """Validate, and keep what is the best; what the epoch measured, with the sums of its losses."""
     (data, (to_readers, _)), (model, best, memory, seen) = fixed, changing
     loss = float(sums[0] / network.n_terms)
-    validation = (float("nan"), float("nan"))
+    bounded = comm.assume_replicated(comm.map(has_bounded_weights, model)).result()
+    finite, validation = bounded and bool(np.isfinite(loss)), (float("nan"), float("nan"))
     if network.n_validation:
         ended = forward(comm, data, to_readers, model, network=network, epoch=None)
         sums_of_ranks = comm.map(validation_sums, data, ended.boundaries[-1], network=network)
         found = allreduce(comm, sums_of_ranks).result()
-        validation = _judged(network, found, network.n_validation)
+        validation = (
+            float(found[0] / network.n_validation),
+            network.loss.score(found, network.n_validation, network.spreads[1]),
+        )
+        finite = finite and bool(np.isfinite(validation[0]))
     measured = {
         "loss": loss,
-        "score": network.loss.score(sums, int(network.n_terms)),
+        "score": network.loss.score(sums, int(network.n_terms), network.spreads[0]),
         "validation_loss": validation[0],
         "validation_score": validation[1],
         "learning_rate": memory["rate"],
@@ -364,14 +371,10 @@ def end_of_epoch(
             best = comm.settle(comm.update(with_weights_of, best, model))
     step = Step(
         measured,
-        finite=bool(np.isfinite(loss)),
+        finite=finite,
         enough=watch is not None and watch.ran_out(seen),
     )
     return (model, best, rate.advance(memory, number, loss), seen), step
-
-
-def _judged(network: Network, sums: NDArray[np.float64], n_terms: int) -> tuple[float, float]:
-    return float(sums[0] / n_terms), network.loss.score(sums, n_terms)
 
 
 def infer(
@@ -410,6 +413,11 @@ def stepped(
         begin += weight.size
     optimizer.update(model.weights, gradients, model.slots, rate=rate, number=number)
     return model
+
+
+def has_bounded_weights(model: RankModel) -> bool:
+    """Whether weights are such that outputs can be finite."""
+    return are_bounded(model.weights)
 
 
 def model_of_part(part: dict[str, Any]) -> RankModel:

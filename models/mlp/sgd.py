@@ -28,7 +28,7 @@ from daskpart.collectives.topk import Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, slots_from
+from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded, slots_from
 from daskpart.models.optimisation.schedules import Schedule
 from daskpart.models.samples.rows import Batches, RankRows, Rows, StoredRows
 
@@ -283,7 +283,8 @@ def bytes_held(model: RankModel, inputs: Any) -> int:
 def begin_epoch(model: RankModel, *, number: int, fit: Training) -> RankModel:
     """Shuffle the blocks, and begin to measure anew."""
     model.epoch, model.blocks = number, fit.blocks(number)
-    model.sums, model.entries, model.cuts = np.zeros(2), 0, {}
+    n_sums = fit.network.loss.n_sums(fit.network.widths[-1])
+    model.sums, model.entries, model.cuts = np.zeros(n_sums), 0, {}
     return model
 
 
@@ -350,9 +351,9 @@ def measures_of(model: RankModel, *, fit: Training) -> NDArray[np.float64]:
     matrices = [fit.network.pieces(own, place)[0] for place, own in enumerate(model.weights)]
     squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in matrices)
     density = model.entries / sum(map(len, model.weights))
-    broken = model.broken or not np.isfinite(squares)
+    broken = model.broken or not are_bounded(model.weights)
     penalty = 0.0 if broken else 0.5 * fit.alpha * squares
-    return np.array([*model.sums, penalty, density, float(broken)])
+    return np.array([*model.sums[:2], penalty, density, float(broken)])
 
 
 def part_of(model: RankModel, *feedback: Feedback, fit: Training) -> Part:

@@ -26,6 +26,8 @@ class MLPText(Text):
     tolerance : float
     """
 
+    measures_first = True
+
     def __init__(self, comm: Communicator, rows: PerRank, fit: Training, tolerance: float) -> None:
         self.session, self._fit, self._tolerance = comm, fit, tolerance
         self._inputs = comm.run(sgd.laid_out, rows, fit=fit)

@@ -5,12 +5,14 @@
     squared   numbers               (z − y)²
 
 A loss is the mean over rows with a target (and their columns), so a rank needs to know how many
-there are on all ranks. Each rank gives two sums, which are added up over the ranks.
+there are on all ranks. Each rank gives sums, which are added up over the ranks: of the losses, and
+of what the score is made of.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,17 +22,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """The base of the losses.
-
-    Parameters
-    ----------
-    variance : float
-        Mean squared distance of the targets to their mean, for R²; other losses do without.
-    """
+    """The base of the losses."""
 
     name: ClassVar[str]
     score_name: ClassVar[str] = "accuracy"
-    variance: float = 1.0
+
+    def n_sums(self, n_outputs: int) -> int:
+        """How many sums there are, of so many outputs."""
+        return 2
 
     @abstractmethod
     def terms(
@@ -61,8 +60,20 @@ class Loss(ABC):
         """Probabilities, or the numbers themselves."""
         return outputs
 
-    def score(self, sums: NDArray[np.float64], n_terms: int) -> float:
-        """Accuracy, or R²."""
+    def score(
+        self, sums: NDArray[np.float64], n_terms: int, spreads: Sequence[float] = ()
+    ) -> float:
+        """Accuracy, or R².
+
+        Parameters
+        ----------
+        sums : float64 ndarray
+            Of all ranks.
+        n_terms : int
+            Summed losses.
+        spreads : sequence of float
+            For R²: the sum of squares of each column of the targets around its mean.
+        """
         return float(sums[1] / max(n_terms, 1))
 
 
@@ -144,13 +155,30 @@ class SquaredLoss(Loss):
         losses = np.square(outputs - targets)
         return losses, losses
 
+    def n_sums(self, n_outputs: int) -> int:
+        """That of all, and that of each column."""
+        return 1 + n_outputs
+
+    def sums(
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
+        """Summed loss, then that of each column."""
+        columns = np.square(outputs - targets).T
+        if weight is not None:
+            columns = columns * weight
+        sums = columns.sum(dtype=np.float64), *columns.sum(axis=1, dtype=np.float64)
+        return np.array(sums)
+
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """2 (z − y)."""
         return 2 * (outputs - targets)
 
-    def score(self, sums: NDArray[np.float64], n_terms: int) -> float:
-        """1 − mean squared error / variance."""
-        return 1 - float(sums[1] / max(n_terms, 1)) / self.variance if self.variance else 0.0
+    def score(
+        self, sums: NDArray[np.float64], n_terms: int, spreads: Sequence[float] = ()
+    ) -> float:
+        """R², the mean over columns; of a constant column 1 where all is right, else 0."""
+        columns = zip(sums[1:].tolist(), spreads, strict=True)
+        return float(np.mean([1 - wrong / of if of else float(not wrong) for wrong, of in columns]))
 
 
 def _log_softmax(outputs: NDArray[Any]) -> NDArray[Any]:

@@ -26,6 +26,14 @@ Weights = Sequence[NDArray[Any]]
 Slots = dict[str, NDArray[Any]]  # "slot.place" → as the weight at this place
 
 
+def are_bounded(weights: Weights) -> bool:
+    """Whether the sum of squares of each weight is finite in its own dtype.
+
+    Of weights that are larger, or NaN, a network has no finite outputs.
+    """
+    return all(bool(np.isfinite(np.vdot(weight, weight))) for weight in weights)
+
+
 @dataclass(frozen=True)
 class Optimizer(ABC):
     """The base of the optimisers.

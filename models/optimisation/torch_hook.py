@@ -78,8 +78,10 @@ class TopKState:
             total += self.residuals[place]
         n, length = total.numel(), min(self.bucket, total.numel())
         rows = -(-n // length)
-        padded = torch.cat([total, total.new_zeros(rows * length - n)]).view(rows, length)
-        chosen = padded.abs().topk(min(self.k, length), dim=1).indices
+        # below every entry, zeros too: all ranks have to send as many
+        padding = total.new_full((rows * length - n,), -1.0)
+        magnitudes = torch.cat([total.abs(), padding]).view(rows, length)
+        chosen = magnitudes.topk(min(self.k, length), dim=1).indices
         first = torch.arange(rows, device=total.device)[:, None] * length
         indices = (first + chosen).flatten()
         indices = indices[indices < n]

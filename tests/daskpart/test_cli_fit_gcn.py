@@ -88,11 +88,13 @@ def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
         (("--layer", "gat", "--layer-options", "heads=2"), "layer_options", {"heads": 2}),
     ],
 )
-def test_values_that_are_no_plain_number(files, tmp_path, run_cli, given, name, value):
+def test_values_that_are_no_plain_number(files, tmp_path, capsys, run_cli, given, name, value):
     data = (files / "A.mtx", "--features", files / "X.npy", "--labels", files / "y.txt")
     run = ("--max-iter", 1, "--ranks", 2, "--partitioner", "block", "--no-plots", "--out", tmp_path)
     assert run_cli("fit", "gcn", *data, *run, *given) == 0
     assert daskpart.GCNClassifier.load(tmp_path / "model").get_params()[name] == value
+    what = "the outputs (there is no hidden layer)" if value == () else "the last hidden layer"
+    assert f"{what}, one line a vertex" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse
+import sparse
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,6 +139,24 @@ def test_names_of_vertices_are_kept(layout, tmp_path, run_cli) -> None:
     if layout == "dgl":
         edges = [(tmp_path / "out" / "edges" / f"part{part}.csv").read_text() for part in (0, 1)]
         assert edges == ["0 1\n", "2 0\n1 2\n"]
+
+
+@pytest.mark.parametrize("layout", ["dgl", "parmetis"])
+def test_nothing_of_an_earlier_graph_is_read_as_of_this_one(layout, tmp_path) -> None:
+    graph, partition = made(12, 4, 0, False)
+    coords = {"caller": ["a", "b", "c"], "called": ["a", "b", "c"]}
+    named = xr.DataArray(sparse.eye(3), dims=("caller", "called"), coords=coords)
+    kept = [tmp_path / name for name in ("ranks.npz", "rank_of.npz")]
+    for path in kept:
+        path.touch()
+    write_layout(graph, partition, tmp_path, layout)
+    write_layout(named, Partition(np.array([0, 1, 2]), 3), tmp_path, layout)
+    assert (tmp_path / "names.txt").read_text().split() == ["a", "b", "c"]
+    write_layout(*made(6, 2, 0, False), tmp_path, layout)
+    assert not (tmp_path / "names.txt").exists() and all(path.exists() for path in kept)
+    if layout == "parmetis":
+        ranks = {path.name for path in tmp_path.glob("rank[0-9]*.npz")}
+        assert ranks == {"rank0.npz", "rank1.npz"}
 
 
 def test_from_the_shell(tmp_path, run_cli, capsys) -> None:

@@ -145,6 +145,26 @@ def test_small_traffic_uses_the_whole_scale(ax):
 
 
 @pytest.mark.parametrize(
+    ("count", "words"),
+    [(999, "999"), (999.6, "1k"), (1234, "1.23k"), (999_600, "1M"), (999.6e6, "1G"), (3e9, "3G")],
+)
+def test_a_count_in_a_cell_takes_its_unit_as_it_is_rounded(count, words, ax):
+    plots.traffic(np.array([[0, count], [1, 0]]), ax=ax)
+    assert {text.get_text() for text in ax.texts} == {words, "1"}
+
+
+def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
+    """Of a method that sends nothing every other is infinitely worse."""
+    matrix = sparse.block_diag([np.ones((4, 4))] * 2).tocsr()
+    best = daskpart.Partition(np.repeat([0, 1], 4), 2)
+    other = daskpart.Partition(np.tile([0, 1], 4), 2)
+    compared = daskpart.compare_partitions(matrix, 2, {"best": best, "other": other})
+    plots.partition_comparison(compared, ax=ax)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["max-connectivity"]
+    assert "connectivity: best 0, other 8" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize(
     ("draw", "message"),
     [
         (lambda: plots.traffic([[0, np.nan], [1, 0]]), "1 NaN or infinite among 4 traffic counts"),
@@ -183,6 +203,7 @@ FORM = plots.bordered_form([0, 1], [1, 0], (2, 2), [0, 1], 2)
         (lambda: plots.bordered_form([0], [0], (1, 1), [2], 2), "part number 2 is out of range"),
         (lambda: plots.bordered_form([0, 1], [0, 0], (2, 1), [0, 1], 2, [-1]), "owner -1"),
         (lambda: plots.spy_form([0], [0], (1, 1), None), "form is a NoneType"),
+        (lambda: plots.spy_form([], [], (2, 2), FORM), "the 2 x 2 matrix has no nonzero to draw"),
         (lambda: plots.spy_form([0], ["a"], (2, 2), FORM), "columns are of type"),
         (lambda: plots.connectivity_histogram("counts"), "counts have 0 dimensions"),
         (lambda: plots.connectivity_histogram([1, 2.5]), "count 1 is 2.5"),

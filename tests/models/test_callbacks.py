@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import BaseEstimator, clone
 
+import daskpart
 from daskpart.errors import InputError
 from daskpart.models.base import callbacks, progress
 from daskpart.models.base.callbacks import (
@@ -206,6 +208,33 @@ def test_wrong_settings_and_missing_measures_are_refused():
         EarlyStopping(1, min_delta=float("nan"))
     with pytest.raises(InputError, match="watches 'test_rmse', which this fit does not measure"):
         Toy(own=[EarlyStopping(monitor="test_rmse")]).fit()
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "advice"),
+    [
+        (
+            daskpart.GCNClassifier(max_iter=1, n_ranks=1),
+            {"X": np.eye(6), "y": [0, 1] * 3},
+            "give validation_mask=… or validation_fraction > 0, or watch 'loss'$",
+        ),
+        (
+            daskpart.MatrixFactorization(2, max_iter=1, n_ranks=1),
+            {"X": scipy.sparse.eye_array(6).tocsr()},
+            "give validation=… or validation_fraction > 0, or watch 'train_rmse'$",
+        ),
+        (
+            daskpart.MLPClassifier(max_iter=1, n_ranks=1),
+            {"X": np.eye(6), "y": [0, 1] * 3},
+            "does not measure: watch 'loss'$",
+        ),
+    ],
+    ids=["gcn", "mf", "mlp"],
+)
+def test_what_is_not_measured_is_told_by_what_the_model_has(model, data, advice):
+    model.set_callbacks(EarlyStopping(monitor="validation_rmse"))
+    with pytest.raises(InputError, match=advice):
+        model.fit(**data)
 
 
 def test_everything_is_torn_down_on_ctrl_c():

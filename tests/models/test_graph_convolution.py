@@ -108,6 +108,7 @@ def test_gradients_of_every_layer(layer, directed, n_ranks):
         ("dense", (3,), "auto", "numbers"),
     ]  # fmt: skip
     for kind, hidden, first, loss in cases:
+        first = first if LAYERS[layer].can_keep else "auto"
         if layer == "gat":
             hidden = tuple(2 * width for width in hidden)
         estimator = model(layer, loss, hidden=hidden, activation="tanh", first_product=first)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_graph_convolution import features, graph, labels, model, weights_of
 
-from daskpart.errors import InputError
+from daskpart.errors import DivergenceError, InputError
 
 
 @pytest.mark.parametrize("going_on", ["partial_fit", "warm start"])
@@ -114,3 +114,33 @@ def cut(flat, like):
     return [
         piece.reshape(each.shape) for piece, each in zip(np.split(flat, ends), like, strict=True)
     ]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers that overflow
+@pytest.mark.parametrize("batch_size", [None, 10])
+@pytest.mark.parametrize("looks", [False, True], ids=["in runs", "epoch by epoch"])
+def test_a_fit_that_diverges_keeps_a_state_of_finite_outputs(batch_size, looks, tmp_path):
+    """However many epochs it may have: the loss tells only in the next one."""
+    options = {"optimizer": "sgd", "initial_learning_rate": 1e5, "batch_size": batch_size}
+    options |= {"checkpoint_path": tmp_path / "run.npz"} if looks else {}
+    ends = set()
+    for max_iter in (*range(1, 8), 30):
+        fitted = model(**options, dtype="float32", max_iter=max_iter)
+        try:
+            fitted.fit(features(), labels(), graph=graph())
+        except DivergenceError as error:
+            ends.add(f"after epoch {getattr(fitted, 'n_iter_', 0)} is kept" in str(error))
+        if hasattr(fitted, "state_"):
+            assert np.isfinite(fitted.predict_proba(features())).all()
+            assert [*fitted.history_["epoch"]] == [*range(1, fitted.n_iter_ + 1)]
+        for path in tmp_path.iterdir():
+            path.unlink()
+    assert ends == {True}
+
+
+def test_validation_that_is_not_finite_is_divergence():
+    y, X = labels("numbers"), features()
+    held = np.flatnonzero(~np.isnan(y))[:1]
+    X[held] *= 1e300
+    with pytest.raises(DivergenceError, match="epoch 1"), np.errstate(all="ignore"):
+        model("gcn", "numbers").fit(X, y, validation_mask=held)

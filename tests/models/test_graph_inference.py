@@ -74,3 +74,25 @@ def test_attention_of_other_libraries_has_output_heads():
     geometric["convs.0.lin_dst.weight"] = geometric["convs.0.lin_src.weight"] + 1
     with pytest.raises(InputError, match=r"lin_dst.weight' differs from"):
         coefs_from_state_dict(geometric, "gat")
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_the_r2_of_a_history_is_that_of_the_predictions(batch_size):
+    """Columns of other scales and means than those that are trained on; one is constant."""
+    known = np.flatnonzero(labels() >= 0)
+    held = known[::3]
+    y = np.full((N, 3), np.nan)
+    y[known] = np.random.default_rng(3).normal(size=(len(known), 3)) * (1, 1e-2, 1)
+    y[held] = 3 * y[held] + 5
+    y[held, 2] = 4.0
+    fitted = model("gcn", "numbers", dropout=0.0, max_iter=2, batch_size=batch_size)
+    fitted.fit(features(), y, graph=graph(), validation_mask=held)
+    found = fitted.history_["validation_score"].iloc[-1]
+    assert found == pytest.approx(fitted.score(features(), y, mask=held), rel=1e-9)
+    if batch_size is None:  # the loss of an epoch is that of the weights before it
+        trained = np.setdiff1d(known, held)
+        again = model("gcn", "numbers", dropout=0.0, max_iter=1).fit(
+            features(), y, graph=graph(), validation_mask=held
+        )
+        score = again.score(features(), y, mask=trained)
+        assert fitted.history_["score"].iloc[-1] == pytest.approx(score, rel=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -425,6 +426,12 @@ def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
     model.set_params(max_iter=30)
     with pytest.raises(DivergenceError, match="Lower eta0"):
         model.fit(X * 100, y * 1000.0)
+    for max_iter in range(1, 8):  # with one batch an epoch the loss tells only in the next one
+        model = classifier(eta0=1e5, batch_size=97, max_iter=max_iter, **more)
+        with suppress(DivergenceError):
+            model.fit(X.astype(np.float32), y)
+        if hasattr(model, "state_"):
+            assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_more_ranks_than_samples():

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 def test_what_is_sent_and_kept_is_that_of_top_k():
     random = np.random.default_rng(0)
-    for n, k, bucket in ((40, 3, 8), (37, 3, 8), (5, 9, 512), (16, 16, 16)):
+    for n, k, bucket in ((40, 3, 8), (38, 3, 8), (5, 9, 512), (16, 16, 16)):
         state, gradient = TopKState(k, bucket), random.normal(size=(n, 1))
         indices, values = state.select(0, torch.tensor(gradient))
         expected = TopK(k, bucket).selected(gradient.ravel())
@@ -27,6 +27,16 @@ def test_what_is_sent_and_kept_is_that_of_top_k():
         np.testing.assert_array_equal(state.residuals[0], kept)
         later, _ = state.select(0, torch.zeros(n, dtype=torch.float64))
         assert not set(later.tolist()) & set(np.flatnonzero(kept == 0)) or k >= min(n, bucket)
+
+
+def test_every_rank_sends_as_much_whatever_its_zeros():
+    """The padding of the last bucket is no smaller than an entry that is zero."""
+    for n, k, bucket, sent in ((10, 3, 8, 5), (9, 3, 8, 4), (3, 2, 8, 2)):
+        for nonzeros in range(n + 1):
+            gradient = torch.zeros(n)
+            gradient[:nonzeros] = 1.0
+            indices, _ = TopKState(k, bucket).select(0, gradient)
+            assert len(set(indices.tolist())) == sent
 
 
 def network():

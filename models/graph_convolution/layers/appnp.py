@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart.models.graph_convolution.rows import Rows, times, transposed_times
 
 from .base import Layer, Weights
@@ -31,6 +32,10 @@ class APPNP(Layer):
     can_keep: ClassVar[bool] = False
     hops: int = 10
     teleport: float = 0.1  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hops", whole_number(self.hops, "hops", 1))
+        finite_number(self.teleport, "teleport", above=True, most=1)
 
     @classmethod
     def place(cls, place: int, last: int, **parameters: Any) -> Layer:

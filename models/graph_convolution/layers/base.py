@@ -31,6 +31,8 @@ Weights = list[NDArray[Any]]
 class Layer(ABC):
     """The base of the layers: Z = Â^hops H W + b; `GCN` is this with one hop.
 
+    One with parameters of its own checks them in ``__post_init__``: fits refuse bad ones by it.
+
     Parameters
     ----------
     n_inputs, n_outputs : int

@@ -12,6 +12,7 @@ Source: Veličković et al., "Graph attention networks", ICLR 2018.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart.collectives.messages import Inbox
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution.kernels import (
@@ -62,10 +64,11 @@ class GAT(Layer):
     attention_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.attention_dropout < 1:
-            raise InputError(
-                f"attention_dropout is {self.attention_dropout!r}: give a share from 0, below 1"
-            )
+        for name in ("heads", "output_heads"):
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, 1))
+        finite_number(self.slope, "slope", -math.inf)
+        if finite_number(self.attention_dropout, "attention_dropout", most=1) == 1:
+            raise InputError("attention_dropout is 1: nothing would be left, give a share below 1")
         if not self.is_last and self.n_outputs % self.heads:
             raise InputError(
                 f"a hidden layer of width {self.n_outputs} cannot be shared by {self.heads} heads: "

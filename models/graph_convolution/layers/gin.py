@@ -5,12 +5,14 @@ The first matrix of the MLP is linear in what Â = A + (1 + ε) I gives, so it m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number
 from daskpart.models.graph_convolution.rows import Rows
 
 from .base import Layer, Weights
@@ -29,6 +31,9 @@ class GIN(Layer):
     operator: ClassVar[str] = "sum"
     options: ClassVar[tuple[str, ...]] = ("epsilon",)
     epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        finite_number(self.epsilon, "epsilon", -math.inf)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

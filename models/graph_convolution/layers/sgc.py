@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from daskpart._floor.checks import whole_number
+
 from .base import Layer
 
 
@@ -17,3 +19,6 @@ class SGC(Layer):
 
     options: ClassVar[tuple[str, ...]] = ("hops",)
     hops: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hops", whole_number(self.hops, "hops", 1))

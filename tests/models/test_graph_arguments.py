@@ -1,0 +1,85 @@
+"""Arguments of graph networks that cannot be, or that would have no effect, are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from test_graph_convolution import features, graph, labels, model, weights_of
+
+from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
+from daskpart.errors import InputError
+from daskpart.models.optimisation.optimisers import Adam
+
+OPTIONS = [
+    ("gat", {"heads": 0}, "heads is 0: it must be at least 1"),
+    ("gat", {"output_heads": 0}, "output_heads is 0"),
+    ("gat", {"heads": "2"}, "heads is '2': give a whole number"),
+    ("gat", {"slope": np.nan}, "slope is nan: give a finite number$"),
+    ("gat", {"attention_dropout": 1.0}, "attention_dropout is 1"),
+    ("gat", {"attention_dropout": -0.1}, "attention_dropout is -0.1"),
+    ("sgc", {"hops": 0}, "hops is 0"),
+    ("sgc", {"hops": -1}, "hops is -1"),
+    ("appnp", {"hops": 2.5}, "hops is 2.5: give a whole number"),
+    ("appnp", {"hops": 0}, "hops is 0"),
+    ("appnp", {"teleport": 7}, "teleport is 7: give a finite number above 0 and at most 1"),
+    ("appnp", {"teleport": 0}, "teleport is 0"),
+    ("gin", {"epsilon": "small"}, "epsilon is 'small': give a finite number$"),
+]
+
+
+@pytest.mark.parametrize(("layer", "options", "message"), OPTIONS)
+def test_options_of_a_layer_are_checked(layer, options, message):
+    with pytest.raises(InputError, match=message):
+        model(layer, layer_options=options).fit(features(), labels(), graph=graph())
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"),
+    [("sgc", {"hops": 3}), ("appnp", {"hops": 3}), ("gat", {"heads": 1, "output_heads": 2})],
+)
+def test_whole_numbers_may_be_floats(layer, options):
+    one, other = (
+        model(layer, layer_options=each, max_iter=1).fit(features(), labels(), graph=graph())
+        for each in (options, {name: float(value) for name, value in options.items()})
+    )
+    assert weights_of(one).tobytes() == weights_of(other).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampler": "vertex"}, "sampler='vertex' draws mini-batches: give batch_size"),
+        ({"sampler": "layer"}, "sampler='layer' draws mini-batches"),
+        ({"sampler": VertexSampler(3)}, "draws mini-batches"),
+        ({"sampler": NeighbourSampler(fanouts=(2, 2))}, "draws mini-batches"),
+        (
+            {"sampler": NeighbourSampler(fanouts=(2, 2), seeds=np.arange(4)), "batch_size": 4},
+            "the NeighbourSampler has seeds",
+        ),
+        (
+            {"sampler": LayerSampler(n_layers=2, seeds=[1]), "batch_size": 4},
+            "the LayerSampler has seeds",
+        ),
+        (
+            {"layer": "gat", "layer_options": {"heads": 1}, "first_product": "kept"},
+            "first_product='kept': layer='gat' multiplies what is learned",
+        ),
+        ({"layer": "appnp", "first_product": "kept"}, "first_product='kept': layer='appnp' mult"),
+        ({"optimizer": Adam(weight_decay=0.1)}, "weight_decay is 0.0005 and that of the optimizer"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(options, message):
+    estimator = clone(model()).set_params(**options)  # only a fit refuses
+    with pytest.raises(InputError, match=message):
+        estimator.fit(features(), labels(), graph=graph())
+
+
+def test_an_optimizer_takes_the_weight_decay_of_the_model():
+    def trained(**options):
+        return weights_of(model(**options).fit(features(), labels(), graph=graph())).tobytes()
+
+    assert trained(optimizer=Adam()) == trained()
+    assert trained(optimizer=Adam(), weight_decay=(0.1, 0.0)) == trained(weight_decay=(0.1, 0.0))
+    own = {"optimizer": Adam(weight_decay=0.1), "weight_decay": 0.0}
+    assert trained(**own) != trained(weight_decay=0.0)
