@@ -152,7 +152,8 @@ def epoch(
     part = replace(network, n_terms=network.n_terms / n_batches)
     order = comm.map(order_of_epoch, rows, batches=batches, number=number)
     n_validating = sum(layer.n_forward for layer in network.layers) if network.n_validation else 0
-    asked, sums = comm.map(rows_to_validate, rows, times=n_validating), 0.0
+    asked = comm.map(rows_to_validate, rows, times=n_validating)
+    sums: Any = 0.0  # with the first batch an array
     for batch in range(n_batches):
         own, plans, edges = mini_batch(
             comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
