@@ -68,7 +68,8 @@ class OwnModel(Model):
             return Data(matrix.to_scipy(), [in_words(matrix, source)])
         samples = LinearCommand()
         samples.classifies = issubclass(self.kind, ClassifierMixin)
-        unasked = {"test": None, "test_fraction": 0, "validation_fraction": 0, "names": None}
+        unasked = dict.fromkeys(("test", "names")) | {"read": "here"}
+        unasked |= dict.fromkeys(("test_fraction", "validation_fraction"), 0)
         data = samples.load(source, unasked | given)
         del data.more["eval_set"]
         return data
@@ -79,7 +80,7 @@ class OwnModel(Model):
         found = {each: float(row[each]) for each in self._measured(fit) if row[each] == row[each]}
         if fit.data.test is not None:
             found["test_score"] = float(fit.model.score(*fit.data.test))
-            found["n_test"] = len(fit.data.test[1])
+            found["n_test"] = fit.data.test.size
         return found
 
     def told(self, fit: Fit) -> list[str]:
