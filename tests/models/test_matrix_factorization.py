@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from types import SimpleNamespace
 
-import dask.array
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +13,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
-from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -413,193 +412,6 @@ def test_validation_with_unknown_items(ratings):
     stranger = pd.DataFrame({"user": [0], "item": [10_000], "rating": [3.0]})
     with pytest.raises(InputError, match=r"10000|10,000"):
         model().fit(ratings, validation=stranger)
-
-
-def test_partial_fit_refuses_another_shape_without_labels(triples):
-    X = triples.to_scipy()
-    fitted = model().fit(X)
-    with pytest.raises(InputError, match="shape"):
-        fitted.partial_fit(X[:70])
-
-
-def test_partial_fit_takes_new_users_and_items(triples):
-    frame = triples.to_frame()
-    new = (frame["user"] >= 70) | (frame["item"] >= 45)
-    fitted = model(max_iter=15, n_ranks=2).fit(frame[~new])
-    before = fitted.user_factors_.sel(user=3)
-    fitted.partial_fit(frame[new])
-    assert fitted.user_factors_.shape[0] == 80 and fitted.item_factors_.shape[0] == 50
-    assert fitted.n_iter_ == 16 and fitted.state_.is_finite()
-    assert fitted.state_.user_labels[:70].tolist() == list(range(70))
-    assert before.shape == fitted.user_factors_.sel(user=3).shape
-    assert 0 < fitted.new_rows_distance_ < 1
-    # what was rated before and now is seen, and nothing else
-    assert fitted.seen_.sum() == len(frame)
-    whole = model(max_iter=16, n_ranks=2).fit(frame)
-    mean = np.sqrt(np.mean((frame["rating"][new] - frame["rating"][~new].mean()) ** 2))
-    assert -fitted.score(frame[new]) < 0.8 * mean
-    assert -fitted.score(frame[new]) < 1.25 * -whole.score(frame[new])
-    unmet = sorted(set(range(70)) - set(frame["user"][new]))
-    old = model(max_iter=15, n_ranks=2).fit(frame[~new])
-    for user in unmet[:3]:  # users that the batch lacks stay as they are
-        rows = [each.user_factors_.sel(user=user) for each in (fitted, old)]
-        np.testing.assert_array_equal(*rows)
-
-
-def test_the_distance_of_new_rows_is_to_their_ridge_solution(triples):
-    """Where the new user is put on its solution by `transform`, it is 0."""
-    from daskpart.models.matrix_factorization.growing import joined, new_rows_distance
-
-    frame = triples.to_frame()
-    new = frame["user"] >= 70
-    fitted = model(n_ranks=2).fit(frame[~new]).partial_fit(frame[new])
-    state, matrix = fitted.state_, joined(as_matrix(frame[new]), fitted.state_)
-    assert new_rows_distance(state, matrix, (70, 50), 0.05, True) == fitted.new_rows_distance_ > 0
-    rows = fitted.transform(frame[new])
-    state.user_factors[70:], state.user_bias[70:] = rows, rows.coords["bias"]
-    assert new_rows_distance(state, matrix, (70, 50), 0.05, True) < 1e-6
-
-
-def test_a_new_user_begins_at_its_ridge_solution(triples):
-    frame = triples.to_frame()
-    known = frame[frame["user"] < 75]
-    fitted = model(learning_rate="constant", initial_learning_rate=1e-9).fit(known)
-    batch = frame[frame["user"] >= 75]
-    expected = fitted.transform(batch)
-    fitted.partial_fit(batch)
-    for user in (75, 79):
-        found = fitted.user_factors_.sel(user=user)
-        np.testing.assert_allclose(found, expected.sel(user=user), rtol=1e-4, atol=1e-5)
-
-
-def test_a_fit_that_goes_on_without_biases_has_none(triples):
-    frame = triples.to_frame()
-    new = frame["user"] >= 75
-    fitted = model(warm_start=True).fit(frame[~new]).set_params(biases=False)
-    whole = fitted.fit(frame[~new])
-    assert not whole.state_.user_bias.any() and not whole.state_.item_bias.any()
-    # what is predicted is what was trained: the error of an epoch that moves nothing
-    still = {"learning_rate": "constant", "initial_learning_rate": 1e-12, "max_iter": 1}
-    whole.set_params(**still).fit(frame[~new])
-    assert -whole.score(frame[~new]) == pytest.approx(whole.history_["train_rmse"].iloc[-1])
-    grown = model().fit(frame[~new]).set_params(biases=False, **still).partial_fit(frame[new])
-    assert not grown.state_.user_bias.any() and grown.new_rows_distance_ < 1e-6
-
-
-def test_what_was_seen_in_a_lazy_fit_stays_unknown(triples):
-    X = triples.to_scipy()
-    lazy = dask.array.from_array(sparse.COO.from_scipy_sparse(X), chunks=(40, 50))
-    fitted = model().fit(lazy)
-    for step in (fitted.partial_fit, fitted.partial_fit, fitted.fit):
-        with pytest.raises(InputError, match="does not know which ratings were seen"):
-            fitted.recommend(0)
-        step(X)
-    assert fitted.seen_.nnz == X.nnz  # by the fit, which began anew
-
-
-def test_the_distance_of_new_rows_is_that_of_the_last_fit(triples):
-    frame = triples.to_frame()
-    fitted = model(n_ranks=2).fit(frame[frame["user"] < 70]).partial_fit(frame)
-    assert fitted.new_rows_distance_ > 0
-    assert not hasattr(fitted.partial_fit(frame), "new_rows_distance_")
-
-
-def test_strangers_get_the_mean_of_the_fit_after_partial_fit(triples):
-    frame = triples.to_frame()
-    fitted = model(biases=False, n_ranks=1).fit(frame)
-    before = fitted.predict([(999, 999)], unknown="mean")
-    fitted.partial_fit(pd.DataFrame({"user": [100] * 2, "item": [0, 1], "rating": [-50.0, -50.0]}))
-    np.testing.assert_array_equal(fitted.predict([(999, 999)], unknown="mean"), before)
-    assert before == pytest.approx(frame["rating"].mean(), rel=1e-4)
-
-
-@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
-@pytest.mark.parametrize("as_text", [True, False])
-def test_new_labels_of_another_kind_are_refused(kind, as_text):
-    table = pd.DataFrame({"user": np.arange(60) % 20, "item": np.arange(60) % 7, "rating": 1.0})
-    batch = pd.DataFrame({"user": [112, 112], "item": [0, 1], "rating": 1.0})
-    one = table if as_text else batch
-    one["user"] = one["user"].map("{:02}".format).astype(object)
-    fitted = kind(2, max_iter=1, n_ranks=1, transport="local").fit(table)
-    with pytest.raises(InputError, match=r"user labels are .*give labels of one kind"):
-        fitted.partial_fit(batch)
-
-
-@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
-def test_a_fit_of_everything_goes_on_after_new_users(kind, triples):
-    """Frames sort their labels; new ones stand behind the others in the model."""
-    frame = triples.to_frame().assign(rating=lambda table: table["rating"].abs() + 0.5)
-    frame["user"] = frame["user"].map("u{:02}".format)
-    new = frame["user"].isin(["u00", "u40"]) | (frame["item"] == 7)
-    fitted = kind(4, n_ranks=2, max_iter=3, warm_start=True, transport="local").fit(frame[~new])
-    fitted.partial_fit(frame[new])
-    assert fitted.user_factors_.coords["user"].values[-1] in ("u00", "u40")
-    still = {"max_iter": 1}
-    if kind is daskpart.MatrixFactorization:
-        still |= {"learning_rate": "constant", "initial_learning_rate": 1e-12}
-    before = fitted.predict(frame)
-    fitted.set_params(**still).fit(frame)
-    assert fitted.user_factors_.coords["user"].values.tolist() == sorted(frame["user"].unique())
-    if kind is daskpart.MatrixFactorization:  # an epoch that moves nothing
-        np.testing.assert_allclose(fitted.predict(frame), before, rtol=1e-4, atol=1e-5)
-    assert np.corrcoef(fitted.predict(frame), before)[0, 1] > 0.8
-    assert set(fitted.recommend("u40", n=50)["item"]).isdisjoint(
-        frame["item"][frame["user"] == "u40"]
-    )
-    with pytest.raises(InputError, match="labels differ"):
-        fitted.fit(frame.replace({"user": {"u13": "stranger"}}))
-
-
-@pytest.mark.parametrize("best", [False, True])
-def test_rows_of_a_state_move_with_their_labels(best):
-    def draw(*shape):
-        return np.random.default_rng(0).normal(size=shape).astype(np.float32)
-
-    beside = {"user_factors": 2 * draw(3, 2), "item_bias": draw(4)} if best else {}
-    state = MFState(draw(3, 2), draw(4, 2), draw(3), draw(4), user_gradient=draw(3), best=beside,
-                    user_labels=np.array([1, 2, 3]), item_labels=np.arange(4))  # fmt: skip
-    moved = state.reordered("user", np.array([2, 0, 1]), np.array([3, 1, 2]))
-    for name in ("user_factors", "user_bias", "user_gradient"):
-        np.testing.assert_array_equal(getattr(moved, name), getattr(state, name)[[2, 0, 1]])
-    assert moved.item_bias is state.item_bias and moved.users().positions([3]).tolist() == [0]
-    if best:
-        np.testing.assert_array_equal(moved.best["user_factors"], beside["user_factors"][[2, 0, 1]])
-        assert moved.best["item_bias"] is beside["item_bias"]
-
-
-@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
-@pytest.mark.parametrize(
-    "use", ["predict", "score", "transform", "recommend_new", "partial_fit", "fit"]
-)
-def test_what_is_turned_round_is_refused_everywhere(kind, use):
-    square = as_matrix(daskpart.datasets.power_law_ratings(30, 30, 300, random_state=0))
-    X = square.to_xarray()
-    X = X.copy(data=abs(X.data) + X.data.astype(bool))
-    fitted = kind(2, max_iter=1, n_ranks=1, transport="local", warm_start=True).fit(X)
-    with pytest.raises(InputError, match="other way round"):
-        getattr(fitted, use)(X.T)
-
-
-def test_nothing_is_held_out_of_a_batch(triples):
-    frame = triples.to_frame()
-    batch = pd.DataFrame({"user": [100, 100], "item": [0, 1], "rating": [3.0, 4.0]})
-    for patience in (None, 2):
-        fitted = model(validation_fraction=0.1, patience=patience, n_ranks=1).fit(frame)
-        fitted.partial_fit(batch)
-        assert fitted.seen_[-1].sum() == 2 and fitted.best_iteration_ is None
-        assert np.isnan(fitted.history_["validation_rmse"].iloc[-1])
-
-
-def test_new_users_without_an_entry_have_rows_of_zeros(triples):
-    fitted = model(n_ranks=1).fit(triples.to_frame())
-    batch = LabelledMatrix(
-        np.array([0, 0], np.int32), np.array([0, 1], np.int32), np.array([3.0, 4.0], np.float32),
-        (2, 3), np.array([100, 101]), np.array([0, 1, 99]), "user", "item",
-    ).to_xarray()  # fmt: skip
-    fitted.partial_fit(batch)
-    assert fitted.user_factors_.sel(user=100).any()
-    assert not fitted.user_factors_.sel(user=101).any()
-    assert not fitted.item_factors_.sel(item=99).any()
 
 
 def test_recommended_scores_are_what_is_predicted(triples):
