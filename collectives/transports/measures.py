@@ -125,11 +125,10 @@ class Measures:
     def add_wait(self, begin: float, end: float, timeline: Timeline | None = None) -> None:
         """Count a wait of the driver: what a rank did not compute of it, it was blocked."""
         for rank, busy in enumerate(self._busy):
-            seconds = sum(until - since for since, until in busy)
-            self.counters.seconds_blocked[rank] += max(end - begin - seconds, 0.0)
-            if timeline is not None:
-                for gap in _gaps(busy, begin, end):
-                    timeline.add(Span(rank, BLOCKED, "waiting", *gap))
+            for since, until in _gaps(busy, begin, end):
+                self.counters.seconds_blocked[rank] += until - since
+                if timeline is not None:
+                    timeline.add(Span(rank, BLOCKED, "waiting", since, until))
             busy.clear()
 
     def _add_times(self, span: Span, timeline: Timeline | None) -> None:

@@ -21,7 +21,7 @@ from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-_BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
+BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
 
 
 def with_weights(hypergraph: Hypergraph) -> Hypergraph:
@@ -36,7 +36,7 @@ def heaviest_allowed(total_weight: int, n_parts: int, epsilon: float) -> int:
     most = max(
         math.floor((1 + epsilon) * total_weight / n_parts + 1e-9), -(-total_weight // n_parts)
     )
-    return min(most, max(total_weight, _BOUNDLESS))
+    return min(most, max(total_weight, BOUNDLESS))
 
 
 def bounds_of_moves(total_weight: int, n_parts: int, epsilon: float) -> tuple[int, int]:

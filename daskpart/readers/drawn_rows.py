@@ -12,7 +12,6 @@ drawn depends on the seed and on the order of the file, not on how it was cut or
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -78,7 +77,11 @@ def split(
     seed = int(random_generator(random_state).integers(2**63))
     count = dask.delayed(counted_blocks, pure=False)
     both = [DrawnRows(file, share, seed, drawn) for drawn in (False, True)]
-    tasks = [count(dask.delayed(both, traverse=False), own) for own in _tasks(file)]
+    every = range(len(file.blocks))
+    # the bytes of a compressed file come in order
+    ranges = [every] if file.is_compressed else file.in_rounds(every, _TASK_BYTES)
+    given = dask.delayed(both, traverse=False)
+    tasks = [count(given, own) for own in ranges]
     found = client.gather(client.compute(tasks)) if client is not None else dask.compute(*tasks)
     pairs = [pair for of_task in found for pair in of_task]
     files = []
@@ -91,16 +94,6 @@ def split(
             )
         files.append(replace(file, blocks=blocks, drawn=drawn))
     return files[0], files[1]
-
-
-def _tasks(file: ExamplesFile) -> list[range]:
-    """Blocks that are counted by one task each; the bytes of a compressed file come in order."""
-    every = range(len(file.blocks))
-    if file.is_compressed:
-        return [every]
-    numbers = np.array([block.start for block in file.blocks]) // _TASK_BYTES
-    borders = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1)).tolist()
-    return [every[begin:end] for begin, end in pairwise(borders)]
 
 
 def counted_blocks(both: list[DrawnRows], blocks: range) -> list[tuple[Block, ...]]:

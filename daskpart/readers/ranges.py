@@ -186,6 +186,16 @@ class ExamplesFile:
         borders = np.searchsorted(rank_of, np.arange(n_ranks + 1))
         return [range(*pair) for pair in pairwise(borders.tolist())]
 
+    def in_rounds(self, blocks: range, round_bytes: int) -> list[range]:
+        """Some blocks cut into consecutive ranges of about so many bytes of the text."""
+        if not blocks:
+            return [blocks]
+        start = self.blocks[blocks[0]].start
+        numbers = [(self.blocks[block].stop - start - 1) // round_bytes for block in blocks]
+        borders = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+        ends = [*borders[1:], len(blocks)]
+        return [blocks[begin:end] for begin, end in zip(borders, ends, strict=True)]
+
     def rows_of(self, blocks: range, text: Any = None) -> Rows:
         """Read some consecutive blocks.
 

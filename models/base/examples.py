@@ -202,23 +202,12 @@ def readings(
     if partition is not None:
         of_all, pointer = placed_keys(partition), file.row_pointer
         keys = [of_all[pointer[each.start] : pointer[each.stop]] for each in own]
-    rounds = [in_rounds(file, blocks, round_bytes) for blocks in own]
+    rounds = [file.in_rounds(blocks, round_bytes) for blocks in own]
     n_rounds = max(map(len, rounds))
     return [
         Reading(rank, file, each + [range(0)] * (n_rounds - len(each)), n_ranks, keys[rank])
         for rank, each in enumerate(rounds)
     ]
-
-
-def in_rounds(file: ExamplesFile, blocks: range, round_bytes: int) -> list[range]:
-    """Some blocks cut into consecutive ranges of about so many bytes of the text."""
-    if not blocks:
-        return [blocks]
-    start = file.blocks[blocks[0]].start
-    numbers = [(file.blocks[block].stop - start - 1) // round_bytes for block in blocks]
-    borders = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    ends = [*borders[1:], len(blocks)]
-    return [blocks[begin:end] for begin, end in zip(borders, ends, strict=True)]
 
 
 def examples_on_ranks(comm: Any, own: Any, *, n_rounds: int, seed: int | None) -> Any:

@@ -144,14 +144,14 @@ def _names_of_numbers(
     graph: Any, n: int, names: NDArray[Any] | None, labelled: NDArray[Any] | None
 ) -> Any:
     """Names of vertices that a graph only numbers, as features say, or else labels."""
-    has_numbers = isinstance(graph, np.ndarray | list | tuple) or is_a(graph, "pandas", "DataFrame")
-    has_numbers = has_numbers or is_a(graph, "networkx", "Graph")
-    if names is not None and not (has_numbers and are_numbers(names, n)):
-        return names  # row i of a matrix and row i of the features are the same vertex
-    given = labelled if names is None else names
-    if given is None or is_default(given):
+    if names is not None:  # row i of a matrix and row i of the features are the same vertex
+        has_numbers = isinstance(graph, np.ndarray | list | tuple) or any(
+            is_a(graph, *kind) for kind in (("pandas", "DataFrame"), ("networkx", "Graph"))
+        )
+        return np.arange(n) if has_numbers and are_numbers(names, n) else names
+    if labelled is None or is_default(labelled):
         return None
-    return given if len(given) == n and not are_numbers(given, n) else np.arange(n)
+    return labelled if len(labelled) == n and not are_numbers(labelled, n) else np.arange(n)
 
 
 def _edges(

@@ -17,7 +17,6 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.models.base.examples import in_rounds
 from daskpart.models.base.examples_on_disk import Disk, UnpackedText
 from daskpart.models.base.resources import rank_folder
 from daskpart.readers import ExamplesFile
@@ -32,7 +31,7 @@ def answers_of_file(
 
     Tasks run where the current client has them run, else on threads of this process.
     """
-    ranges = in_rounds(file, range(len(file.blocks)), _PIECE_BYTES)
+    ranges = file.in_rounds(range(len(file.blocks)), _PIECE_BYTES)
     pointer = file.row_pointer
     pieces = [each for each in ranges if pointer[each.stop] > pointer[each.start]]
     of_task = [pieces] if file.is_compressed else [[piece] for piece in pieces]

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from daskpart.partitioners.balance import BOUNDLESS
+
 from .coarsen import Step, coarsen
 from .level import Level, with_transpose, without_transpose
 from .two_way import TwoWayState, cut_cost, grow, refine, two_way_state
@@ -39,7 +41,6 @@ FEWEST_RUNS = 2  # where the level has many pins
 RUN_PINS = 150_000  # pins of that level over all its solutions
 RUN_VERTICES = 80  # one more run for each so many of its vertices
 LOOSEST = 20  # no limit is exceeded by more than this share of the total
-BOUNDLESS = 1 << 62  # a limit above it, and above the total, says no more and may not fit
 PASSES = 6  # refinement passes on a level, at most
 
 

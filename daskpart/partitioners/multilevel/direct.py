@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .bipartition import BOUNDLESS, MIDDLE, bipartition_level, side_limits
+from daskpart.partitioners.balance import BOUNDLESS
+
+from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
 from .community import communities
 from .compressed import Finest, narrow, packed
