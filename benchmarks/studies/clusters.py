@@ -2,10 +2,11 @@
 
     on_dask_workers   measure(client, …)        in this process, workers beside it
     in_mpi_job        measure(client, …)        under mpiexec, by dask-mpi
+    in_older_job      the same, of an older checkout of the whole repository
     on_mpi_ranks      measure(COMM_WORLD, …)    under mpiexec, without Dask: what a peer does
 
-The last two start ``python -m benchmarks.studies.clusters MODULE:FUNCTION ARGUMENTS``, so arguments
-and result are plain values (JSON).
+The last three start ``python -m benchmarks.studies.clusters MODULE:FUNCTION ARGUMENTS``, so
+arguments and result are plain values (JSON).
 
 Processes of one thread are bound to a core each, in turn, ours and the peer's alike, as is usual in
 an MPI job: some machines (virtual ones above all) put two busy processes on one core and leave the
@@ -26,6 +27,7 @@ from typing import Any
 _MARK = "measured: "
 _TIMEOUT = 1200  # seconds
 _CAN_BIND = sys.platform == "linux"
+_ROOT = Path(__file__).parents[2]
 
 
 def on_dask_workers(
@@ -57,13 +59,18 @@ def in_mpi_job(
     measure: Callable[..., Any], n_workers: int, *arguments: Any, threads: int = 1
 ) -> Any:
     """`measure` with the client of a dask-mpi job of as many workers."""
-    bound = threads == 1
-    return _under_mpiexec(f"job:{threads}", n_workers + 2, measure, arguments, bound=bound)
+    how, name = f"job:{threads}", _name_of(measure)
+    return _under_mpiexec(how, n_workers + 2, name, arguments, bound=threads == 1)
+
+
+def in_older_job(checkout: Path, name: str, n_workers: int, *arguments: Any) -> Any:
+    """``MODULE:FUNCTION`` of an older checkout with the client of a dask-mpi job in it."""
+    return _under_mpiexec("job:1", n_workers + 2, name, arguments, bound=True, checkout=checkout)
 
 
 def on_mpi_ranks(measure: Callable[..., Any], n_ranks: int, *arguments: Any) -> Any:
     """`measure` with COMM_WORLD on every one of as many MPI ranks; the answer of rank 0."""
-    return _under_mpiexec("ranks", n_ranks, measure, arguments, bound=True)
+    return _under_mpiexec("ranks", n_ranks, _name_of(measure), arguments, bound=True)
 
 
 def has_mpiexec() -> bool:
@@ -83,12 +90,12 @@ def _mpiexec() -> Path:
 def _under_mpiexec(
     how: str,
     n_processes: int,
-    measure: Callable[..., Any],
+    name: str,
     arguments: tuple[Any, ...],
     *,
     bound: bool,
+    checkout: Path = _ROOT,
 ) -> Any:
-    name = f"{_module_of(measure)}:{measure.__name__}"
     command = [
         str(_mpiexec()),
         *(("-bind-to", "core") if bound and _CAN_BIND else ()),
@@ -104,7 +111,7 @@ def _under_mpiexec(
         text=True,
         timeout=_TIMEOUT,
         env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
-        cwd=Path(__file__).parents[2],
+        cwd=checkout,  # where `python -m` looks for modules first
         check=False,
     )
     answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
@@ -113,10 +120,10 @@ def _under_mpiexec(
     return json.loads(answers[0].removeprefix(_MARK))
 
 
-def _module_of(measure: Callable[..., Any]) -> str:
-    """Its module's name, also where that is the script that was started."""
+def _name_of(measure: Callable[..., Any]) -> str:
+    """``MODULE:FUNCTION``, also where the module is the script that was started."""
     module = sys.modules[measure.__module__]
-    return module.__spec__.name if module.__spec__ else module.__name__
+    return f"{module.__spec__.name if module.__spec__ else module.__name__}:{measure.__name__}"
 
 
 def _function(name: str) -> Callable[..., Any]:

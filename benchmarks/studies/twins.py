@@ -5,7 +5,9 @@
     mpiexec -n K          the twin (`benchmarks.twins`)            … alternating, several turns
 
 Both take the same plans, and their results are compared: to the bit where both add in the same
-order, else to rounding. Only time inside the ranks counts: rank 0's clock around each step.
+order, else to rounding. Only time inside the ranks counts: rank 0's clock around each step. With
+`--before` a third job runs the models of the commit before the text moved to the ranks, with their
+plans (`benchmarks.twins.before`).
 """
 
 from __future__ import annotations
@@ -17,45 +19,65 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from benchmarks.twins import before
 from benchmarks.twins.folder import files, twin
 from benchmarks.twins.sides import N_POINTS, agreement, lay_down, ours
 
-from .clusters import has_mpiexec, in_mpi_job, on_mpi_ranks
+from .clusters import has_mpiexec, in_mpi_job, in_older_job, on_mpi_ranks
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
 WARM_STEPS = 2  # of a turn, not counted
 COLUMNS = ("problem", "ranks", "ms, ours", "ms, twin", "ours / twin", "spread of turns", "result")
+COLUMNS_BEFORE = ("problem", "ranks", "ms, before", "ms, now", "now / before", "spread of turns")
+
+Turns = dict[str, list[list[list[float]]]]  # of who: a turn, a problem, a step; seconds
 
 
 def lines(
-    names: Sequence[str], n_ranks: int, n_steps: int, n_turns: int
-) -> tuple[list[list], list[list]]:
-    """The table for one number of ranks, and [problem, ranks, turn, who, step, seconds]."""
+    names: Sequence[str], n_ranks: int, n_steps: int, n_turns: int, checkout: Path | None
+) -> tuple[list[list], list[list], list[list]]:
+    """For one number of ranks: both tables, and [problem, ranks, turn, who, step, seconds]."""
     with TemporaryDirectory() as folder:
         found = lay_down(Path(folder), names, n_ranks)
-        seconds: dict[str, list[list[list[float]]]] = {"ours": [], "twin": []}
+        old = [name for name in found if checkout is not None and before.was_there(name)]
+        seconds: Turns = {"ours": [], "twin": [], "before": []}
         for turn in range(n_turns):
             click.echo(f"{n_ranks} ranks, turn {turn + 1} of {n_turns} …")
             seconds["twin"].append(on_mpi_ranks(twin, n_ranks, folder, n_steps))
             seconds["ours"].append(in_mpi_job(ours, n_ranks, folder, n_steps))
+            if checkout is not None and old:
+                measure = f"{before.MODULE}:seconds_of"
+                then = in_older_job(checkout, measure, n_ranks, old, n_ranks, n_steps)
+                seconds["before"].append(then)
         said = [agreement(path, n) for path, n in zip(files(folder), found, strict=True)]
-    rows, numbers = [], []
+    places = {"ours": found, "twin": found, "before": old}
+    numbers = [
+        [name, n_ranks, turn, who, step, one]
+        for who, turns in seconds.items()
+        for place, name in enumerate(places[who])
+        for turn, problems in enumerate(turns)
+        for step, one in enumerate(problems[place])
+    ]
+    rows = []
     for place, name in enumerate(found):
-        of_turns = {who: [turn[place] for turn in turns] for who, turns in seconds.items()}
-        numbers += [
-            [name, n_ranks, turn, who, step, one]
-            for who, turns in of_turns.items()
-            for turn, steps in enumerate(turns)
-            for step, one in enumerate(steps)
-        ]
-        medians = {
-            who: [1e3 * statistics.median(steps[WARM_STEPS:] or steps) for steps in turns]
-            for who, turns in of_turns.items()
-        }
-        mine, other = (statistics.median(medians[who]) for who in ("ours", "twin"))
-        spread = ", ".join(f"{min(m):.3g}–{max(m):.3g}" for m in medians.values())
-        rows.append([name, n_ranks, mine, other, mine / other, spread, said[place]])
-    return rows, numbers
+        mine, spread = medians(seconds["ours"], place)
+        other, spread_other = medians(seconds["twin"], place)
+        rows.append(
+            [name, n_ranks, mine, other, mine / other, f"{spread}, {spread_other}", said[place]]
+        )
+    rows_before = []
+    for place, name in enumerate(old):
+        then, spread = medians(seconds["before"], place)
+        now, spread_now = medians(seconds["ours"], found.index(name))
+        rows_before.append([name, n_ranks, then, now, now / then, f"{spread}, {spread_now}"])
+    return rows, rows_before, numbers
+
+
+def medians(turns: list[list[list[float]]], place: int) -> tuple[float, str]:
+    """Of a problem's turns the median of the medians of their steps, in ms, and their range."""
+    steps_of = [turn[place] for turn in turns]
+    found = [1e3 * statistics.median(steps[WARM_STEPS:] or steps) for steps in steps_of]
+    return statistics.median(found), f"{min(found):.3g}–{max(found):.3g}"
 
 
 @click.command()
@@ -69,8 +91,21 @@ def lines(
 )  # fmt: skip
 @click.option("--steps", default=30, show_default=True, help="Epochs or iterations of a turn.")
 @click.option("--turns", default=3, show_default=True)
+@click.option(
+    "--before",
+    "with_before",
+    is_flag=True,
+    help=f"Beside commit {before.COMMIT} too; needs a clone with its history.",
+)
 @out_option
-def main(ranks: tuple[int, ...], names: tuple[str, ...], steps: int, turns: int, out: Path) -> None:
+def main(
+    ranks: tuple[int, ...],
+    names: tuple[str, ...],
+    steps: int,
+    turns: int,
+    with_before: bool,
+    out: Path,
+) -> None:
     """Write the table of ours beside the twins."""
     if not has_mpiexec():
         raise click.ClickException("there is no mpiexec here: pip install 'daskpart[mpi]'")
@@ -79,15 +114,20 @@ def main(ranks: tuple[int, ...], names: tuple[str, ...], steps: int, turns: int,
             raise click.BadParameter(f"the twin of Algorithm 2 needs a power of 2, not {n_ranks}")
     origin = Origin.here()
     rows: list[list] = []
+    rows_before: list[list] = []
     numbers: list[list] = []
-    for n_ranks in ranks:
-        try:
-            found, measured = lines(names, n_ranks, steps, turns)
-        except NotImplementedError as reason:
-            raise click.ClickException(str(reason)) from reason
-        for line in found:
-            click.echo(line)
-        rows, numbers = rows + found, numbers + measured
+    with TemporaryDirectory() as folder:
+        checkout = Path(folder) if with_before else None
+        if checkout is not None:
+            before.unpack(checkout)
+        for n_ranks in ranks:
+            try:
+                found, then, measured = lines(names, n_ranks, steps, turns, checkout)
+            except NotImplementedError as reason:
+                raise click.ClickException(str(reason)) from reason
+            for line in found + then:
+                click.echo(line)
+            rows, rows_before, numbers = rows + found, rows_before + then, numbers + measured
     body = (
         "The algorithm texts under `mpiexec` (`dask-mpi`: a scheduler and a client besides the "
         "ranks), and the same by hand in plain mpi4py (`benchmarks/twins`): the same kernels and "
@@ -101,6 +141,13 @@ def main(ranks: tuple[int, ...], names: tuple[str, ...], steps: int, turns: int,
         "beyond their number share them.\n\n"
         f"{markdown_table(COLUMNS, rows)}"
     )
+    if rows_before:
+        body += (
+            "\n\nThe same epochs and iterations by the code of commit "
+            f"`{before.COMMIT}`, when the text ran at the driver and its calls on the ranks; with "
+            "the partitions and kernels of then, by the clock of the driver:\n\n"
+            f"{markdown_table(COLUMNS_BEFORE, rows_before)}"
+        )
     columns = ("problem", "ranks", "turn", "who", "step", "seconds")
     write_numbers(out, "twins", columns, numbers, origin)
     write_section(out, "twins", "Beside plain mpi4py: an epoch, an iteration", body, origin)
