@@ -6,8 +6,8 @@
 
 A batch of 1000 samples a rank touches some features; these indices are real, and who would send how
 much by each algorithm is counted by the simulator, for any number of ranks. Ranges are cut by the
-sum of a step before, as in a fit. On the fewer ranks the model is also trained, and what it sent
-stands beside. (An SVM sends the same: figure 5.11.)
+sum of a step before, as in a fit. On the fewer ranks the model is also trained: what it sent stands
+beside, and the seconds of an epoch on MPI ranks. (An SVM sends the same: figure 5.11.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -30,6 +31,7 @@ from daskpart.collectives.stream import entries_stream
 from daskpart.models.optimisation.aggregation import SWITCH
 from daskpart.models.samples.rows import members_of_ranks
 
+from .clusters import has_mpiexec, in_mpi_job
 from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 DENSE = "dense-rabenseifner"
@@ -46,7 +48,12 @@ COLUMNS = (
     "MB a rank and step", "less than dense by", "network", "ms of the sums an epoch",
     "quicker than dense by",
 )  # fmt: skip
-TRAINED = ("data", "ranks", "aggregation", "MB an epoch, trained", "MB an epoch, simulated")
+AGGREGATIONS = ("dense", "ssar-split-allgather", "ssar-recursive-doubling")  # that are trained
+EPOCHS = 5  # on MPI ranks, the first of them apart
+TRAINED = (
+    "data", "ranks", "aggregation", "MB an epoch, trained", "MB an epoch, simulated",
+    "ms an epoch, MPI ranks", "quicker than dense by",
+)  # fmt: skip
 BALANCED = (
     "data", "samples a rank", "ranks", "entries of the fullest range of one length, %",
     "rows that the busiest rank sends", "where ranges are cut by entries", "fewer by",
@@ -159,29 +166,61 @@ def balanced(held: Data, n_ranks: int) -> list:
     return [held.name, held.batch_size, n_ranks, share, *rows, rows[0] / rows[1]]
 
 
+def whole_steps(held: Data, n_ranks: int) -> tuple[Any, np.ndarray]:
+    """Samples that are whole steps of all ranks, and classes."""
+    of_a_step = held.batch_size * n_ranks
+    n_samples = held.X.shape[0] // of_a_step * of_a_step
+    return held.X[:n_samples].astype(np.float32), np.arange(n_samples) % 2
+
+
+def learner(held: Data, n_ranks: int, aggregation: str, **options: Any) -> LogisticRegression:
+    """The model that is trained."""
+    return LogisticRegression(
+        solver="sgd", n_ranks=n_ranks, batch_size=held.batch_size, tol=0, aggregation=aggregation,
+        shuffle=False, **options,
+    )  # fmt: skip
+
+
+def seconds_over_mpi(client: Any, path: str, batch_size: int, n_ranks: int) -> list[float]:
+    """Median seconds of an epoch by each of `AGGREGATIONS`; the samples lie in a file."""
+    held = Data(path, scipy.sparse.load_npz(path), batch_size)
+    X, y = whole_steps(held, n_ranks)
+    options = {"transport": "mpi", "max_iter": EPOCHS + 1}
+    models = [learner(held, n_ranks, name, **options) for name in AGGREGATIONS]
+    return [
+        float(model.fit(X, y, client=client).history_["seconds"].iloc[1:].median())
+        for model in models
+    ]
+
+
 def trained(held: Data, n_ranks: int) -> list[list]:
-    """What an epoch of the model sent, beside the simulation of the same batches."""
+    """What an epoch of the model sent, beside the simulation of the same batches; its time."""
     batch, rows = held.batch_size, []
-    n_samples = held.X.shape[0] // (batch * n_ranks) * batch * n_ranks
-    X, y = held.X[:n_samples].astype(np.float32), np.arange(n_samples) % 2
-    members = members_of_ranks(n_samples, n_ranks, batch, 0, False)
+    X, y = whole_steps(held, n_ranks)
+    members = members_of_ranks(len(y), n_ranks, batch, 0, False)
     steps = [
         [held.touched(own[begin : begin + batch]) for own in members]
-        for begin in range(0, n_samples // n_ranks, batch)
+        for begin in range(0, len(y) // n_ranks, batch)
     ]
-    for aggregation in ("dense", "ssar-split-allgather", "ssar-recursive-doubling"):
-        model = LogisticRegression(
-            solver="sgd", n_ranks=n_ranks, batch_size=batch, max_iter=1, tol=0, transport="local",
-            aggregation=aggregation, shuffle=False,
-        ).fit(X, y)  # fmt: skip
+    seconds: list[float | None] = [None] * len(AGGREGATIONS)
+    if has_mpiexec():
+        with TemporaryDirectory() as folder:
+            path = f"{folder}/samples.npz"
+            scipy.sparse.save_npz(path, held.X, compressed=False)
+            seconds = in_mpi_job(seconds_over_mpi, n_ranks, path, batch, n_ranks)
+    for aggregation, one in zip(AGGREGATIONS, seconds, strict=True):
+        model = learner(held, n_ranks, aggregation, max_iter=1, transport="local").fit(X, y)
         strategy = {"dense": DENSE}.get(aggregation, aggregation)
         cuts = [(), *(cuts_after(held.size, step) for step in steps[:-1])]
         simulated = sum(
             sent(held.size, step, strategy, 0.0, 0.0, of_step)[0]
             for step, of_step in zip(steps, cuts, strict=True)
         )
-        rows.append([held.name, n_ranks, aggregation, model.history_["bytes"].iloc[0] / 1e6,
-                     n_ranks * simulated / 1e6])  # fmt: skip
+        rows.append([
+            held.name, n_ranks, aggregation, model.history_["bytes"].iloc[0] / 1e6,
+            n_ranks * simulated / 1e6, None if one is None else 1e3 * one,
+            None if one is None or seconds[0] is None else seconds[0] / one,
+        ])  # fmt: skip
     return rows
 
 
@@ -306,7 +345,9 @@ def main(
         f"{asked(least(lines))}\n\n"
         f"All of them:\n\n{markdown_table(columns, shown)}\n\n"
         "Trained, beside the simulation of the same batches (bytes of all ranks; those that were "
-        f"trained agree on sizes, too):\n\n{markdown_table(TRAINED, beside)}\n\n"
+        "trained agree on sizes, too); and the median of "
+        f"{EPOCHS} epochs of training on MPI ranks, which share the cores of this machine where "
+        f"they are more:\n\n{markdown_table(TRAINED, beside)}\n\n"
         f"The busiest rank of ssar-split-allgather:\n\n{markdown_table(BALANCED, even)}\n\n"
         "Figures 5.8 to 5.12 of Renggli (2017). Where a few features are in every batch (the steep "
         "left of the third row), the sum fills up slower than evenly spread entries would. "
