@@ -52,7 +52,7 @@ def lines(
         said = [agreement(path, n) for path, n in zip(files(folder), found, strict=True)]
     places = {"ours": found, "twin": found, "before": old}
     numbers = [
-        [name, n_ranks, turn, who, step, one]
+        [name, n_ranks, turn, who, step, float(f"{one:.4g}")]
         for who, turns in seconds.items()
         for place, name in enumerate(places[who])
         for turn, problems in enumerate(turns)
