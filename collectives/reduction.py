@@ -81,10 +81,14 @@ class Reduction:
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return False
     return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
 
 
 def _highest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return True
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
 
 
