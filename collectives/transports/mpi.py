@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from distributed import Client
@@ -299,7 +299,8 @@ async def sweep(name: str, dask_worker: Any) -> None:
     """On a worker: take in what a failed run left behind, and let go of what is not sent."""
     session = on_worker.RankHost.of(dask_worker).sessions.get(name)
     if session is not None:
-        await asyncio.to_thread(take_in_all, [rank.endpoint for rank in session.ranks.values()])
+        endpoints = [cast(MpiEndpoint, rank.endpoint) for rank in session.ranks.values()]
+        await asyncio.to_thread(take_in_all, endpoints)
 
 
 def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
