@@ -295,7 +295,9 @@ def star_rounds(n_ranks: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
 
 
 def value_bytes(value: Any) -> int:
-    """Bytes of a small value that goes into an allreduce."""
+    """Bytes of a small value that goes into an allreduce, or of a tuple or list of such."""
+    if isinstance(value, (tuple, list)):  # of unequal lengths, perhaps
+        return sum(map(value_bytes, value))
     return int(np.asarray(value).nbytes)
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
@@ -191,8 +192,7 @@ def broadcast(
         The array, or the plain number.
     """
     n_ranks = communicator.n_ranks
-    if isinstance(root, bool) or not 0 <= root < n_ranks:
-        raise InputError(f"root={root!r} is not one of the ranks 0..{n_ranks - 1}.")
+    root = whole_number(root, "root", least=0, most=n_ranks - 1)
     make = partial(_of_root_alone, n_ranks=n_ranks)
     prepared, ranks = _prepared(communicator, "broadcast", algorithm, np.array(root), make)
     held = communicator.map(_of_root, values, ranks, root=root)

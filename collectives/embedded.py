@@ -244,8 +244,9 @@ def _embedded(
     folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
     payloads = () if payload is None else (payload,)
     buffer = communicator.map(
-        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows
-    )
+        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows,
+        payload_reduction=payload_reduction,
+    )  # fmt: skip
     for index, prepared_round in enumerate(rounds):
         pending = communicator.post(prepared_round, buffer, pack_slots)
         buffer = communicator.collect(
@@ -302,10 +303,10 @@ class ForwardingBuffer:
         require_same_arrays("routed rows", (self.rank, self.rows), (source, like), rows=True)
         return self.rows
 
-    def begin_payload(self, payload: Any) -> None:
+    def begin_payload(self, payload: Any, reduction: Reduction) -> None:
         """Take the rank's own payload, if the plan leaves room for it."""
         assert self.rows is not None
-        self.payload = np.array(payload)
+        self.payload = reduction.alone(np.array(payload))
         nbytes, room = self.payload.nbytes, self.rows[self.n_slots :].nbytes
         if nbytes + 8 > room:
             row_bytes = room // self.payload_rows
@@ -340,7 +341,12 @@ class ForwardingBuffer:
 
 
 def pack_buffer(
-    state: Any, routes: RankRoutes, *payload: Any, pack: Callable, payload_rows: int
+    state: Any,
+    routes: RankRoutes,
+    *payload: Any,
+    pack: Callable,
+    payload_rows: int,
+    payload_reduction: Reduction,
 ) -> ForwardingBuffer:
     """Pack the rows that start here into their slots."""
     buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows)
@@ -353,7 +359,7 @@ def pack_buffer(
             )
         buffer.allocated(packed, routes.rank)[routes.start_slots] = packed
     if payload:
-        buffer.begin_payload(payload[0])
+        buffer.begin_payload(payload[0], payload_reduction)
     return buffer
 
 

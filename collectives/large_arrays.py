@@ -43,11 +43,18 @@ def empty_array(length: int, dtype: DTypeLike) -> NDArray[Any]:
     return array
 
 
+def empty_like(array: NDArray[Any]) -> NDArray[Any]:
+    """Like ``np.empty_like(array)``, in C order."""
+    if array.nbytes < _LEAST:
+        return np.empty(array.shape, array.dtype)
+    return empty_array(array.size, array.dtype).reshape(array.shape)
+
+
 def copied(array: NDArray[Any]) -> NDArray[Any]:
     """Like ``array.copy()``, in C order."""
     if array.nbytes < _LEAST:
         return array.copy()
-    out = empty_array(array.size, array.dtype).reshape(array.shape)
+    out = empty_like(array)
     out[...] = array
     return out
 

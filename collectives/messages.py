@@ -15,7 +15,7 @@ error on every transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,13 +88,13 @@ class RankMessages:
     sources: list[int]
     in_positions: list[NDArray[np.int64]]
 
-    def messages(self, value: Any, pack: Callable, place: int | None = None) -> Iterator[Message]:
+    def messages(self, value: Any, pack: Callable, place: int | None = None) -> list[Message]:
         """What the rank sends: ``pack(value, positions)`` gives the rows of each message.
 
         `place` is that of one destination, where only its message is wanted.
         """
-        for index in range(len(self.destinations)) if place is None else [place]:
-            yield self._message(index, value, pack)
+        wanted = range(len(self.destinations)) if place is None else [place]
+        return [self._message(index, value, pack) for index in wanted]
 
     def _message(self, index: int, value: Any, pack: Callable) -> Message:
         destination, positions = self.destinations[index], self.out_positions[index]
@@ -238,8 +238,11 @@ class RankExchange:
     destinations: list[int]
     sources: list[int]
 
-    def messages(self, value: Any, pack: Callable, place: int | None = None) -> Iterator[Message]:
-        """What the rank sends, of ``pack(value, source, destinations)``; see `RankMessages`."""
+    def messages(self, value: Any, pack: Callable, place: int | None = None) -> list[Message]:
+        """What the rank sends, of ``pack(value, source, destinations)``; see `RankMessages`.
+
+        What is given several times in a row is one message to several ranks.
+        """
         wanted = self.destinations if place is None else [self.destinations[place]]
         packed = pack(value, self.rank, wanted) if wanted else []
         if not isinstance(packed, list) or len(packed) != len(wanted):
@@ -247,10 +250,16 @@ class RankExchange:
                 f"Rank {self.rank} packed {type(packed).__name__} for {len(wanted)} ranks; pack "
                 "must give a list of one tuple of arrays for each of them."
             )
-        for given, destinations in _once_each(packed, wanted):
-            payload = _payload(given, self.rank, destinations[0])
+        messages: list[Message] = []
+        last = None
+        for given, destination in zip(packed, wanted, strict=True):
+            if messages and given is last:
+                messages[-1].destinations.append(destination)
+                continue
+            payload, last = _payload(given, self.rank, destination), given
             nbytes = sum([array.nbytes for array in payload])
-            yield Message(destinations, payload, len(payload[0]), nbytes)
+            messages.append(Message([destination], payload, len(payload[0]), nbytes))
+        return messages
 
     def incoming(self, payloads: list[Payload]) -> ValueInbox:
         """What arrived, in the order of `sources`."""
@@ -303,17 +312,6 @@ class Exchange:
         destinations = _grouped(self.n_ranks, self.source, self.destination)
         sources = _grouped(self.n_ranks, self.destination, self.source)
         return [RankExchange(r, destinations[r], sources[r]) for r in range(self.n_ranks)]
-
-
-def _once_each(packed: list[Any], destinations: list[int]) -> list[tuple[Any, list[int]]]:
-    """Each payload with the ranks it is for: several where the same object is given in a row."""
-    groups: list[tuple[Any, list[int]]] = []
-    for payload, destination in zip(packed, destinations, strict=True):
-        if groups and groups[-1][0] is payload:
-            groups[-1][1].append(destination)
-        else:
-            groups.append((payload, [destination]))
-    return groups
 
 
 def _payload(packed: Any, source: int, destination: int) -> Payload:

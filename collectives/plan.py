@@ -73,7 +73,7 @@ class Round:
         In order of (source, destination), each pair at most once, never a rank to itself.
     pointer : int64 array of shape (n_messages + 1,)
     items : int32 array of shape (pointer[-1],)
-        The items of message m are ``items[pointer[m]:pointer[m + 1]]``, in rising order.
+        The items of message m are ``items[pointer[m]:pointer[m + 1]]``, in rising order, each once.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Round:
 
     def __post_init__(self) -> None:
         for name in ("source", "destination", "items"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.int32))
+            object.__setattr__(self, name, _int32(name, getattr(self, name)))
         object.__setattr__(self, "pointer", np.asarray(self.pointer, dtype=np.int64))
         _check_round(self)
 
@@ -104,10 +104,16 @@ class Round:
         n_ranks : int
         source, destination, items : int array of shape (n_transfers,)
             In any order.
+
+        Raises
+        ------
+        InputError
+            For a rank or item outside, a transfer that is named twice, or one to the same rank.
         """
-        source = np.asarray(source, dtype=np.int64)
-        destination = np.asarray(destination, dtype=np.int64)
-        item = np.asarray(items, dtype=np.int64)
+        source = _int32("source", source).astype(np.int64)
+        destination = _int32("destination", destination).astype(np.int64)
+        item = _int32("items", items).astype(np.int64)
+        _check_names(n_ranks, source, destination, item)  # a key of others would be one of these
         span = int(item.max(initial=0)) + 1
         if n_ranks**2 * span < 2**63:  # one sort of single numbers is far quicker than a lexsort
             key = (source * n_ranks + destination) * span + item
@@ -333,20 +339,34 @@ def _check_round(entry: Round) -> None:
     lengths = np.diff(entry.pointer)
     if entry.pointer[0] != 0 or entry.pointer[-1] != len(entry.items) or (lengths < 0).any():
         raise InputError("The pointer of a round must rise from 0 to the number of its items.")
-    ranks = np.concatenate((entry.source, entry.destination))
-    if n_messages and (ranks.min() < 0 or ranks.max() >= entry.n_ranks):
-        raise InputError(
-            f"A round of {entry.n_ranks} ranks names ranks {ranks.min()}..{ranks.max()}."
-        )
+    _check_names(entry.n_ranks, entry.source, entry.destination, entry.items)
     if (entry.source == entry.destination).any():
         rank = int(entry.source[entry.source == entry.destination][0])
         raise InputError(f"Rank {rank} sends a message to itself.")
     if (np.diff(entry.source.astype(np.int64) * entry.n_ranks + entry.destination) <= 0).any():
         raise InputError("Messages of a round must stand in order of (source, destination).")
-    if len(entry.items) and entry.items.min() < 0:
-        raise InputError(f"A round names item {entry.items.min()}; items start at 0.")
-    if (steps_within(entry.items, entry.pointer) < 0).any():
-        raise InputError("The items of a message must stand in rising order.")
+    if (steps_within(entry.items, entry.pointer) <= 0).any():
+        raise InputError("The items of a message must stand in rising order, each once.")
+
+
+def _check_names(
+    n_ranks: int, source: NDArray[Any], destination: NDArray[Any], items: NDArray[Any]
+) -> None:
+    """Refuse ranks that are outside, and items below 0."""
+    ranks = np.concatenate((source, destination))
+    if ranks.size and (ranks.min() < 0 or ranks.max() >= n_ranks):
+        raise InputError(f"A round of {n_ranks} ranks names ranks {ranks.min()}..{ranks.max()}.")
+    if items.size and items.min() < 0:
+        raise InputError(f"A round names item {items.min()}; items start at 0.")
+
+
+def _int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
+    """Whole numbers that int32 has, as such: others would become something else."""
+    given = np.asarray(values)
+    found = given.astype(np.int32) if given.dtype.kind in "iu" or not given.size else None
+    if found is None or not np.array_equal(found, given):
+        raise InputError(f"{name} of a round: give whole numbers below 2**31, got {given.dtype}")
+    return found
 
 
 def steps_within(values: NDArray[Any], pointer: NDArray[np.int64]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import require_same_arrays
 from daskpart.errors import InputError
 
-from .large_arrays import empty_array
+from .large_arrays import empty_like
 from .messages import Inbox
 
 _LOGICAL = (np.logical_or, np.logical_and, np.logical_xor)  # what they give is true or false
@@ -52,8 +52,7 @@ class Reduction:
         """Arrays of one shape and dtype combined, in that dtype; `out` may be one of them."""
         if not isinstance(self.combine, np.ufunc):
             return np.asarray(self.combine(low, high), low.dtype)
-        if out is None:
-            out = empty_array(low.size, low.dtype).reshape(low.shape)
+        out = empty_like(low) if out is None else out
         return self.combine(low, high, out=out, casting="unsafe")
 
     def alone(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -81,10 +80,14 @@ class Reduction:
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return False
     return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
 
 
 def _highest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return True
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
 
 

@@ -144,6 +144,8 @@ def post_sparse_allreduce(
         require_free_choice(group, degrees)
         model = model or cost_model_of(communicator)
         values = communicator.map(stream_of, values, reduction=reduction)
+        if not agreed:
+            values = communicator.map(_without_cuts, values)
         best = best_algorithm(communicator, values, model, among, switch_density)
         algorithm, group, degrees, agreed = best.algorithm, best.group, best.degrees, True
     steps = steps_of(algorithm, communicator.n_ranks, group, degrees)
@@ -291,7 +293,7 @@ def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64
     return np.array([math.prod(first[2:].tolist()), first[1], entries], dtype=np.int64)
 
 
-def _without_cuts(stream: Stream, agreed: Any) -> Stream:
+def _without_cuts(stream: Stream, agreed: Any = None) -> Stream:
     return stream.cut_at(())
 
 

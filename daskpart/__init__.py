@@ -56,12 +56,17 @@ _MODULES = (
     "containers",
     "data_models",
     "datasets",
+    "errors",
+    "layouts",
     "metrics",
     "models",
     "owners",
     "parsa",
+    "partitioners",
     "plots",
+    "readers",
     "torch",
+    "writers",
 )
 
 __all__ = [  # noqa: RUF022 - in the order of the data flow

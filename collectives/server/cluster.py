@@ -187,15 +187,21 @@ class WorkerShards:
         """Make a request to a shard, wherever it is; on the thread of a rank."""
         place = self.session.spec.placement[shard]
         if place == self.session.address:
-            self._take(shard, *request)
+            self._take(shard, *request)  # which raises here, too, what a rule raises
         else:
             self.session.send(place, (_SERVICE, shard, encoded(request)))
 
     def _take(self, shard: int, run: int, call: Call, source: int, ticket: int, *rest: Any) -> None:
-        """Do what a rank asks of a shard of this worker."""
+        """Do what a rank asks of a shard of this worker; if that fails, the run is over."""
         reply = partial(self._reply, source, call, (shard, ticket))
-        with self.locks[shard]:
-            self.of_rank[shard].take(run, source, reply, *rest)
+        try:
+            with self.locks[shard]:
+                self.of_rank[shard].take(run, source, reply, *rest)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # of sys.exit, say
+                error = RuntimeError(f"the update ended with {type(error).__name__}: {error}")
+            self._fail(shard, run, call, error)
+            raise error from None
 
     def _reply(self, rank: int, call: Call, ticket: tuple[int, int], rows: NDArray[Any]) -> None:
         place = self.session.spec.placement[rank]
@@ -208,10 +214,8 @@ class WorkerShards:
         while (message := self._requests.get()) is not None:
             _, shard, packed = message
             run, call, *rest = decoded(packed)
-            try:
+            with suppress(Exception):  # its rank raises it
                 self._take(shard, run, call, *rest)
-            except Exception as error:
-                self._fail(shard, run, call, error)
 
     def _fail(self, shard: int, run: int, call: Call, error: Exception) -> None:
         """An update rule failed here: its rank raises that, all others stop."""

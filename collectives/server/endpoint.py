@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
 from .shard import FINISHED, ServerSpec, without_mask
@@ -154,10 +155,8 @@ class ServerEndpoint(ABC):
         int
             The number of the task, which may start now.
         """
-        target = self.task + 1 if to is None else to
-        if target != int(target) or not self.task < target < FINISHED:
-            raise InputError(f"advance(to={to!r}) at task {self.task}: give a higher task number")
-        self._move_to(int(target))
+        later = self.task + 1
+        self._move_to(later if to is None else whole_number(to, "to", later, FINISHED - 1))
         with self._blocked():
             self._start(self.task)
         return self.task

@@ -45,14 +45,14 @@ class Turns:
     ----------
     history : list of int
         Rank of each call so far.
-    error : InputError or None
-        Why the schedule cannot be followed.
+    error : Exception or None
+        What no rank can go on after: of an update rule, or of a schedule that can't be followed.
     """
 
     def __init__(self, n_ranks: int, schedule: Schedule, timeout: float) -> None:
         self.n_ranks, self.timeout = n_ranks, timeout
         self.history: list[int] = []
-        self.error: InputError | None = None
+        self.error: Exception | None = None
         self._free = schedule is None
         self._stalest = isinstance(schedule, str) and schedule == "stalest"
         self._given = [] if schedule is None or isinstance(schedule, str) else schedule
@@ -86,8 +86,15 @@ class Turns:
             self._writing.discard(rank)
             self._chosen = None
             self.history.append(rank)
-            yield
-            self._wake()
+            try:
+                yield
+            finally:
+                self._wake()
+
+    def fail(self, rank: int, error: Exception) -> None:
+        """A shard failed in a turn of this rank: whether its program goes on or not, all stop."""
+        error.add_note(f"on rank {rank}")
+        self.error, self._stopped = error, f"rank {rank} failed: {type(error).__name__}: {error}"
 
     def leave(self, rank: int) -> None:
         """The rank makes no further call."""
@@ -154,9 +161,13 @@ class LocalEndpoint(ServerEndpoint):
     def _send(self, kind: str, clock: int, pieces: Sequence[tuple]) -> tuple[list[Any], bool]:
         answers: list[Any] = [None] * len(pieces)
         with self._turns.turn(self.rank, writes=kind != "pull"):
-            for place, (shard, *rest) in enumerate(pieces):
-                reply = partial(answers.__setitem__, place)
-                self._shards[shard].take(self._run, self.rank, reply, kind, clock, *rest)
+            try:
+                for place, (shard, *rest) in enumerate(pieces):
+                    reply = partial(answers.__setitem__, place)
+                    self._shards[shard].take(self._run, self.rank, reply, kind, clock, *rest)
+            except Exception as error:
+                self._turns.fail(self.rank, error)
+                raise
             return answers, _are_there(answers)
 
     def _collect(self, ticket: tuple[list[Any], bool]) -> list[NDArray[Any]]:

@@ -95,7 +95,7 @@ class LocalCommunicator(Communicator):
         held = values.content
 
         def step(rank: int) -> list[Message]:
-            return list(self._half(pending, rank).messages(held[rank], pack))
+            return self._half(pending, rank).messages(held[rank], pack)
 
         sent = self._run(step, SENDING, pending.label, _bytes_sent)
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]

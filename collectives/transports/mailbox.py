@@ -13,7 +13,7 @@ reason why the run was stopped, or after a time. What arrives for a run that was
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -183,8 +183,7 @@ class Mailbox:
     def forget(self, call: Call) -> None:
         """Nobody will ask for the messages of a call."""
         with self._condition:
-            for place in [place for place in self._arrived if place[0] == call.key]:
-                del self._arrived[place]
+            self._drop(lambda key: key == call.key)
 
     def check(self) -> None:
         """Raise RunStopped if the run was stopped; takes no lock, as ranks ask all the time."""
@@ -195,8 +194,7 @@ class Mailbox:
         """Stop a run, also if it has not begun here."""
         with self._condition:
             self._stopped.setdefault(run, reason)
-            for place in [place for place in self._arrived if place[0][0] == run]:
-                del self._arrived[place]
+            self._drop(lambda key: key[0] == run)
             self._look()
             self._condition.notify_all()
 
@@ -210,6 +208,11 @@ class Mailbox:
 
     def __len__(self) -> int:
         return len(self._arrived)
+
+    def _drop(self, unwanted: Callable[[tuple[int, int]], bool]) -> None:
+        for place in list(self._arrived):  # `find` may take one out meanwhile, without the lock
+            if unwanted(place[0]):
+                self._arrived.pop(place, None)
 
     def _look(self) -> None:
         self._halted = self._ended or self._stopped.get(self.run)

@@ -17,9 +17,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from distributed import Client
@@ -89,24 +90,6 @@ class WorkerGroup:
             while self._under_way and self._under_way[0][0].Test():
                 self._under_way.popleft()
             return not self._under_way
-
-    def sweep(self) -> None:
-        """Take in and drop what nobody waits for any more, and let go of what is not sent."""
-        limit, quiet = monotonic() + _SWEEP_SECONDS, 0
-        while monotonic() < limit and quiet < 3:
-            status = self.mpi.Status()
-            message = self.comm.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)
-            if message is None:
-                quiet = quiet + 1 if self.all_sent() else 0
-                sleep(1e-3)
-                continue
-            quiet, buffer = 0, bytearray(status.Get_count(self.mpi.BYTE))
-            request = message.Irecv([buffer, self.mpi.BYTE])
-            while not request.Test():
-                if monotonic() > limit:
-                    self.keep(request, buffer)
-                    return
-                self.all_sent()
 
     def close(self, whole: bool) -> None:
         """Free the communicator, if it was closed and not broken off.
@@ -184,7 +167,8 @@ class MpiEndpoint(Endpoint):
         found = mailbox.find(call, source)
         try:
             while found is None:
-                message = self._next_message(source)  # nobody else takes in this rank's messages
+                # nobody else takes in this rank's messages while it runs
+                message = self._next_message(source, mailbox.timeout)
                 if message is not None:
                     came, payload = message
                     if came == call:
@@ -204,31 +188,50 @@ class MpiEndpoint(Endpoint):
             mailbox.waiting = None
         return found[0]
 
-    def _next_message(self, source: int) -> tuple[Any, Any] | None:
-        """Call and payload of the next message of a rank, if there is one."""
+    def take_in(self, seconds: float) -> bool:
+        """Put what has come into the mailbox; says whether anything had. Between two runs only.
+
+        Messages of a run that was stopped end there; others are waited for in a run to come.
+        """
+        found = False
+        for source in range(len(self._from)):
+            while source not in self._session.mailboxes:
+                message = self._next_message(source, seconds)
+                if message is None:
+                    break
+                self._mailbox.put(Call(*message[0]), source, message[1])
+                found = True
+        return found
+
+    def _next_message(self, source: int, seconds: float) -> tuple[Any, Any] | None:
+        """Call and payload of the next message of a rank, if there is one.
+
+        Once its beginning is here the rest is waited for so long, then TimeoutError.
+        """
         group = self._group
         message = group.comm.Improbe(*self._from[source], self._status)
         if message is None:
             return None
         header = bytearray(self._status.Get_count(group.mpi.BYTE))
-        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
-        return wire.unpack(header, partial(self._next_buffer, source))
+        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source, seconds)
+        return wire.unpack(header, partial(self._next_buffer, source, seconds))
 
-    def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
+    def _next_buffer(self, source: int, seconds: float, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""
         buffer, group = empty_array(size, np.uint8), self._group
         process, tag = self._from[source]
-        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), buffer, source)
+        request = group.comm.Irecv([buffer, group.mpi.BYTE], process, tag)
+        self._finish(request, buffer, source, seconds)
         return buffer
 
-    def _finish(self, request: Any, buffer: Any, source: int) -> None:
+    def _finish(self, request: Any, buffer: Any, source: int, seconds: float) -> None:
         """Wait for the rest of a message whose beginning is here, also when the run is stopped."""
         if request.Test():
             return
         begin = monotonic()
         while not request.Test():
             waited = monotonic() - begin
-            if waited > self._mailbox.timeout:
+            if waited > seconds:
                 self._group.keep(request, buffer)
                 raise TimeoutError(f"A message of rank {source} did not come whole.")
             self._group.all_sent()  # two large messages may cross
@@ -289,13 +292,26 @@ class MpiCommunicator(SpmdCommunicator):
 
     def _after_failure(self) -> None:
         """Messages that the failed run left in MPI's queues are taken out."""
-        self._cluster.on_all(sweep_group, self.run_id)
+        self._cluster.on_all(sweep, self.run_id)
 
 
-async def sweep_group(name: str) -> None:
-    """On a worker: drop what a failed run left behind."""
-    if name in _groups:
-        await asyncio.to_thread(_groups[name].sweep)
+async def sweep(name: str, dask_worker: Any) -> None:
+    """On a worker: take in what a failed run left behind, and let go of what is not sent."""
+    session = on_worker.RankHost.of(dask_worker).sessions.get(name)
+    if session is not None:
+        endpoints = [cast(MpiEndpoint, rank.endpoint) for rank in session.ranks.values()]
+        await asyncio.to_thread(take_in_all, endpoints)
+
+
+def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
+    """Have all endpoints of a worker take in what comes, until nothing is under way."""
+    limit, quiet = monotonic() + _SWEEP_SECONDS, 0
+    with suppress(TimeoutError):  # a message that does not come whole, of a rank that is gone
+        while (left := limit - monotonic()) > 0 and quiet < 3:
+            came = [endpoint.take_in(left) for endpoint in endpoints]
+            sent = [endpoint.all_sent() for endpoint in endpoints]
+            quiet = 0 if any(came) or not all(sent) else quiet + 1
+            sleep(1e-3)
 
 
 def open_groups() -> list[str]:

@@ -167,7 +167,7 @@ class RankCommunicator(Communicator):
     ) -> None:
         super().__init__(n_ranks)
         self.rank, self.timeline = rank, None
-        self._endpoint, self._mailbox, self._fetch = endpoint, mailbox, fetch
+        self.endpoint, self._mailbox, self._fetch = endpoint, mailbox, fetch
         self._held: dict[Number, PerRank | Replicated | Pending] = {}
         self._run = self._n_calls = 0
         self._answer = Answer(rank)
@@ -269,7 +269,7 @@ class RankCommunicator(Communicator):
 
     def connect(self) -> None:
         """Do what all ranks must do together before the first message."""
-        self._endpoint.connect()
+        self.endpoint.connect()
 
     # -- the interface ---
 
@@ -370,12 +370,12 @@ class RankCommunicator(Communicator):
     def _send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
         for destination in destinations:
             self._mailbox.note_sent(destination)
-        self._endpoint.send(call, destinations, payload)
+        self.endpoint.send(call, destinations, payload)
 
     def _receive(self, call: Call, source: int, label: str) -> Any:
         begin = perf_counter()
         try:
-            return self._endpoint.receive(call, source)
+            return self.endpoint.receive(call, source)
         finally:
             self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
 

@@ -117,6 +117,9 @@ class _Step:
             except Exception as error:
                 self.errors[rank] = error
                 self.stopped = True
+            except BaseException:  # of sys.exit, say
+                self.stopped = True
+                raise
             self.seconds[rank] = perf_counter() - begin
 
     def work_beside(self) -> None:
@@ -127,7 +130,7 @@ class _Step:
 
 
 def _wait_through_interrupts(helpers: list[Future[None]]) -> None:
-    """Wait for all helpers; an interrupt in between is raised when they are done."""
+    """Wait for all helpers; an interrupt in between, or of one, is raised when they are done."""
     interrupt: BaseException | None = None
     for helper in helpers:
         while not (helper.cancel() or helper.done()):
@@ -135,6 +138,8 @@ def _wait_through_interrupts(helpers: list[Future[None]]) -> None:
                 helper.exception()
             except KeyboardInterrupt as error:
                 interrupt = error
+        if not helper.cancelled():
+            interrupt = interrupt or helper.exception()
     if interrupt is not None:
         raise interrupt
 

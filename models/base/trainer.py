@@ -149,9 +149,12 @@ class Trainer:
         """Forget what was done and begin from another state, on the same session."""
         self._start_at(state)
         if self._text is not None:
-            self._running = True
-            self._text.begin_from(state)
-            self._running = False
+            self._begin(self._text)
+
+    def _begin(self, text: Text) -> None:
+        self._running = True
+        text.begin_from(self.kept)
+        self._at, self._running = self.kept.epoch, False
 
     def close(self) -> None:
         """Leave nothing behind on the cluster."""
@@ -245,12 +248,13 @@ class Trainer:
             self.kept = self._kept_before
         if good > self.kept.epoch:  # go to the last good step, and keep that
             self.history = [row for row in self.history if row["epoch"] <= good]
-            text.begin_from(self.kept)
-            self._at = self.kept.epoch
+            self._begin(text)
             self._catch_up(text)
             if self._at < good:
                 self._counted(text, self._steps(text, good))
             self._keep(text)
+        else:
+            self.close()  # Ctrl-C, which may have been pressed, keeps what the ranks hold
         raise DivergenceError(
             f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} The state "
             f"after {self.unit} {self.kept.epoch} is kept."
@@ -299,10 +303,10 @@ class Trainer:
             self.transport = transport_of(session)
             try:
                 text = self._make_text(session)
-                text.begin_from(self.kept)
+                self._begin(text)
             except BaseException:
                 session.close()
                 raise
-            self._text, self._at = text, self.kept.epoch
+            self._text = text
             self.memory = [int(held) for held in np.ravel(text.memory)]
         return self._text

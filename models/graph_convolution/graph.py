@@ -226,7 +226,7 @@ def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
         raise InputError(
             f"the graph is a dense array of shape {edges.shape}; allowed is an edge list of shape "
             "(m, 2) or (m, 3). A dense adjacency: scipy.sparse.csr_array(array); an edge_index of "
-            "shape (2, m), whose targets read their sources: edge_index[::-1].T"
+            "shape (2, m), whose targets read their sources: edge_index[[1, 0]].T"
         )
     weights = edges[:, 2] if edges.shape[1] == 3 else np.ones(len(edges))
     return edges[:, 0], edges[:, 1], weights

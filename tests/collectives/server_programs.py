@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import numpy as np
@@ -108,6 +109,23 @@ def push_seven(endpoint, *, pusher):
             endpoint.push(np.arange(endpoint.n_items), np.full(endpoint.n_items, 7))
         endpoint.advance()
         endpoint.pull([0])
+
+
+def push_seven_and_go_on(endpoint, *, pusher):
+    """The rank that pushes what the rule refuses passes the error over."""
+    for _ in range(5):
+        if endpoint.rank == pusher:
+            with contextlib.suppress(ArithmeticError):
+                endpoint.push(np.arange(endpoint.n_items), np.full(endpoint.n_items, 7))
+        endpoint.advance()
+        endpoint.pull([0])
+
+
+def no_eights(current, pushed):
+    """An update rule that exits."""
+    if (pushed == 8).any():
+        raise SystemExit(8)
+    return current + pushed
 
 
 def wait_long(endpoint, *, seconds):

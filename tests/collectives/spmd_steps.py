@@ -44,7 +44,12 @@ def ring_of_values(communicator, shapes):
     n_ranks = communicator.n_ranks
     given = [arrays_of(rank, shapes) for rank in range(n_ranks)]
     pending = communicator.post_values(ring(n_ranks), communicator.values(given), pack_arrays)
-    state = communicator.values([None] * n_ranks)
+    assert_came_round(communicator, pending, given)
+
+
+def assert_came_round(communicator, pending, given):
+    """Collect what a ring was given, whole."""
+    state = communicator.values([None] * communicator.n_ranks)
     found = communicator.gather(communicator.collect(pending, state, receive_arrays))
     for rank, arrays in enumerate(found):
         for one, other in zip(arrays, given[rank - 1], strict=True):
@@ -83,6 +88,8 @@ def assert_survives_a_failing_rank(communicator):
     """The others stop waiting for it at once, its error comes whole, and the run goes on."""
     n_ranks, culprit = communicator.n_ranks, communicator.n_ranks - 1
     kept = communicator.settle(communicator.values([np.full(2, float(r)) for r in range(n_ranks)]))
+    given = [arrays_of(rank, [(3, 2), (300, 200)]) for rank in range(n_ranks)]
+    pending = communicator.post_values(ring(n_ranks), communicator.values(given), pack_arrays)
     ranks = communicator.values(list(range(n_ranks)))
     begin = time.monotonic()
     for _ in range(2):
@@ -98,6 +105,8 @@ def assert_survives_a_failing_rank(communicator):
     assert time.monotonic() - begin < BOUND
     moved = communicator.update(increment, kept)
     assert [v[0] for v in communicator.gather(moved)] == [r + 1 for r in range(n_ranks)]
+    # what was posted before they failed is there still
+    assert_came_round(communicator, pending, given)
     ring_of_values(communicator, [(3, 2)])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from daskpart.collectives import Counters, RoundRecord
+from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.transports.measures import Measures, Note
 from daskpart.errors import InputError
 
@@ -96,3 +97,10 @@ def test_a_round_without_messages():
     assert counters.rows_sent.tolist() == [7, 4, 5] and counters.rows_sent.dtype == np.int64
     assert counters.traffic().tolist() == [[0, 0, 7], [4, 0, 0], [5, 0, 0]]
     assert "3 ranks, 3 rounds" in repr(counters)
+
+
+def test_bytes_of_a_tuple_are_those_of_its_parts():
+    """As of a fold whose function gives several results, of any lengths."""
+    parts = np.zeros(3), np.zeros((2, 2), np.float32), 5
+    assert value_bytes(parts) == 24 + 16 + 8
+    assert value_bytes([parts, np.zeros(1)]) == 56

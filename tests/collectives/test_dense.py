@@ -270,8 +270,9 @@ def test_bad_input(algorithm):
         for call in (allreduce, reduce_scatter, hypercube_allreduce, sparse_allreduce):
             with pytest.raises(InputError, match="reduction is 'sum': give SUM, MAX"):
                 call(communicator, rows, reduction="sum")
-        with pytest.raises(InputError, match="root=3"):
-            broadcast(communicator, rows, 3)
+        for root in (3, -1, 0.5, "0", True):
+            with pytest.raises(InputError, match="root is"):
+                broadcast(communicator, rows, root)
         with pytest.raises(InputError, match="allowed are hypercube, direct"):
             allgather(communicator, rows, algorithm="ring")
         dtypes = communicator.values([np.zeros(3), np.zeros(3), np.zeros(3, int)])

@@ -15,6 +15,7 @@ from exchange_text import (
 )
 
 from daskpart.collectives import (
+    ANY,
     MAX,
     SUM,
     Inbox,
@@ -251,6 +252,21 @@ def test_payloads_combine_the_lower_ranks_first(n_ranks):
             values = communicator.values(numbers)
             rows, found = run(communicator, prepared, rows, values, payload_reduction=WEAVE)
             assert communicator.gather(found) == [expected] * n_ranks
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+def test_a_payload_of_any_is_0_or_1(n_ranks):
+    connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
+    plan = embed(expand_plan(connectivity), payload_rows=rows_for_payload(16, ROW_BYTES))
+    with LocalCommunicator(n_ranks) as communicator:
+        items, rows = start(communicator, connectivity)
+        prepared = prepare_embedded(communicator, plan, items)
+        given = communicator.values([np.array([5, 0])] * n_ranks)
+        _, found = embedded_expand_allreduce(
+            communicator, prepared, rows, given, payload_reduction=ANY
+        )
+        for each in communicator.gather(found):
+            np.testing.assert_array_equal(each, [1, 0])
 
 
 def test_a_step_that_runs_twice_finds_its_slots_unchanged():

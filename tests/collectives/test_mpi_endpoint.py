@@ -68,19 +68,23 @@ def assert_kept_until_it_comes(message, group):
     assert not message.requests
 
 
-def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(message):
-    group = mpi.WorkerGroup((0, 1), "ab")
-    group.sweep()
-    assert_kept_until_it_comes(message, group)
-
-
-def test_a_receive_that_takes_too_long_keeps_its_buffer(message):
+@pytest.fixture
+def endpoint(message):
+    """Of rank 0, which waits 0.05 s for a message of rank 1."""
     spec = SimpleNamespace(run_id="abc")
     session = SimpleNamespace(mailboxes={0: Mailbox(0, timeout=0.05)}, spec=spec)
     endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
     endpoint.connect()
-    with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
-        endpoint.receive(CALL, 1)
+    yield endpoint
     assert not endpoint.all_sent()
     assert_kept_until_it_comes(message, mpi.worker_group((0, 1), spec.run_id))
     endpoint.close(whole=False)
+
+
+def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
+    mpi.take_in_all([endpoint])
+
+
+def test_a_receive_that_takes_too_long_keeps_its_buffer(endpoint):
+    with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
+        endpoint.receive(CALL, 1)

@@ -22,6 +22,7 @@ from server_programs import (
     no_sevens,
     numbered_tasks,
     push_seven,
+    push_seven_and_go_on,
     replay,
     wait_long,
 )
@@ -306,10 +307,13 @@ def test_a_failing_rank_leaves_the_rows_as_they_were(delay, schedule):
 
 
 @pytest.mark.parametrize("delay", [0, 1])
-def test_a_failing_rule(delay):
-    with local(dtype=int, update=no_sevens, delay=delay) as server:
-        with pytest.raises(ArithmeticError, match="seven"):
-            server.run(push_seven, pusher=2)
+@pytest.mark.parametrize("schedule", [None, "in turn"])
+@pytest.mark.parametrize("program", [push_seven, push_seven_and_go_on])
+def test_a_failing_rule(delay, schedule, program):
+    with local(dtype=int, update=no_sevens, delay=delay, schedule=schedule) as server:
+        with pytest.raises(ArithmeticError, match="seven") as caught:
+            server.run(program, pusher=2)
+        assert caught.value.__notes__ == ["on rank 2"]
         assert (server.values() == 0).all()
 
 

@@ -88,7 +88,10 @@ def test_a_partition_for_another_number_of_shards():
         (lambda e: e.push([1], np.ma.masked_all((1, 2))), "rows hold 2 masked values"),
         (lambda e: e.pull(np.ma.array([1, 2], mask=[0, 1])), "ids hold 1 masked values"),
         (lambda e: e.push([], np.ones((0, 3))), r"give shape \(0, 2\)"),
-        (lambda e: e.advance(to=0), r"advance\(to=0\) at task 0"),
+        (lambda e: e.advance(to=0), "to is 0: it must be at least 1"),
+        (lambda e: e.advance(to=np.inf), "to is inf"),
+        (lambda e: e.advance(to=np.nan), "to is nan"),
+        (lambda e: e.advance(to=1.5), "to is 1.5"),
         (lambda e: e.post_pull([1], task=-1), "task is -1"),
     ],
 )

@@ -19,9 +19,11 @@ from server_programs import (
     fail_on,
     log_tasks,
     move_values,
+    no_eights,
     no_sevens,
     numbered_tasks,
     push_seven,
+    push_seven_and_go_on,
     replay,
     wait_long,
 )
@@ -159,11 +161,12 @@ def test_a_failing_rank_leaves_the_rows_as_they_were(quiet_client, delay):
 
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("pusher", [0, 3])
-def test_a_failing_rule(quiet_client, delay, pusher):
+@pytest.mark.parametrize("program", [push_seven, push_seven_and_go_on])
+def test_a_failing_rule(quiet_client, delay, pusher, program):
     begin = time.monotonic()
     with server_on(quiet_client, dtype=int, update=no_sevens, delay=delay) as server:
         with pytest.raises(ArithmeticError, match="seven"):
-            server.run(push_seven, pusher=pusher)
+            server.run(program, pusher=pusher)
         assert (server.values() == 0).all()
         assert len(server.run(log_tasks)) == 4
     assert time.monotonic() - begin < BOUND
@@ -296,6 +299,20 @@ def test_a_rule_that_fails_before_the_program_of_its_rank_begins(quiet_client):
         with pytest.raises(ArithmeticError, match="seven"):
             server.run(push_seven_to, [LateOnRankOne(rank) for rank in range(4)], target=target)
         assert (server.values() == 0).all()
+
+
+def test_a_rule_that_exits(quiet_client):
+    with server_on(quiet_client, dtype=int, update=no_eights, delay=1) as server:
+        with pytest.raises(RuntimeError, match="the update ended with SystemExit: 8"):
+            server.run(push_eight)
+        assert (server.values() == 0).all()
+        assert len(server.run(log_tasks, n_tasks=1)) == 4
+
+
+def push_eight(endpoint):
+    """To every shard, that of another worker too."""
+    if endpoint.rank == 0:
+        endpoint.push(np.arange(endpoint.n_items), np.full(endpoint.n_items, 8))
 
 
 def slowly_no_sevens(current, pushed):

@@ -171,6 +171,9 @@ def test_rounds_too_wide_for_one_sort_key():
         (([1, 0], [0, 1], [0, 1, 2], [3, 3]), "order of"),
         (([0, 0], [1, 1], [0, 1, 2], [3, 3]), "order of"),
         (([0], [1], [0, 2], [4, 3]), "rising order"),
+        (([0], [1], [0, 2], [4, 4]), "each once"),
+        (([0], [1], [0, 1], [2**32 + 3]), "below 2"),
+        (([0], [1], [0, 1], [3.5]), "whole numbers"),
         (([0], [1], [0, 2], [3]), "rise from 0"),
         (([0], [1], [0], [3]), "pointer one longer"),
         (([0], [1], [0, 1], [-1]), "items start at 0"),
@@ -179,6 +182,23 @@ def test_rounds_too_wide_for_one_sort_key():
 def test_arrays_that_are_no_round(arrays, message):
     with pytest.raises(InputError, match=message):
         Round(3, *arrays)
+
+
+@pytest.mark.parametrize(
+    ("transfers", "message"),
+    [
+        (([0, 1], [3, 0], [2, 2]), r"names ranks 0\.\.3"),  # else 1 → 0, which is another pair
+        (([0], [-1], [2]), r"names ranks -1\.\.0"),
+        (([1], [2], [-1]), "items start at 0"),
+        (([1, 1], [2, 2], [5, 5]), "each once"),
+        (([1], [1], [5]), "to itself"),
+        (([1], [2], [2**31]), "below 2"),
+        (([1], [2], [0.5]), "whole numbers"),
+    ],
+)
+def test_transfers_that_are_no_round(transfers, message):
+    with pytest.raises(InputError, match=message):
+        Round.from_transfers(3, *transfers)
 
 
 def test_empty_messages_between_full_ones():

@@ -86,6 +86,22 @@ def test_an_interrupt_while_waiting_for_a_helper():
     pool.close()
 
 
+@pytest.mark.parametrize("culprit", range(4))
+def test_an_exit_on_a_helper_ends_the_step(culprit):
+    """Whichever thread the rank is on: a step without a result must not look done."""
+
+    def step(rank):
+        begun.wait(5)  # so that each thread has one
+        if rank == culprit:
+            raise SystemExit(3)
+        return rank
+
+    begun, pool = threading.Barrier(4), RankPool(4, 4)
+    with pytest.raises(SystemExit):
+        pool.run(step)
+    pool.close()
+
+
 def test_a_step_that_uses_its_own_communicator():
     with LocalCommunicator(2) as communicator:
         numbers = communicator.values([1, 2])

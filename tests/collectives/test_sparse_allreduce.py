@@ -145,15 +145,25 @@ def test_a_dense_sum_is_cut_into_ranges_of_one_length():
     assert equal_shares(stream_of(([3, 7, 8], [1.0, 1.0, 1.0], 9)), 3) == (0, 7, 9)
 
 
-def test_cuts_that_ranks_have_not_agreed_on_are_let_go():
+@pytest.mark.parametrize("algorithm", ["ssar-split-allgather", "auto"])
+def test_cuts_that_ranks_have_not_agreed_on_are_let_go(algorithm):
     with LocalCommunicator(2) as communicator:
         streams = [stream_of(np.arange(9.0)).cut_at((0, cut, 9)) for cut in (3, 7)]
-        total = sparse_allreduce(
-            communicator, communicator.values(streams), algorithm="ssar-split-allgather",
-            switch_density=1.0,
+        pending = post_sparse_allreduce(
+            communicator, communicator.values(streams), algorithm=algorithm, switch_density=1.0,
+            among=("ssar-split-allgather",),
         )  # fmt: skip
-        for stream in communicator.gather(total):
+        for stream in communicator.gather(pending.collect()):
             np.testing.assert_array_equal(stream.to_numpy(), 2 * np.arange(9.0))
+
+
+@pytest.mark.parametrize("algorithm", ONE_OF_EACH_KIND)
+def test_true_and_false_have_a_largest_and_a_smallest(algorithm):
+    vectors = [([1, 3], np.array([True, False]), 5), ([1], np.array([True]), 5)]
+    with LocalCommunicator(2) as communicator:
+        for reduction, expected in ((MAX, [0, 1, 0, 0, 0]), (MIN, [1, 1, 1, 0, 1])):
+            streams, _ = run(communicator, vectors, algorithm=algorithm, reduction=reduction)
+            np.testing.assert_array_equal(streams[0].to_numpy(), np.array(expected, bool))
 
 
 @settings(max_examples=40, deadline=None)

@@ -116,6 +116,24 @@ def standing(waiting=None, sent=None, came=None):
     return Standing(waiting, sent or {}, came or {})
 
 
+class TakenMeanwhile(dict):
+    """Of which another thread takes something out as soon as this one has looked what is there."""
+
+    def __iter__(self):
+        yield from list(self.keys())
+        self.clear()
+
+
+def test_a_message_that_is_taken_as_its_run_is_stopped():
+    """A rank of MPI takes its messages without the lock."""
+    for end in (lambda box: box.stop(1, "why"), lambda box: box.forget(Call(1, 1, "a"))):
+        box = Mailbox(0, timeout=1.0)
+        box.begin(1)
+        box._arrived = TakenMeanwhile({((1, 1), 1): ("a", None)})
+        end(box)
+        assert len(box) == 0
+
+
 def test_deadlocks_are_found():
     def found(waiting, ended=frozenset()):
         return find_deadlock({rank: standing(wait) for rank, wait in waiting.items()}, set(ended))

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import daskpart
@@ -115,3 +116,33 @@ def test_a_fit_keeps_every_step_that_was_done():
         8, n_ranks=2, max_iter=model.n_iter_, partitioner="block"
     ).fit(ratings)
     assert whole.state_.user_factors.tobytes() == model.state_.user_factors.tobytes()
+
+
+def test_a_step_that_diverged_is_not_kept(monkeypatch):
+    """Pressed in the very run that ends in a DivergenceError."""
+    ratings = daskpart.datasets.power_law_ratings(30, 20, 300, random_state=0)
+    model = daskpart.MatrixFactorization(4, n_ranks=2, max_iter=2, partitioner="block").fit(ratings)
+    model.set_params(learning_rate="constant", initial_learning_rate=50.0)
+    refuse = Trainer._refuse_divergence
+
+    def press_and_refuse(trainer, text, steps):
+        if not steps[-1].finite:
+            press()
+        refuse(trainer, text, steps)
+
+    monkeypatch.setattr(Trainer, "_refuse_divergence", press_and_refuse)
+    with pytest.raises(KeyboardInterrupt), np.errstate(all="ignore"):
+        for _ in range(50):
+            kept = model.state_
+            model.partial_fit(ratings)
+    assert model.state_.is_finite()
+    assert model.state_.user_factors.tobytes() == kept.user_factors.tobytes()
+
+
+def test_it_may_come_in_the_middle_of_a_print(monkeypatch, capsys):
+    def reentered(*words, **options):
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    monkeypatch.setattr(interrupts, "print", reentered, raising=False)
+    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end():
+        press()
