@@ -373,6 +373,7 @@ class LinearModel(SampleModel):
         return replace(state, weights=weights, mean=mean, slots=slots)
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        state = super()._in_another_fit(state, settings)
         # gradient and pairs of L-BFGS are of its data; slots and mean are of the optimiser
         ways = ("solver", "optimizer", "top_k")
         moved = (state.settings.get("aggregation") == "server") != (self.aggregation == "server")

@@ -275,6 +275,10 @@ class SampleModel(DistributedEstimator):
             start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
         return start, last, same
 
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        # else the first change of the loss would be between two fits, and might be told as enough
+        return replace(state, loss=float("nan"))
+
     def _members(
         self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
     ) -> list[NDArray[np.int64]]:
