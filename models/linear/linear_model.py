@@ -448,7 +448,7 @@ class LinearModel(SampleModel):
             l1=l1,
             l2=l2,
             average=self._averages,
-            overlap=bool(self.overlap),
+            overlap=bool(self.overlap) and plan.n_ranks > 1,  # one rank alone waits for no sum
             optimizer=optimizer_of(self._optimizer),
             aggregator=self._aggregator(plan.random_state),
         )
