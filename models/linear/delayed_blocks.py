@@ -196,8 +196,8 @@ class RankSolver:
 
 def set_up(
     comm: Communicator, rows: PerRank, *, fit: DelayedBlocks
-) -> tuple[PerRank, NDArray[np.float64]]:
-    """Each rank's solver, and the scale of every coordinate; a text.
+) -> tuple[PerRank, NDArray[np.float64], NDArray[np.bool_]]:
+    """Each rank's solver, and of every coordinate its scale and whether it is visited; a text.
 
     Parameters
     ----------
@@ -211,6 +211,8 @@ def set_up(
     solvers : PerRank of RankSolver
     scale : float64 ndarray of shape (n_features + 1,)
         The intercept's is the last.
+    touched : bool ndarray like scale
+        Whether rows of any rank have an entry.
     """
     entries = comm.map(entries_of, rows, fit=fit)
     counts = allreduce(comm, comm.map(counts_of, entries)).result()
@@ -219,7 +221,8 @@ def set_up(
     scale = (bound + fit.penalty.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
     scale[-1] *= _UNPENALISED
     scale[scale == 0] = 1.0
-    return comm.map(solver_of, rows, entries, ranks=counts[1], scale=scale, **how), scale
+    solvers = comm.map(solver_of, rows, entries, ranks=counts[1], scale=scale, **how)
+    return solvers, scale, counts[1] > 0
 
 
 def entries_of(rows: Rows, *, fit: DelayedBlocks) -> NDArray[np.int64]:

@@ -8,7 +8,9 @@
 
 so the penalty of all steps in which a coordinate had no gradient is one proximal step, of their
 summed rates. Whoever reads a weight brings it up to date for himself and leaves it as it is:
-weights change by the sum of all ranks alone, and stay equal on all to the bit.
+weights change by the sum of all ranks alone, and stay equal on all to the bit. A coordinate that
+had no gradient yet (r_j = 0) has no rate either, so no penalty: a weight that it has all the same
+is of another fit, which a step without end would undo.
 
 Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic
 optimization", JMLR 2011, §5.1 (composite mirror descent). Sums of squares begin at zero, so the
@@ -39,6 +41,8 @@ def soft(value: float, threshold: float) -> float:
 @kernel(internal=True, _nrt=False)
 def current(value: float, pending: float, root: float, l1: float, l2: float) -> float:
     """A weight brought up to date by the rates that it is behind."""
+    if root == 0.0:
+        return value
     root += _EPSILON
     if l1 > 0.0:
         value = soft(value, l1 * pending / root)

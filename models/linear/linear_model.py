@@ -373,6 +373,7 @@ class LinearModel(SampleModel):
         return replace(state, weights=weights, mean=mean, slots=slots)
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        state = super()._in_another_fit(state, settings)
         # gradient and pairs of L-BFGS are of its data; slots and mean are of the optimiser
         ways = ("solver", "optimizer", "top_k")
         moved = (state.settings.get("aggregation") == "server") != (self.aggregation == "server")
@@ -447,7 +448,7 @@ class LinearModel(SampleModel):
             l1=l1,
             l2=l2,
             average=self._averages,
-            overlap=bool(self.overlap),
+            overlap=bool(self.overlap) and plan.n_ranks > 1,  # one rank alone waits for no sum
             optimizer=optimizer_of(self._optimizer),
             aggregator=self._aggregator(plan.random_state),
         )

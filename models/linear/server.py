@@ -183,16 +183,21 @@ class BlocksText(ServerText):
             delay=fit.delay,
         )
         comm = server.communicator
-        solvers, self._scale = comm.run(set_up, self._rows_on(comm), fit=fit)
+        solvers, self._scale, touched = comm.run(set_up, self._rows_on(comm), fit=fit)
         self._held = server.hold(solvers)
-        server.set_values(self._first_rows(state))
+        server.set_values(self._first_rows(state, touched))
         self.memory = server.run(delayed_blocks.begin, self._held)
         server.reset_report()
         self._loss = state.loss
 
-    def _first_rows(self, state: LinearState) -> NDArray[np.float64]:
-        """Of the server; with a delay the sum of all gradients beside the weights."""
-        weights = state.weights.reshape(-1, self._fit.n_outputs)
+    def _first_rows(self, state: LinearState, touched: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Of the server; with a delay the sum of all gradients beside the weights.
+
+        No rank visits a coordinate without entries. Only the penalty moves it: to 0, in one step.
+        """
+        weights = state.weights.reshape(-1, self._fit.n_outputs).copy()
+        if self._fit.penalty.l1 or self._fit.penalty.l2:
+            weights[:-1][~touched[:-1]] = 0.0
         rows = state.slots.get("rows", np.zeros((0, 1)))  # exact, where the data are the same
         if rows.shape != weights.shape or not np.array_equal(rows / self._scale[:, None], weights):
             rows = weights * self._scale[:, None]

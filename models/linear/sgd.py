@@ -10,6 +10,7 @@
 Renggli 2017, §2.1 (algorithm 1), §2.4 (TopK). The gradient is the mean over the batches of all
 ranks, and every rank moves weights of its own by the same sum, so they stay equal to the bit. One
 rank alone sends nothing: it adds its rows to the weights one by one, or by AdaGrad batch by batch.
+So it does where TopK leaves nothing out of a gradient, which then is a step of plain SGD.
 """
 
 from __future__ import annotations
@@ -116,6 +117,11 @@ class Sgd(LossSteps):
         """Whether one rank does it without making gradients."""
         return len(self.sizes) == 1 and self.is_lazy and self.aggregator.compressor is None
 
+    @property
+    def adds_rows(self) -> bool:
+        """Whether one rank adds its rows to the weights wherever a gradient is left whole."""
+        return len(self.sizes) == 1 and type(self.optimizer) is SGD
+
     def penalty(self, weights: NDArray[np.float64]) -> float:
         """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
         own = weights[: len(weights) - self.n_outputs]
@@ -221,13 +227,13 @@ def epoch(
             model = comm.update(forward, model, rows, step=step, sgd=sgd)
             gradients = comm.map(gradient_of, model)
             if pending is not None:  # the sum of the step before came while this one was computed
-                model = _moved(comm, model, pending, rates, step - 1, steps, sgd)
+                model = _moved(comm, model, rows, pending, rates, step - 1, steps, sgd)
             pending, feedback, aggregator = aggregator.post(comm, gradients, feedback)
             if not sgd.overlap:
-                model = _moved(comm, model, pending, rates, step, steps, sgd)
+                model = _moved(comm, model, rows, pending, rates, step, steps, sgd)
                 pending = None
         if pending is not None:
-            model = _moved(comm, model, pending, rates, n_steps - 1, steps, sgd)
+            model = _moved(comm, model, rows, pending, rates, n_steps - 1, steps, sgd)
     model = comm.update(end_epoch, model, sgd=sgd)
     model, feedback = comm.settle(model, feedback)
     summed = allreduce(comm, comm.map(measures_of, model)).result()
@@ -259,14 +265,17 @@ def _is_looked_at(epoch: int) -> bool:
 def _moved(
     comm: Communicator,
     model: PerRank,
+    rows: PerRank,
     pending: Any,
     rates: NDArray[np.float64],
     step: int,
     before: int,
     sgd: Sgd,
 ) -> PerRank:
-    rate, number = float(rates[step]), before + step + 1
-    return comm.update(move, model, pending.collect(), rate=rate, number=number, sgd=sgd)
+    return comm.update(
+        move, model, pending.collect(), rows,
+        rate=float(rates[step]), step=step, number=before + step + 1, sgd=sgd,
+    )  # fmt: skip
 
 
 # -- steps on one rank ---
@@ -328,24 +337,28 @@ def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
 
 def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
     """All steps of an epoch."""
-    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.table)
     for place, block in enumerate(model.blocks.tolist()):
         own = sgd.rows_of_block(rows, block)
         order = sgd.order(own, model.epoch, block)
         of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
-        shared = (
-            *own.arrays, order, sgd.batch_size, of_block, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
-            sgd.intercept, model.table, model.scalars,
-        )  # fmt: skip
-        if sgd.is_adaptive:
-            # room for entries of every weight: pages that none reaches cost nothing
-            model.loss += run_adagrad_batches(
-                *shared, scores[0], model.touched,
-                np.empty(size, _index_type(size)), np.empty(size, rows.dtype),
-            )  # fmt: skip
-        else:
-            model.loss += run_batches(*shared, scores)
+        model.loss += run_steps_alone(model, own, order, of_block, sgd)
     return model
+
+
+def run_steps_alone(
+    model: SgdModel, own: RankRows, order: NDArray[np.int64], rates: NDArray[np.float64], sgd: Sgd
+) -> float:
+    """A step for each of the rates over rows of a block; gives the sum of losses before it."""
+    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.table)
+    shared = (
+        *own.arrays, order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
+        sgd.intercept, model.table, model.scalars,
+    )  # fmt: skip
+    if not sgd.is_adaptive:
+        return float(run_batches(*shared, scores))
+    # room for entries of every weight: pages that none reaches cost nothing
+    room = np.empty(size, _index_type(size)), np.empty(size, own.dtype)
+    return float(run_adagrad_batches(*shared, scores[0], model.touched, *room))
 
 
 def _index_type(size: int) -> np.dtype[Any]:
@@ -392,9 +405,12 @@ def gradient_of(model: SgdModel) -> Stream:
     return model.gradient
 
 
-def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) -> SgdModel:
+def move(
+    model: SgdModel, total: Stream, rows: Rows, *, rate: float, step: int, number: int, sgd: Sgd
+) -> SgdModel:
     """A step along the sum."""
-    model.gradient, model.cuts = None, equal_shares(total, len(sgd.sizes))
+    own, model.gradient = model.gradient, None
+    model.cuts = equal_shares(total, len(sgd.sizes))
     if not sgd.is_lazy:
         gradient = total.to_numpy().astype(np.float64, copy=False)
         model.entries += int(np.count_nonzero(gradient))
@@ -404,6 +420,11 @@ def move(model: SgdModel, total: Stream, *, rate: float, number: int, sgd: Sgd) 
             _pieces(model.weights, sgd.n_outputs), _pieces(gradient, sgd.n_outputs), model.slots,
             rate=rate, number=number - model.began,
         )  # fmt: skip
+        return model
+    if sgd.adds_rows and own is not None and np.array_equal(own.to_numpy(), total.to_numpy()):
+        model.entries += int(np.count_nonzero(total.values))
+        block = sgd.rows_of_block(rows, int(model.blocks[step // sgd.block_steps]))
+        run_steps_alone(model, block, sgd.of_step(model.order, step), np.array([rate]), sgd)
         return model
     indices = NO_INDICES
     if total.indices is not None:

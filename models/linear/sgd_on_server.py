@@ -69,7 +69,7 @@ class RankSolver:
 
 def solver_of(rows: Rows, part: Part) -> RankSolver:
     """Of a rank's samples and its part of a state."""
-    residual = np.array(part["residual"][0], rows.dtype)
+    residual = np.array(part["residual"][0], np.float64)  # as gradients are pushed
     return RankSolver(rows, Feedback(residual, rows.rank, int(part["steps"])))
 
 
@@ -151,7 +151,7 @@ def _selected(
     """What TopK sends of a gradient, by coordinates again; the rest is kept."""
     n_outputs, residual = fit.n_outputs, solver.feedback.residual
     flat = (ids[:, None] * n_outputs + np.arange(n_outputs)).ravel()
-    stream = entries_stream(flat, gradient.ravel().astype(residual.dtype), len(residual))
+    stream = entries_stream(flat, gradient.ravel(), len(residual))
     assert fit.compressor is not None
     sent, solver.feedback = fit.compressor.compress(stream, solver.feedback)
     assert sent.indices is not None  # entries, however many

@@ -239,6 +239,7 @@ class Perceptron(SampleModel):
         return state
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        state = super()._in_another_fit(state, settings)
         if state.settings.get("optimizer") != settings["optimizer"]:
             state = replace(state, slots=slots_from(state.steps))
         residual = self._no_residual(settings["n_ranks"], state.weights)

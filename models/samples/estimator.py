@@ -157,9 +157,15 @@ class SampleModel(DistributedEstimator):
                 held_X, held_y = data["eval_set"]
             except (TypeError, ValueError):
                 raise InputError("eval_set is a tuple (X, y), of a file (X, None)") from None
-            problem.validation = self._samples(
+            held = self._samples(
                 held_X, held_y, None, problem.classes, False, problem.class_weights
             )
+            if (held.several, held.n_outputs) != (problem.several, problem.n_outputs):
+                raise InputError(
+                    f"the samples of eval_set have {_targets_in_words(held)}, those of the fit "
+                    f"{_targets_in_words(problem)}"
+                )
+            problem.validation = held
         return problem
 
     def _samples(
@@ -269,6 +275,10 @@ class SampleModel(DistributedEstimator):
             start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
         return start, last, same
 
+    def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
+        # else the first change of the loss would be between two fits, and might be told as enough
+        return replace(state, loss=float("nan"))
+
     def _members(
         self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
     ) -> list[NDArray[np.int64]]:
@@ -372,6 +382,11 @@ def is_lazy_or_file(X: Any) -> bool:
 def in_memory(values: Any) -> Any:
     """What a Dask collection holds; anything else as it is."""
     return values.compute() if is_dask_collection(values) else values
+
+
+def _targets_in_words(problem: Samples) -> str:
+    """How many targets a sample has."""
+    return f"{problem.n_outputs} targets each" if problem.several else "one target each"
 
 
 def by_sgd(model: Any) -> bool:

@@ -8,6 +8,7 @@ classes   0, 1, 2 …, or of two −1, +1          regression   y itself
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 from zlib import crc32
 
@@ -198,10 +199,20 @@ def weights_of_classes(
     """The weight of each class: "balanced", or as a dict says; `mass` are sums of sample weights.
 
     A class without any weighs 0 in "balanced", where scikit-learn divides by it.
+
+    Raises
+    ------
+    InputError
+        For a weight of a dict that is below 0, or no finite number.
     """
     if not isinstance(class_weight, str):
         from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
 
+        for name, weight in class_weight.items():
+            if not isinstance(weight, Real) or not 0 <= weight < np.inf:
+                raise InputError(
+                    f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
+                )
         return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
     found = np.zeros(len(classes))
     np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)

@@ -89,3 +89,14 @@ def test_a_file_of_classes_that_weigh_nothing(tmp_path):
     bools = tmp_path / "x.csv"
     bools.write_text("p,rich\n1,true\n2,false\n3,true\n")
     assert survey(bools, label="rich").label_counts.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("weight", [-0.5, np.nan, np.inf, "2"])
+@pytest.mark.parametrize("make", [LogisticRegression, LinearSVC])
+def test_weights_below_0_or_that_are_no_number_are_refused(make, weight):
+    """A class that repels would have no optimum, as little as a weight that is not there."""
+    with pytest.raises(InputError, match=r"class_weight\['b'\] is .*, 0 or more"):
+        make(class_weight={"b": weight}, **LOCAL).fit(X, Y)
+    model = make(solver="sgd", class_weight={"b": weight}, **LOCAL)
+    with pytest.raises(InputError, match=r"class_weight\['b'\] is .*, 0 or more"):
+        model.partial_fit(X, Y, classes=["a", "b", "c"])

@@ -366,6 +366,22 @@ def test_a_warm_start_may_change_solver_optimiser_and_ranks(first, other):
     assert model.n_iter_ == 21
 
 
+@pytest.mark.parametrize("n_ranks", [1, 2])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_adagrad_leaves_weights_that_new_samples_do_not_touch(n_ranks, l1_ratio):
+    """It had no gradient of them, so no rate to shrink them by; others it goes on from."""
+    X, y = samples()
+    model = LogisticRegression(warm_start=True, n_ranks=n_ranks, transport="local").fit(X, y)
+    before, late = model.coef_[0], np.where(np.arange(len(y)) < 100, 0, X[:, 3])
+    X = np.column_stack([np.zeros((len(X), 3)), late, X[:, 4:]])
+    model.set_params(
+        solver="sgd", l1_ratio=l1_ratio, average=False, shuffle=False, eta0=1e-4, max_iter=1,
+        batch_size=10, tol=0,
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_array_equal(model.coef_[0, :3], before[:3])
+    np.testing.assert_allclose(model.coef_[0, 3:], before[3:], atol=0.01)
+
+
 def test_a_warm_start_with_other_ranks_forgets_what_topk_did_not_send():
     X, y = samples()
     model = LogisticRegression(solver="sgd", warm_start=True, top_k=2, max_iter=2, tol=0, **LOCAL)

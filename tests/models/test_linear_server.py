@@ -82,7 +82,7 @@ def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
         transport="local", schedule="stalest",
     ) as server:  # fmt: skip
         comm = server.communicator
-        solvers, scale = comm.run(set_up, comm.values(rows), fit=fit)
+        solvers, scale, _ = comm.run(set_up, comm.values(rows), fit=fit)
         held = server.hold(solvers)
         for _ in range(90):
             server.run(delayed_blocks.epoch, held, penalty=penalty)
@@ -124,6 +124,24 @@ def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(samples, tmp_path):
     resumed = daskpart.LogisticRegression(**SERVER, **kept, max_iter=8, resume=True).fit(X, y)
     assert resumed.coef_.tobytes() == whole.coef_.tobytes()
     assert resumed.n_iter_ == 8
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+@pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
+def test_a_warm_start_takes_features_along_that_new_samples_do_not_have(samples, delay, l1_ratio):
+    """At the optimum of those their weights are 0; without a penalty any weights are optimal."""
+    X, y = samples
+    model = daskpart.LogisticRegression(
+        **SERVER | {"l1_ratio": l1_ratio, "delay": delay}, n_ranks=2, max_iter=20, warm_start=True
+    ).fit(X, y)
+    gone = np.arange(X.shape[1]) < 30
+    before = model.coef_[0, gone]
+    assert before.any()
+    some = X @ scipy.sparse.diags_array((~gone).astype(float))
+    for C_, expected in ((math.inf, before), (C, np.zeros(30))):
+        model.set_params(C=C_).fit(some, y)
+        np.testing.assert_allclose(model.coef_[0, gone], expected, rtol=1e-12)
+    assert model.coef_[0, ~gone].any()
 
 
 def test_the_tolerance_ends_a_fit(samples):

@@ -108,6 +108,26 @@ def test_a_plan_for_messages_is_refused_on_a_server():
         LogisticRegression(aggregation="server", **how).fit(X, Y, plan=plan)
 
 
+# -- the loss ---
+
+
+@pytest.mark.parametrize("make", [
+    lambda **how: LogisticRegression(solver="sgd", average=False, **how),
+    lambda **how: LogisticRegression(solver="sgd", **how),
+    lambda **how: LogisticRegression(solver="sgd", aggregation="server", **how),
+    lambda **how: LogisticRegression(solver="server", **how),
+    lambda **how: MLPClassifier((3,), **how),
+])  # fmt: skip
+def test_a_loss_is_not_compared_with_that_of_another_fit(make):
+    """The change between two fits says nothing of how far one of them is."""
+    model = make(max_iter=4, tol=0, warm_start=True, **LOCAL).fit(X, Y)
+    other = model.state_.loss
+    model.set_params(max_iter=2, tol=100.0).fit(X, 1 - Y)
+    assert model.n_iter_ == 6  # the loss of its first step had none before it
+    assert np.isnan(model.history_["change"].iloc[4])
+    assert model.state_.loss != other
+
+
 # -- patience ---
 
 
