@@ -141,6 +141,30 @@ def test_wrong_lengths_are_told():
         daskpart.torch.run_on_parts(lambda exchange: exchange(torch.ones(2, 3)), graph(), n_ranks=3)
 
 
+def test_a_product_needs_the_rows_of_the_halo():
+    for wrong in (
+        lambda exchange, X: exchange.product(X),
+        lambda exchange, X: exchange.product(exchange(X)[:, 0]),
+    ):
+        with pytest.raises(InputError, match="product takes"):
+            daskpart.torch.run_on_parts(wrong, graph(), vertices()[0], n_ranks=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"operator": "normalized"}, "operator is 'normalized': use one of 'normalised', 'mean'"),
+        ({"dtype": "int32"}, "dtype is 'int32'"),
+        ({"transport": "graph"}, "transport is 'graph'"),
+        ({"partitioner": "best"}, "'best' is unknown"),
+        ({"n_ranks": 0}, "n_ranks is 0"),
+    ],
+)
+def test_options_that_are_not_allowed_are_told(options, message):
+    with pytest.raises(InputError, match=message):
+        daskpart.torch.run_on_parts(lambda exchange: 0, graph(), **{"n_ranks": 2, **options})
+
+
 @pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])
 def test_a_state_dict_of_pytorch_geometric_answers_as_its_module(layer):
     convolutions = pytest.importorskip("torch_geometric.nn")
