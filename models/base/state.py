@@ -34,6 +34,7 @@ from .reports import bytes_words, value_words
 
 _LIES = "lies"
 _PARTS = {"data": "the data", "weights": "the weights of the data"}  # what is no parameter
+VALIDATION = "validation"  # in the settings: what was measured by, which decides no step
 _BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
 
@@ -437,7 +438,7 @@ class State:
         ours, theirs = plain(self.settings), plain(dict(settings))
         return [
             f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
-            for name in sorted({*ours, *theirs})
+            for name in sorted({*ours, *theirs} - {VALIDATION})
             if _shown(ours, name) != _shown(theirs, name)
         ]
 

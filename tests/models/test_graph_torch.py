@@ -147,7 +147,7 @@ def test_a_product_needs_the_rows_of_the_halo():
         lambda exchange, X: exchange.product(exchange(X)[:, 0]),
     ):
         with pytest.raises(InputError, match="product takes"):
-            daskpart.torch.run_on_parts(wrong, graph(), vertices()[0], n_ranks=3)
+            daskpart.torch.run_on_parts(wrong, graph(), vertices()[0], n_ranks=3, dtype="float64")
 
 
 @pytest.mark.parametrize(
