@@ -173,7 +173,9 @@ class GraphNetwork(DistributedEstimator):
         ----------
         X : container of shape (n, d), or None
             Features: numpy, scipy.sparse, pydata/sparse, Dask, xarray, a DataFrame (whose index
-            names the vertices). None: the identity.
+            names the vertices). Rows without names are in the order of the graph's vertices, also
+            where these have names, such as the nodes of networkx or the labels of a DataArray; only
+            beside a list of edges between names this is an error. None: the identity.
         y : array-like of shape (n,) or (n, n_columns)
             Labels. Of several columns each is a class of its own (0 and 1), or a number. Unlabelled
             is a vertex whose class is −1, NaN or None; of several columns NaN in any, or −1 in all;
