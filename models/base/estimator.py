@@ -446,14 +446,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         return replace(start, settings=settings), start.epoch + n_steps, same
 
     def _watched(self, state: State, settings: dict[str, Any]) -> State:
-        """Where a fit goes on: patience goes on in the same fit, and begins anew in another.
-
-        So it does where other data are measured by: what was best by those says nothing of these.
-        """
+        """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
         if self.patience is None:
             return state.unwatched() if state.best_epoch is not None else state
-        by_others = state.settings.get(VALIDATION, settings[VALIDATION]) != settings[VALIDATION]
-        if state.best_epoch is None or by_others or not state.is_of(settings):
+        if state.best_epoch is None or not state.is_measured_in(settings):
             return state.unwatched(state.epoch)
         return state
 

@@ -417,6 +417,14 @@ class State:
         """Whether a fit with these settings is the one that this state is of."""
         return not self._differences(settings)
 
+    def is_measured_in(self, settings: Mapping[str, Any]) -> bool:
+        """Whether that fit also measures by the data that this state was measured by.
+
+        If not, what was the best by those says nothing of its own.
+        """
+        own = settings[VALIDATION]
+        return self.is_of(settings) and self.settings.get(VALIDATION, own) == own
+
     def check_resumes(
         self, settings: Mapping[str, Any], source: str | os.PathLike = "the checkpoint"
     ) -> None:

@@ -537,23 +537,6 @@ def test_negative_weights_are_borne_where_nothing_is_divided_by_their_sums():
     assert model("gin").fit(features(), labels(), graph=with_edge(0, 1, -1.0)).n_iter_ == 4
 
 
-@pytest.mark.parametrize("n_ranks", [1, 3])
-@pytest.mark.parametrize("weights", [(-1.0, 1.0), (1.0, 0.0)])
-def test_attention_goes_over_edges_of_any_weight(weights, n_ranks):
-    loop, edge = weights
-    ones = graph().copy()
-    ones.data[:] = 1
-    ones = ones + scipy.sparse.eye_array(N, format="csr")
-    weighed = ones.copy()
-    weighed.data[weighed.indices == np.repeat(np.arange(N), np.diff(weighed.indptr))] = loop
-    weighed.data[np.flatnonzero(weighed.data == 1)[::3]] = edge
-    expected, found = (
-        model("gat", n_ranks=n_ranks).fit(features(), labels(), graph=each)
-        for each in (ones, weighed)
-    )
-    np.testing.assert_array_equal(weights_of(found), weights_of(expected))
-
-
 def test_another_graph_needs_its_own_features():
     fitted = model().fit(features(), labels(), graph=graph())
     with pytest.raises(InputError, match="give X"):
