@@ -112,7 +112,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         they must, or "graph" while another fit holds the workers. "dask" and "mpi" by name need
         a thread a rank, but go on with fewer after a lost worker.
     warm_start : bool, default=False
-        Begin at the factors of the last fit.
+        Begin at the factors of the last fit. Users and items without a rating now stay as they are,
+        as in `partial_fit`; what was seen is what they have now.
     checkpoint_path : path or None, default=None
         ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
     checkpoint_every : int, default=1
