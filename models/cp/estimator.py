@@ -422,6 +422,9 @@ class CPDecomposition(CPModel, DistributedEstimator):
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
 
+    def _in_another_fit(self, state: CPState, settings: dict[str, Any]) -> CPState:
+        return replace(state, fit=float("nan"))  # of other data, so nothing to compare with
+
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.held_out is None:
             return replace(plan, held_out=None)

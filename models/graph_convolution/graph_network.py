@@ -29,7 +29,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
-from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate
+from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate, in_another_fit
 from daskpart.models.optimisation.optimisers import (
     BEGAN,
     OPTIMIZERS,
@@ -421,9 +421,8 @@ class GraphNetwork(DistributedEstimator):
         return replace(state, weights=weights)
 
     def _in_another_fit(self, state: GCNState, settings: dict[str, Any]) -> GCNState:
-        if any(state.settings.get(name) != settings[name] for name in _OF_RATE):
-            return replace(state, learning_rate_state={})  # the rate that is new now begins anew
-        return state
+        memory = in_another_fit(state.learning_rate_state, state.settings, settings, _OF_RATE)
+        return replace(state, learning_rate_state=memory)
 
     def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
         rate = LearningRate(
