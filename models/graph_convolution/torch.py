@@ -38,6 +38,7 @@ from .kernels import spmm, spmm_transposed
 from .operators import operator_of, with_loops
 from .plan import PARTITIONERS, vertex_partition
 from .ranks import Halves, RankGraph, cut_graph
+from .vertex_names import in_order, names_of_rows, that_name
 
 
 class RunOnParts(NamedTuple):
@@ -239,8 +240,9 @@ def run_on_parts(
         Its first argument is a `HaloExchange`.
     graph : container
         As `GCNClassifier.fit` takes it.
-    *arrays : ndarray of shape (n, …)
-        One row a vertex; each rank gets its own rows.
+    *arrays : ndarray, Series, DataFrame or DataArray of shape (n, …)
+        One row a vertex, in the order of the graph or named by an index, as features of
+        `GCNClassifier` are; each rank gets its own rows.
     n_ranks : int
     partitioner
         As for `GCNClassifier`.
@@ -278,15 +280,20 @@ def run_on_parts(
     check_partitioner(partitioner, [*PARTITIONERS], n_ranks)
     one_of(transport, "transport", ("local", "dask", "mpi"))
     one_of(dtype, "dtype", ("float32", "float64"))
-    rows = [np.asarray(array) for array in arrays]
-    n = len(rows[0]) if rows else None
-    adjacency = read_graph(graph, n, None, symmetrize).adjacency
+    rows, named = [np.asarray(array) for array in arrays], [*map(names_of_rows, arrays)]
+    n, names = (len(rows[0]), named[0]) if rows else (None, None)
+    read = read_graph(graph, n, names, symmetrize)
+    adjacency = read.adjacency
     lengths = {len(array) for array in rows} - {adjacency.shape[0]}
     if lengths:
         raise InputError(
             f"the graph has {adjacency.shape[0]} vertices, an array has {min(lengths)} rows: give "
             "one row for each vertex"
         )
+    for place, given in enumerate(named):
+        own = that_name(given, read.names, len(rows[place]))
+        order = in_order(read.names, own, "rows of an array")
+        rows[place] = rows[place] if order is None else rows[place][order]
     matrix = operator_of(operator, adjacency, dtype)
     pattern = with_loops(adjacency)
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state)
