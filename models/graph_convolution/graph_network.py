@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
+from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -237,11 +238,14 @@ class GraphNetwork(DistributedEstimator):
         widths = self._hidden
         if any(not isinstance(each, int | np.integer) or each < 1 for each in widths):
             raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (16,)")
-        if not isinstance(self.weight_decay, Real) and len(self.weight_decay) != len(widths) + 1:
+        of_layers = None if isinstance(self.weight_decay, Real) else self.weight_decay
+        if of_layers is not None and len(of_layers) != len(widths) + 1:
             raise InputError(
                 f"weight_decay has {len(self.weight_decay)} numbers; give one, or one for each of "
                 f"the {len(widths) + 1} layers"
             )
+        for decay in of_layers or ():
+            finite_number(decay, "weight_decay")
         if isinstance(self.optimizer, Optimizer):
             of_optimizer = self.optimizer.weight_decay
             if np.any(of_optimizer) and np.any(self.weight_decay):
