@@ -402,7 +402,9 @@ def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
         ({"init": "nvecs", "n_init": 2}, "n_init=2 needs init='random'"),
         ({"resume": True}, "resume=True needs checkpoint_path"),
         ({"n_init": 2, "checkpoint_path": "run.npz"}, "n_init=2 begins several times"),
-        ({"alpha_beta": (-1, 0)}, "alpha_beta"),
+        ({"alpha_beta": (-1, 0)}, "alpha_beta is -1"),
+        ({"alpha_beta": (0, "a")}, "alpha_beta is 'a'"),
+        ({"alpha_beta": (0,)}, "alpha_beta=.* must be two"),
     ],
 )
 def test_bad_parameters(tensor, changes, words):
