@@ -20,7 +20,7 @@ from daskpart import data_models
 from daskpart.collectives import hypercube_allreduce_plan
 from daskpart.errors import BalanceWarning
 from daskpart.models.graph_convolution.communication import forecast, product_plan
-from daskpart.models.graph_convolution.problem import with_loops
+from daskpart.models.graph_convolution.operators import with_loops
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 

@@ -89,7 +89,9 @@ def few_neighbours(
     counts : int64 ndarray
         How many of them each target has.
     """
-    counts = np.minimum(pointer[targets + 1] - pointer[targets], most)
+    degrees = pointer[targets + 1] - pointer[targets]
+    most = min(most, int(degrees.max(initial=0)))  # "all of them" may be any large number
+    counts = np.minimum(degrees, most)
     entries = np.empty(int(counts.sum()), np.int64)
     _few(pointer, neighbours, targets, ids, np.empty(most, np.uint64), key, entries)
     return entries, counts

@@ -133,11 +133,14 @@ class _Drawn:
         """The sampler that `to_dict` described."""
         return cls(**values)
 
-    def _seeds(self, graph: Adjacency, generator: np.random.Generator) -> NDArray[np.int64]:
-        """The vertices that a mini-batch begins at, rising."""
+    def _seeds(
+        self, graph: Adjacency, generator: np.random.Generator, n_seeds: int | None
+    ) -> NDArray[np.int64]:
+        """The vertices that a mini-batch begins at, rising; None: as many as `size` says."""
         known = self._may_begin(graph.n_vertices)
         n = graph.n_vertices if known is None else len(known)
-        chosen = np.sort(shuffled(np.arange(self.count(n)), n, _key(generator)))
+        n_seeds = self.count(n) if n_seeds is None else n_seeds
+        chosen = np.sort(shuffled(np.arange(n_seeds), n, _key(generator)))
         return chosen if known is None else known[chosen]
 
     def _may_begin(self, n_vertices: int) -> NDArray[np.int64] | None:
@@ -171,9 +174,14 @@ class VertexSampler(_Drawn):
 
     size: int | float = 0.1
 
-    def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
-        """One layer: all layers of a model work on the same subgraph."""
-        chosen = self._seeds(graph, generator)
+    def draw(
+        self, graph: Adjacency, generator: np.random.Generator, n_seeds: int | None = None
+    ) -> list[Layer]:
+        """One layer: all layers of a model work on the same subgraph.
+
+        It has `n_seeds` vertices, as the last mini-batch of an epoch may; None: `size`.
+        """
+        chosen = self._seeds(graph, generator, n_seeds)
         is_source = np.zeros(graph.n_vertices, bool)
         is_source[chosen] = True
         return [_layer(graph, chosen, *edges_to(graph, chosen, is_source))]
@@ -200,11 +208,17 @@ class NeighbourSampler(_Drawn):
     def __post_init__(self) -> None:
         several(self.fanouts, "fanouts", _FANOUTS)
 
-    def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
-        """A layer for each fanout; the sources of one are the targets of the next."""
+    def draw(
+        self, graph: Adjacency, generator: np.random.Generator, n_seeds: int | None = None
+    ) -> list[Layer]:
+        """A layer for each fanout; the sources of one are the targets of the next.
+
+        It begins at `n_seeds` vertices, as the last mini-batch of an epoch may; None: at `size`.
+        """
         if not len(self.fanouts):
             raise InputError(f"fanouts is empty: give {_FANOUTS}")
-        targets, ids, layers = self._seeds(graph, generator), np.arange(graph.n_vertices), []
+        targets, layers = self._seeds(graph, generator, n_seeds), []
+        ids = np.arange(graph.n_vertices)
         for fanout in self.fanouts:
             most = whole_number(fanout, "fanout", least=1)
             kept = few_neighbours(
@@ -248,10 +262,16 @@ class LayerSampler(_Drawn):
                 return np.where(certain, 1.0, found)
             certain |= more
 
-    def draw(self, graph: Adjacency, generator: np.random.Generator) -> list[Layer]:
-        """`n_layers` layers; the sources of one are the targets of the next."""
+    def draw(
+        self, graph: Adjacency, generator: np.random.Generator, n_seeds: int | None = None
+    ) -> list[Layer]:
+        """`n_layers` layers; the sources of one are the targets of the next.
+
+        It begins at `n_seeds` vertices, as the last mini-batch of an epoch may, and draws as many
+        for each layer as ever; None: at `size`.
+        """
         n_layers = whole_number(self.n_layers, "n_layers", least=1)
-        targets, layers = self._seeds(graph, generator), []
+        targets, layers = self._seeds(graph, generator, n_seeds), []
         probabilities, ids = self.probabilities(graph), np.arange(graph.n_vertices)
         for _ in range(n_layers):
             is_source = drawn_with(probabilities, ids, _key(generator))

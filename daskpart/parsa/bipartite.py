@@ -15,6 +15,7 @@ and not for all parameters.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -30,7 +31,11 @@ from daskpart._incidence import group, transpose
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.readers import libsvm
+from daskpart.readers.ranges import ExamplesFile
+from daskpart.readers.streams import location
 
+FileLike = str | PathLike[str] | ExamplesFile
 _SPARSE_TOUCH = 8
 _LARGEST = int(np.iinfo(np.int32).max)
 
@@ -116,16 +121,16 @@ class Bipartite:
         return cls(hypergraph.n_nets, hypergraph.vertex_pointer, hypergraph.nets)
 
     @classmethod
-    def from_libsvm(
-        cls, path: str | PathLike[str], *, n_parameters: int | None = None
-    ) -> Bipartite:
+    def from_libsvm(cls, path: FileLike, *, n_parameters: int | None = None) -> Bipartite:
         """Read a libsvm file, also compressed: examples are data, features are parameters.
 
         Values are checked but not held. For files larger than memory: `daskpart.parsa.BlockFolder`.
 
         Parameters
         ----------
-        path : str or path-like
+        path : str, path-like or ExamplesFile
+            Of one that was surveyed (`daskpart.readers.survey`), a table too, its examples with
+            its features.
         n_parameters : int, optional
             To match other data of more features; by default what the file needs.
 
@@ -134,11 +139,8 @@ class Bipartite:
         ReadError, InputError
             As `daskpart.read`; also for 2³¹ features or more.
         """
-        from daskpart.readers.libsvm import feature_chunks
-        from daskpart.readers.streams import location
-
         lengths, features = [np.zeros(1, np.int64)], []
-        for length, feature in feature_chunks(location(path)):
+        for length, feature in feature_chunks(path):
             lengths.append(length)
             features.append(feature)
         joined = np.concatenate(features)
@@ -253,24 +255,35 @@ def random_blocks(rng: np.random.Generator, n_blocks: int, n_data: int) -> NDArr
     return (rng.random(n_data) * n_blocks).astype(np.int32)
 
 
-def numbering(
-    path: str | PathLike[str], least: int, most: int, wanted: int | None
-) -> tuple[int, int]:
-    """What the first feature of a libsvm file is called, 0 or 1, and how many features there are.
+def feature_chunks(
+    source: FileLike,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """How many features each example of a file has, and which, some examples at a time.
+
+    Features of a path are as they are written: see `numbering`.
+    """
+    if isinstance(source, ExamplesFile):
+        return source.feature_chunks()
+    return libsvm.feature_chunks(location(source))
+
+
+def numbering(source: FileLike, least: int, most: int, wanted: int | None) -> tuple[int, int]:
+    """The number of the first feature in `feature_chunks`, and how many features there are.
 
     Parameters
     ----------
-    path : str or path-like
+    source : str, path-like or ExamplesFile
     least, most : int
         Smallest and largest index in the file; 1 and 0 where there is none.
     wanted : int or None
         How many features there shall be.
     """
-    from daskpart.readers.libsvm import Wanted, checked_width
-    from daskpart.readers.libsvm import numbering as numbering_of_any_width
-
-    first, needed = numbering_of_any_width(path, int(least), int(most), Wanted())
-    width = checked_width(path, needed, wanted, "n_parameters")
+    if isinstance(source, ExamplesFile):
+        path, first, needed = source.path, 0, source.n_features
+    else:
+        path = str(source)
+        first, needed = libsvm.numbering(path, int(least), int(most), libsvm.Wanted())
+    width = libsvm.checked_width(path, needed, wanted, "n_parameters")
     if width > _LARGEST:
         raise InputError(
             f"{path}: {width} features; at most {_LARGEST} can be numbered. Number the features "

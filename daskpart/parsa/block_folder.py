@@ -24,9 +24,19 @@ from daskpart._floor.checks import whole_number, whole_numbers
 from daskpart._floor.tables import html_table, text_table
 from daskpart._incidence import group
 from daskpart.errors import InputError, ReadError
-from daskpart.readers.streams import location
+from daskpart.readers.ranges import ExamplesFile
 
-from .bipartite import Bipartite, Block, _taken, block_of, numbering, random_blocks, sorted_within
+from .bipartite import (
+    Bipartite,
+    Block,
+    FileLike,
+    _taken,
+    block_of,
+    feature_chunks,
+    numbering,
+    random_blocks,
+    sorted_within,
+)
 
 _MANIFEST = "blocks.json"
 _FORMAT = 1
@@ -85,7 +95,7 @@ class BlockFolder:
     @classmethod
     def write(
         cls,
-        source: str | PathLike[str] | Bipartite,
+        source: FileLike | Bipartite,
         folder: str | PathLike[str],
         n_blocks: int,
         *,
@@ -96,8 +106,8 @@ class BlockFolder:
 
         Parameters
         ----------
-        source : str, path-like or Bipartite
-            A libsvm file, also compressed, or a graph in memory.
+        source : str, path-like, ExamplesFile or Bipartite
+            A libsvm file, also compressed; a file that was surveyed; or a graph in memory.
         folder : str or path-like
             Made if absent; must not hold blocks yet. What a run that was killed left there is
             removed.
@@ -114,10 +124,10 @@ class BlockFolder:
         ReadError
             The file cannot be read. What was written is removed.
         """
-        if not isinstance(source, str | PathLike | Bipartite):
+        if not isinstance(source, str | PathLike | ExamplesFile | Bipartite):
             raise InputError(
-                f"source is of type {type(source).__name__}: give the path of a libsvm file, or a "
-                "Bipartite (Bipartite.from_matrix)"
+                f"source is of type {type(source).__name__}: give the path of a libsvm file, what "
+                "survey found in one, or a Bipartite (Bipartite.from_matrix)"
             )
         place = Path(folder).expanduser()
         n_blocks = whole_number(n_blocks, "n_blocks", least=1)
@@ -130,8 +140,7 @@ class BlockFolder:
             if isinstance(source, Bipartite):
                 sizes = _write_graph(source, place, n_blocks, random_state)
             else:
-                path = location(source)
-                sizes = _write_file(path, place, n_blocks, random_state, n_parameters)
+                sizes = _write_file(source, place, n_blocks, random_state, n_parameters)
         except BaseException:
             _remove_unfinished(place)
             raise
@@ -208,16 +217,16 @@ def _write_graph(
 
 
 def _write_file(
-    path: str, folder: Path, n_blocks: int, random_state: int, n_parameters: int | None
+    source: FileLike, folder: Path, n_blocks: int, random_state: int, n_parameters: int | None
 ) -> dict[str, Any]:
     """Deal the chunks of a file over raw files, then make a block of each."""
     n_data, n_edges, least, most = 0, 0, 1, 0
-    for start, lengths, features in _scattered_chunks(path, folder, n_blocks, random_state):
+    for start, lengths, features in _scattered_chunks(source, folder, n_blocks, random_state):
         n_data, n_edges = start + len(lengths), n_edges + len(features)
         least = min(least, int(features.min(initial=1)))
         most = max(most, int(features.max(initial=0)))
     _check_blocks(n_blocks, n_data)
-    first, width = numbering(path, least, most, n_parameters)
+    first, width = numbering(source, least, most, n_parameters)
     sizes = []
     for number in range(n_blocks):
         data, lengths, features = _raw(folder, number)
@@ -231,13 +240,11 @@ def _write_file(
 
 
 def _scattered_chunks(
-    path: str, folder: Path, n_blocks: int, random_state: int
+    source: FileLike, folder: Path, n_blocks: int, random_state: int
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """Append the examples of each chunk to the raw files of their blocks; yields each chunk."""
-    from daskpart.readers.libsvm import feature_chunks
-
     rng, start = np.random.default_rng(random_state), 0
-    for lengths, features in feature_chunks(path):
+    for lengths, features in feature_chunks(source):
         rows = np.arange(len(lengths), dtype=np.int32)
         block_pointer, rows = group(random_blocks(rng, n_blocks, len(rows)), rows, n_blocks)
         pointer = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

@@ -63,9 +63,10 @@ def partition(
 
     Parameters
     ----------
-    data : Bipartite, Hypergraph, sparse matrix, path, BlockFolder, …
+    data : Bipartite, Hypergraph, sparse matrix, path, ExamplesFile, BlockFolder, …
         Rows (vertices) are data, columns (nets) parameters. A path is a libsvm file, any other
-        that `daskpart.read` knows, or a folder of blocks.
+        that `daskpart.read` knows, or a folder of blocks. Of a file that was surveyed, or of a
+        share that was drawn from it, the examples and features that the survey found.
     n_parts : int
         k, from 1 to the number of data.
     n_blocks : int, optional
@@ -73,8 +74,9 @@ def partition(
         they are on disk. Fewer are better and slower. Default: 1, or what `memory_limit` asks, or 8
         for each of several workers.
     memory_limit : int or str, optional
-        Bytes, like ``"500 MB"``. A libsvm file is then never in memory whole: it is assigned over
-        blocks in a temporary folder (below $TMPDIR), as many as the limit asks. For one worker.
+        Bytes, like ``"500 MB"``. A libsvm or surveyed file is then never in memory whole: it is
+        assigned over blocks in a temporary folder (below $TMPDIR), as many as the limit asks. For
+        one worker.
     extra_passes : int
         Individual initialisation: further passes over the blocks, each against what the other
         blocks were given last.

@@ -1,6 +1,6 @@
 """Whatever the data are in, as blocks; and how many blocks fit into given memory.
 
-matrix, Hypergraph, Bipartite ──▶ MemoryBlocks                  path of a libsvm file
+matrix, Hypergraph, Bipartite ──▶ MemoryBlocks       path of a libsvm file, surveyed file
 folder of blocks ───────────────▶ BlockFolder  ◀── a temporary folder ──┘ with a memory limit
 """
 
@@ -20,26 +20,28 @@ from dask.utils import parse_bytes
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.readers import read
+from daskpart.readers import ExamplesFile, read
 from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .assignment import Blocks
-from .bipartite import Bipartite, MemoryBlocks, numbering
+from .bipartite import Bipartite, MemoryBlocks, feature_chunks, numbering
 from .block_folder import BlockFolder
 
 _EDGE_BYTES = 32  # assigning needs 8, writing a block up to 32
 _DATUM_BYTES = 48
-_READING_BYTES = 64 << 20
+_READING_BYTES = 64 << 20  # of a MiB of text
+_READING_SURVEYED = 256 << 20  # of a block of a survey, up to 4 MiB
 _ROOM = 1.15  # random blocks are not of one size
 
 
 class Size(NamedTuple):
-    """Of a graph."""
+    """Of a graph, and the bytes that reading it takes."""
 
     n_data: int
     n_parameters: int
     n_edges: int
+    reading: int = _READING_BYTES
 
 
 @contextmanager
@@ -55,12 +57,12 @@ def blocks_of(
 
     Parameters
     ----------
-    data : Blocks, Bipartite, Hypergraph, path, or what `as_matrix` takes
+    data : Blocks, Bipartite, Hypergraph, path, ExamplesFile, or what `as_matrix` takes
     n_parts : int
     n_blocks : int or None
     memory_limit : int, str or None
-        Bytes, or a text such as "1 GiB". A libsvm file is then spread over blocks on disk; blocks
-        that are made already must be small enough.
+        Bytes, or a text such as "1 GiB". A file of examples is then spread over blocks on disk;
+        blocks that are made already must be small enough.
     random_state : int
     usual : int
         How many blocks a graph in memory is cut into, where nothing else is said.
@@ -80,11 +82,11 @@ def blocks_of(
         if limit is not None:
             _check_blocks_fit(data, n_parts, limit)
         yield data
-    elif path is not None and limit is not None and detect(path) == "libsvm":
+    elif limit is not None and (source := _in_examples(data, path)) is not None:
         if n_blocks is None:
-            n_blocks = blocks_that_fit(_size_of(path), n_parts, limit)
+            n_blocks = blocks_that_fit(_size_of(source), n_parts, limit)
         with tempfile.TemporaryDirectory(prefix="daskpart-blocks-") as folder:
-            yield BlockFolder.write(path, folder, n_blocks, random_state=random_state)
+            yield BlockFolder.write(source, folder, n_blocks, random_state=random_state)
     else:
         graph = as_bipartite(data) if path is None else _graph_of(path)
         if n_blocks is None:
@@ -95,6 +97,13 @@ def blocks_of(
         if whole_number(n_blocks, "n_blocks", least=1) > graph.n_data:
             raise InputError(f"n_blocks is {n_blocks}, but there are only {graph.n_data} data")
         yield graph.blocks(n_blocks, random_state)
+
+
+def _in_examples(data: Any, path: str | None) -> str | ExamplesFile | None:
+    """A file that can be read some examples at a time; None for all else."""
+    if isinstance(data, ExamplesFile):
+        return data
+    return path if path is not None and detect(path) == "libsvm" else None
 
 
 def model_of(data: Any) -> str:
@@ -113,6 +122,8 @@ def as_bipartite(data: Any) -> Bipartite:
         return data
     if isinstance(data, Hypergraph):
         return Bipartite.from_hypergraph(data)
+    if isinstance(data, ExamplesFile):
+        return Bipartite.from_libsvm(data)
     return Bipartite.from_matrix(data)
 
 
@@ -133,7 +144,7 @@ def blocks_that_fit(size: Size, n_parts: int, limit: int) -> int:
         Not even one datum at a time would fit.
     """
     row = -(-n_parts // 8)
-    fixed = _READING_BYTES + size.n_parameters * (3 * row + 8) + 16 * size.n_data
+    fixed = size.reading + size.n_parameters * (3 * row + 8) + 16 * size.n_data
     of_blocks = (
         size.n_edges * (_EDGE_BYTES + row) + size.n_data * (12 * n_parts + _DATUM_BYTES)
     ) * _ROOM
@@ -169,13 +180,13 @@ def _checked_limit(limit: Any) -> int:
     return whole_number(n_bytes, "memory_limit", least=1, most=2**63 - 1)
 
 
-def _size_of(path: str) -> Size:
-    """Read a libsvm file only to count."""
-    from daskpart.readers.libsvm import feature_chunks
-
+def _size_of(source: str | ExamplesFile) -> Size:
+    """Of a file that was surveyed; any other is read only to count."""
+    if isinstance(source, ExamplesFile):
+        return Size(*source.shape, source.nnz, _READING_SURVEYED)
     n_data, n_edges, least, most = 0, 0, 1, 0
-    for lengths, features in feature_chunks(path):
+    for lengths, features in feature_chunks(source):
         n_data, n_edges = n_data + len(lengths), n_edges + len(features)
         least = min(least, int(np.min(features, initial=1)))
         most = max(most, int(np.max(features, initial=0)))
-    return Size(n_data, numbering(path, least, most, None)[1], n_edges)
+    return Size(n_data, numbering(source, least, most, None)[1], n_edges)

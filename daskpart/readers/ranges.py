@@ -240,6 +240,17 @@ class ExamplesFile:
         else:
             yield from (self.rows_of(range(number, number + 1)) for number in blocks)
 
+    def feature_chunks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """Which features the examples have, numbered from 0, a block at a time; values left out.
+
+        Yields
+        ------
+        lengths : int64[n_examples of the block]
+        features : int ndarray [lengths.sum()]
+        """
+        for rows in self.rows_by_block(range(len(self.blocks))):
+            yield rows.lengths, rows.indices - self.first
+
     def examples_of(self, blocks: range, text: Any = None) -> Examples:
         """Some consecutive blocks as a matrix, and their labels; else as `rows_of`."""
         data, numbers = self.rows_of(blocks, text).examples(self.first, self.n_features)

@@ -45,7 +45,7 @@ from .progress import Measure
 from .reports import CommunicationReport, PlanReport
 from .saving import load_model, save_model
 from .session import Connection, default_ranks, expected_transport
-from .state import State
+from .state import VALIDATION, State
 from .text import Text
 from .trainer import Trainer
 
@@ -434,7 +434,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
             kept.check_resumes(settings, self.checkpoint_path)
-            return self._watched(kept, settings), max(n_steps, kept.epoch), True
+            start = replace(self._watched(kept, settings), settings=settings)
+            return start, max(n_steps, kept.epoch), True
         if (one_step or self.warm_start) and hasattr(self, "state_"):
             same = self.state_.is_of(settings)
             start = self._going_on(self._watched(self.state_.at_last(), settings), problem)
@@ -448,7 +449,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
         if self.patience is None:
             return state.unwatched() if state.best_epoch is not None else state
-        if state.best_epoch is None or not state.is_of(settings):
+        if state.best_epoch is None or not state.is_measured_in(settings):
             return state.unwatched(state.epoch)
         return state
 
@@ -575,6 +576,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             "random_state": plan.random_state,
             **self._chosen(plan),
             **problem.identity(),
+            VALIDATION: problem.fingerprint_of_validation(),
         }
 
     def _checkpoints(self) -> CheckpointWriter:

@@ -31,6 +31,10 @@ class Problem(ABC):
         """What of the data must be equal for a resumed fit to be the same fit, as JSON."""
         return {"data": self.fingerprint()}
 
+    def fingerprint_of_validation(self) -> str:
+        """A short text that differs for other data to measure by; "" if `fingerprint` tells."""
+        return ""
+
 
 def check_components(state: Any, n_components: int) -> None:
     """Check that a state has as many components as the fit that goes on from it (InputError)."""

@@ -34,6 +34,7 @@ from .reports import bytes_words, value_words
 
 _LIES = "lies"
 _PARTS = {"data": "the data", "weights": "the weights of the data"}  # what is no parameter
+VALIDATION = "validation"  # in the settings: what was measured by, which decides no step
 _BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
 
@@ -416,6 +417,14 @@ class State:
         """Whether a fit with these settings is the one that this state is of."""
         return not self._differences(settings)
 
+    def is_measured_in(self, settings: Mapping[str, Any]) -> bool:
+        """Whether that fit also measures by the data that this state was measured by.
+
+        If not, what was the best by those says nothing of its own.
+        """
+        own = settings[VALIDATION]
+        return self.is_of(settings) and self.settings.get(VALIDATION, own) == own
+
     def check_resumes(
         self, settings: Mapping[str, Any], source: str | os.PathLike = "the checkpoint"
     ) -> None:
@@ -437,7 +446,7 @@ class State:
         ours, theirs = plain(self.settings), plain(dict(settings))
         return [
             f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
-            for name in sorted({*ours, *theirs})
+            for name in sorted({*ours, *theirs} - {VALIDATION})
             if _shown(ours, name) != _shown(theirs, name)
         ]
 

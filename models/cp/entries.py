@@ -10,6 +10,7 @@ stored entries ─┬─ trained on
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,6 +68,13 @@ class Entries:
         aligned = Aligned(state, tensor)
         positions = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
         return cls(positions, tensor.values.astype(np.float64))
+
+    def fingerprint(self) -> str:
+        """A short text that differs for other entries."""
+        checksum = 0
+        for array in (self.positions, self.values):
+            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+        return f"{self.values.size} entries, checksum {checksum:08x}"
 
     def errors(self, state: CPState) -> NDArray[np.float64]:
         """Values less those of a decomposition."""

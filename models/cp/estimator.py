@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.callbacks import EpochCallback, Tolerance, with_callbacks
@@ -336,11 +337,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
                 "for 0: give missing='unknown'"
             )
         pair = self.alpha_beta
-        if pair is not None and (len(pair) != 2 or min(pair) < 0 or not np.isfinite(pair).all()):
+        if pair is not None and len(pair) != 2:
             raise InputError(
                 f"alpha_beta={pair!r} must be two numbers of at least 0: seconds a message and "
                 "seconds a byte"
             )
+        for seconds in pair or ():
+            finite_number(seconds, "a number of alpha_beta")
         if self.n_init > 1 and (self.checkpoint_path is not None or self.warm_start):
             raise InputError(
                 f"n_init={self.n_init} begins several times: it goes neither with checkpoint_path "
@@ -421,6 +424,9 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
+
+    def _in_another_fit(self, state: CPState, settings: dict[str, Any]) -> CPState:
+        return replace(state, fit=float("nan"))  # of other data, so nothing to compare with
 
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.held_out is None:

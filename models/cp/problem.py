@@ -95,6 +95,10 @@ class TensorProblem(Problem):
         """What must be equal for a resumed fit to be the same fit."""
         return {"data": self.fingerprint(), "shape": [*self.shape]}
 
+    def fingerprint_of_validation(self) -> str:
+        """A short text that differs for other held-out entries."""
+        return "" if self.held_out is None else self.held_out.fingerprint()
+
     def check_same(self, dims: Sequence[str], shape: Sequence[int], labels: Mapping) -> None:
         """Refuse a tensor of other modes, extents or labels than those of a fit (InputError)."""
         if tuple(dims) != tuple(self.dims) or tuple(shape) != tuple(self.shape):

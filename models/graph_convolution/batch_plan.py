@@ -187,9 +187,9 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
     sampler, graph = seeded(batches, problem), adjacency_of(problem)
     generator = np.random.default_rng(np.random.SeedSequence(batches.seed, spawn_key=(5,)))
     n_last = batches.n_seeds - (batches.n_batches - 1) * batches.size
-    of_last = replace(sampler, size=n_last)
     drawn, last = (
-        [each.draw(graph, generator) for _ in range(_N_DRAWN)] for each in (sampler, of_last)
+        [sampler.draw(graph, generator, n_seeds) for _ in range(_N_DRAWN)]
+        for n_seeds in (batches.size, n_last)
     )
     rows, rows_of_last = (
         np.array(

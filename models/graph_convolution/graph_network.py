@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
+from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -29,7 +30,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
-from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate
+from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate, in_another_fit
 from daskpart.models.optimisation.optimisers import (
     BEGAN,
     OPTIMIZERS,
@@ -173,7 +174,9 @@ class GraphNetwork(DistributedEstimator):
         ----------
         X : container of shape (n, d), or None
             Features: numpy, scipy.sparse, pydata/sparse, Dask, xarray, a DataFrame (whose index
-            names the vertices). None: the identity.
+            names the vertices). Rows without names are in the order of the graph's vertices, also
+            where these have names, such as the nodes of networkx or the labels of a DataArray; only
+            beside a list of edges between names this is an error. None: the identity.
         y : array-like of shape (n,) or (n, n_columns)
             Labels. Of several columns each is a class of its own (0 and 1), or a number. Unlabelled
             is a vertex whose class is −1, NaN or None; of several columns NaN in any, or −1 in all;
@@ -235,11 +238,14 @@ class GraphNetwork(DistributedEstimator):
         widths = self._hidden
         if any(not isinstance(each, int | np.integer) or each < 1 for each in widths):
             raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (16,)")
-        if not isinstance(self.weight_decay, Real) and len(self.weight_decay) != len(widths) + 1:
+        of_layers = None if isinstance(self.weight_decay, Real) else self.weight_decay
+        if of_layers is not None and len(of_layers) != len(widths) + 1:
             raise InputError(
                 f"weight_decay has {len(self.weight_decay)} numbers; give one, or one for each of "
                 f"the {len(widths) + 1} layers"
             )
+        for decay in of_layers or ():
+            finite_number(decay, "weight_decay")
         if isinstance(self.optimizer, Optimizer):
             of_optimizer = self.optimizer.weight_decay
             if np.any(of_optimizer) and np.any(self.weight_decay):
@@ -419,9 +425,8 @@ class GraphNetwork(DistributedEstimator):
         return replace(state, weights=weights)
 
     def _in_another_fit(self, state: GCNState, settings: dict[str, Any]) -> GCNState:
-        if any(state.settings.get(name) != settings[name] for name in _OF_RATE):
-            return replace(state, learning_rate_state={})  # the rate that is new now begins anew
-        return state
+        memory = in_another_fit(state.learning_rate_state, state.settings, settings, _OF_RATE)
+        return replace(state, learning_rate_state=memory)
 
     def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
         rate = LearningRate(

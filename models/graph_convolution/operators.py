@@ -3,7 +3,7 @@
     normalised   D^−1/2 (A + I) D^−1/2, D the row sums of A + I        GCN, SGC, APPNP
     mean         D^−1 A, D the row sums of A; a row of zeros stays      SAGE
     sum          A + (1 + ε) I                                          GIN
-    pattern      1 where A + I is not 0                                 GAT
+    pattern      1 where an edge is stored, of any weight, and on the diagonal   GAT
 
 Row i says whose features vertex i reads, so edge i → j is A(i, j), as in scipy.sparse.csgraph.
 """
@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from daskpart._floor.checks import one_of
 from daskpart.errors import InputError
+
+OPERATORS = ("normalised", "mean", "sum", "pattern")
 
 
 def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> Any:
@@ -24,8 +27,10 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
     Raises
     ------
     InputError
-        For negative weights where they are divided by roots of their sums, or by their sums.
+        For another word than these; and for negative weights where they are divided by roots of
+        their sums, or by their sums.
     """
+    one_of(kind, "operator", OPERATORS)
     n = adjacency.shape[0]
     negative = int((adjacency.data < 0).sum())
     if negative and kind in ("normalised", "mean"):
@@ -37,14 +42,25 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
         degrees = np.asarray(adjacency.sum(axis=1), np.float64).ravel()
         inverse = np.divide(1, degrees, out=np.zeros(n), where=degrees > 0)
         return _csr(scipy.sparse.diags_array(inverse) @ adjacency, dtype)
+    if kind == "pattern":
+        return _csr(with_loops(adjacency), dtype)
     looped = adjacency + (1 + epsilon) * scipy.sparse.eye_array(n, format="csr")
     if kind == "normalised":
         root = scipy.sparse.diags_array(1 / np.sqrt(np.asarray(looped.sum(axis=1)).ravel()))
         looped = root @ looped @ root
-    elif kind == "pattern":
-        looped = _csr(looped, dtype)
-        looped.data[:] = 1
     return _csr(looped, dtype)
+
+
+def with_loops(adjacency: Any) -> Any:
+    """A + I as ones, int8 CSR."""
+    ones = scipy.sparse.csr_array(
+        (np.ones(adjacency.nnz, np.int8), adjacency.indices, adjacency.indptr),
+        shape=adjacency.shape,
+    )
+    found = ones + scipy.sparse.eye_array(adjacency.shape[0], dtype=np.int8, format="csr")
+    found.data[:] = 1
+    found.sort_indices()
+    return found
 
 
 def _csr(matrix: Any, dtype: str) -> Any:

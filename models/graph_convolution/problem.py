@@ -17,7 +17,7 @@ from daskpart.partitions import Partition
 
 from .layers import Layer
 from .network import Network
-from .operators import operator_of
+from .operators import operator_of, with_loops
 from .targets import Targets
 
 FIRST_PRODUCTS = ("auto", "kept", "each")
@@ -180,18 +180,6 @@ class GraphProblem(Problem):
     def fingerprint(self) -> str:
         """A short text that differs for other data."""
         return self._fingerprint
-
-
-def with_loops(adjacency: Any) -> Any:
-    """A + I as ones, int8 CSR."""
-    ones = scipy.sparse.csr_array(
-        (np.ones(adjacency.nnz, np.int8), adjacency.indices, adjacency.indptr),
-        shape=adjacency.shape,
-    )
-    found = ones + scipy.sparse.eye_array(adjacency.shape[0], dtype=np.int8, format="csr")
-    found.data[:] = 1
-    found.sort_indices()
-    return found
 
 
 def split_labelled(

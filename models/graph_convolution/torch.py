@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import one_of, whole_number
 from daskpart.collectives import (
     Communicator,
     Counters,
@@ -28,15 +29,16 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError
+from daskpart.models.base.plan import check_partitioner
 from daskpart.partitions import Partition
 
 from .communication import product_plan
 from .graph import read_graph
 from .kernels import spmm, spmm_transposed
-from .operators import operator_of
-from .plan import vertex_partition
-from .problem import with_loops
+from .operators import operator_of, with_loops
+from .plan import PARTITIONERS, vertex_partition
 from .ranks import Halves, RankGraph, cut_graph
+from .vertex_names import in_order, names_of_rows, that_name
 
 
 class RunOnParts(NamedTuple):
@@ -114,7 +116,19 @@ class HaloExchange:
         Returns
         -------
         Tensor of shape (n_own, d)
+
+        Raises
+        ------
+        InputError
+            For rows of another number, such as own ones that were not exchanged.
         """
+        n_rows = self.n_own + len(self.halo)
+        if rows.ndim != 2 or len(rows) != n_rows:
+            raise InputError(
+                f"rows have shape {tuple(rows.shape)}, and product takes {n_rows}: those of "
+                f"{self.n_own} own vertices and {len(self.halo)} of the halo, as the exchange "
+                "itself gives them"
+            )
         return _functions()[1].apply(rows, self._halves)
 
     @property
@@ -226,13 +240,14 @@ def run_on_parts(
         Its first argument is a `HaloExchange`.
     graph : container
         As `GCNClassifier.fit` takes it.
-    *arrays : ndarray of shape (n, …)
-        One row a vertex; each rank gets its own rows.
+    *arrays : ndarray, Series, DataFrame or DataArray of shape (n, …)
+        One row a vertex, in the order of the graph or named by an index, as features of
+        `GCNClassifier` are; each rank gets its own rows.
     n_ranks : int
     partitioner
         As for `GCNClassifier`.
     operator : {"normalised", "mean", "sum", "pattern"}
-        Â: D^−1/2 (A + I) D^−1/2, D^−1 A, A + I, or A + I with ones.
+        Â: D^−1/2 (A + I) D^−1/2, D^−1 A, A + I, or ones at all edges and on the diagonal.
     symmetrize : bool
         Whether an edge counts both ways.
     dtype : {"float32", "float64"}
@@ -256,26 +271,35 @@ def run_on_parts(
     Raises
     ------
     InputError
-        For a graph that cannot be read, or arrays of another length.
+        For a graph that cannot be read, arrays of another length, or a word that is not allowed.
     ImportError
         Where PyTorch is not installed.
     """
     _torch()
-    rows = [np.asarray(array) for array in arrays]
-    n = len(rows[0]) if rows else None
-    adjacency = read_graph(graph, n, None, symmetrize).adjacency
+    n_ranks = whole_number(n_ranks, "n_ranks", least=1)
+    check_partitioner(partitioner, [*PARTITIONERS], n_ranks)
+    one_of(transport, "transport", ("local", "dask", "mpi"))
+    one_of(dtype, "dtype", ("float32", "float64"))
+    rows, named = [np.asarray(array) for array in arrays], [*map(names_of_rows, arrays)]
+    n, names = (len(rows[0]), named[0]) if rows else (None, None)
+    read = read_graph(graph, n, names, symmetrize)
+    adjacency = read.adjacency
     lengths = {len(array) for array in rows} - {adjacency.shape[0]}
     if lengths:
         raise InputError(
             f"the graph has {adjacency.shape[0]} vertices, an array has {min(lengths)} rows: give "
             "one row for each vertex"
         )
+    for place, given in enumerate(named):
+        own = that_name(given, read.names, len(rows[place]))
+        order = in_order(read.names, own, "rows of an array")
+        rows[place] = rows[place] if order is None else rows[place][order]
+    matrix = operator_of(operator, adjacency, dtype)
     pattern = with_loops(adjacency)
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state)
     plan = product_plan(pattern, partition, "expand")
     halos = [plan.rounds[0].of_rank(rank).in_items for rank in range(n_ranks)]
     members = [partition.members(rank) for rank in range(n_ranks)]
-    matrix = operator_of(operator, adjacency, dtype)
     graphs = cut_graph(matrix, members, halos, None, joined=True)
     local = transport == "local"
     with (

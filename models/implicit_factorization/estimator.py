@@ -263,7 +263,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
         Else X has the shape and the labels of the fit, and all of its events: all rows are solved
         once more, from the factors so far (or from the beginning). Parameters and errors are those
-        of `fit`.
+        of `fit`, but that nothing is held out of X, whatever `validation_fraction` is.
         """
         self._check_parameters()
         if getattr(self, "state_", None) is not None:
@@ -277,7 +277,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
                     )
                 return self._grow(whole)
             X = events
-        return self._fit(X, y, client=client, one_step=True, validation=validation)
+        data = {"validation": validation, "onto": getattr(self, "state_", None)}
+        return self._fit(X, y, client=client, one_step=True, **data)
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""
@@ -348,6 +349,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         check_components(state, self.n_components)
+        if problem.validation is None:  # no iteration is better than the one that follows
+            state = state.unwatched(state.epoch)
         return problem.in_order(state)
 
     def _solving(self) -> Solve:

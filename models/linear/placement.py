@@ -67,7 +67,7 @@ def placed_rows(problem: Samples, name: str, n_ranks: int, random_state: int) ->
         problem = copy(problem)
         problem.X = problem.X.copy()
         problem.X.sum_duplicates()
-    data: Any = problem.file.path if isinstance(problem, FileSamples) else problem.X
+    data: Any = problem.file if isinstance(problem, FileSamples) else problem.X
     if name == "connectivity":
         if is_file:
             raise InputError(
@@ -76,15 +76,6 @@ def placed_rows(problem: Samples, name: str, n_ranks: int, random_state: int) ->
             )
         partition = make_partition(problem.X, n_ranks, random_state=random_state)
         return Placed(partition, None, touched_features(problem, partition))
-    if isinstance(problem, FileSamples) and problem.file.wanted.table is not None:
-        raise InputError(
-            "partitioner='parsa' reads a libsvm file block by block, but no table: give 'random'"
-        )
-    if isinstance(problem, FileSamples) and problem.file.drawn is not None:
-        raise InputError(
-            "partitioner='parsa' reads a whole file, and some rows of this one are held out: put "
-            "what is to be judged by into a file of its own, or give 'random'"
-        )
     found = parsa.partition(
         data,
         n_ranks,

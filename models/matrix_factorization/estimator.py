@@ -29,7 +29,12 @@ from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
-from daskpart.models.optimisation.learning_rates import DEFAULT_RATES, LearningRate, learning_rate
+from daskpart.models.optimisation.learning_rates import (
+    DEFAULT_RATES,
+    LearningRate,
+    in_another_fit,
+    learning_rate,
+)
 from daskpart.partitions import Partition
 
 from .growing import continues, grown, joined, new_rows_distance
@@ -112,7 +117,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         they must, or "graph" while another fit holds the workers. "dask" and "mpi" by name need
         a thread a rank, but go on with fewer after a lost worker.
     warm_start : bool, default=False
-        Begin at the factors of the last fit.
+        Begin at the factors of the last fit. Users and items without a rating now stay as they are,
+        as in `partial_fit`; what was seen is what they have now.
     checkpoint_path : path or None, default=None
         ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
     checkpoint_every : int, default=1
@@ -437,10 +443,12 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             state = replace(
                 state, **{each: np.maximum(getattr(state, each), 0) for each in factors}
             )
-        chosen = ("learning_rate", "initial_learning_rate")
-        if any(state.settings.get(name) != getattr(self, name) for name in chosen):
-            return replace(state, learning_rate_state={})  # the rate that is new now begins anew
         return state
+
+    def _in_another_fit(self, state: MFState, settings: dict[str, Any]) -> MFState:
+        chosen = ("learning_rate", "initial_learning_rate")
+        memory = in_another_fit(state.learning_rate_state, state.settings, settings, chosen)
+        return replace(state, learning_rate_state=memory)
 
     def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
         if problem.validation is None or self.loss == "bpr":

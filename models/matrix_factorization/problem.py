@@ -127,14 +127,15 @@ class Ratings(Problem):
     def _fingerprint(self) -> str:
         if not self.in_memory:
             return f"lazy {self.shape}"
-        checksum = 0
-        for array in (self.matrix.rows, self.matrix.columns, self.matrix.values):
-            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
-        return f"{self.matrix.nnz} ratings, checksum {checksum:08x}"
+        return _words_of(self.matrix)
 
     def fingerprint(self) -> str:
         """A short text that differs for other ratings."""
         return self._fingerprint
+
+    def fingerprint_of_validation(self) -> str:
+        """A short text that differs for other held-out ratings."""
+        return "" if self.validation is None else _words_of(self.validation)
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""
@@ -202,6 +203,13 @@ class Ratings(Problem):
             weights, _ = hold_out(weights, fraction, random_state)
         validation = Validation(outside, self.blank(1))
         return replace(self, matrix=training, validation=validation, weights=weights)
+
+
+def _words_of(ratings: LabelledMatrix | Validation) -> str:
+    checksum = 0
+    for array in (ratings.rows, ratings.columns, ratings.values):
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+    return f"{ratings.values.size} ratings, checksum {checksum:08x}"
 
 
 def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:

@@ -7,7 +7,10 @@ depends on step and epoch alone (`at`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
 
 from daskpart.errors import InputError
 
@@ -29,7 +32,8 @@ class LearningRate:
     name : {"adagrad", "constant", "decay", "bold-driver", "invscaling", "step"}
         "adagrad": the base rate stays, each row divides it by the root of its summed squared
         gradients. "decay": initial / (1 + 0.1 · epoch). "bold-driver": 5 % up after an epoch whose
-        training error fell, halved after one whose error rose (Gemulla et al. 2011, §5.1).
+        training error fell, halved after one whose error rose (Gemulla et al. 2011, §5.1); as it
+        was after the first on other data, whose error is compared with nothing.
     initial : float
         Rate of the first epoch, above 0.
     power : float
@@ -67,9 +71,36 @@ class LearningRate:
         rate = memory["rate"]
         if self.name == "decay":
             rate = self.initial / (1 + _DECAY * epoch)
-        elif self.name == "bold-driver":
+        elif self.name == "bold-driver" and not isnan(memory["error"]):
             rate *= _GROWTH if error < memory["error"] else _CUT
         return {"rate": rate, "error": error}
+
+
+def in_another_fit(
+    memory: Mapping[str, float],
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    names: Iterable[str],
+) -> dict[str, float]:
+    """What another fit that goes on keeps of a memory.
+
+    Parameters
+    ----------
+    memory : dict
+        Of the last fit.
+    before, now : dict
+        Settings of the last fit, and of this one.
+    names : iterable of str
+        Settings that make the rate: a rate that is new begins anew.
+
+    Returns
+    -------
+    dict
+        Without the error, which says nothing of other data; empty: begin anew.
+    """
+    if not memory or any(before.get(name) != now[name] for name in names):
+        return {}
+    return {**memory, "error": nan}
 
 
 def learning_rate(name: str, initial: float | None) -> LearningRate:

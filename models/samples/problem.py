@@ -87,6 +87,10 @@ class Samples(Problem):
         named = "" if self.classes is None else tokenize(self.classes)[:8]
         return f"{self.n_samples} × {self.n_features}, {check:08x} {named}".strip()
 
+    def fingerprint_of_validation(self) -> str:
+        """The same of the samples to measure by."""
+        return "" if self.validation is None else self.validation.fingerprint()
+
     def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
         """Rows of each rank; one rank alone gets no copy."""
         if len(members) == 1:

@@ -217,6 +217,47 @@ def test_on_other_data_patience_begins_anew(case):
     assert model.state_.watched_behind == n
 
 
+def measured_by(kind: str) -> tuple[Any, Any, Any]:
+    """A model with patience, what it learns from, and two things to measure it by."""
+    random = np.random.default_rng(1)
+    options = {"n_ranks": 2, "transport": "local", "patience": 2, "max_iter": 30}
+    if kind == "LogisticRegression":
+        X, y = random.normal(size=(60, 5)), random.integers(0, 2, 60)
+        model = daskpart.LogisticRegression(solver="sgd", **options)
+        return (
+            model,
+            (X, y),
+            [{"eval_set": (X[own], 1 - y[own])} for own in np.split(np.arange(60), 2)],
+        )
+    table = events(60, 1.0 if kind == "ImplicitFactorization" else None)
+    held = table.sample(frac=0.4, random_state=0)
+    more = {"missing": "unknown"} if kind == "CPDecomposition" else {}
+    model = getattr(daskpart, kind)(4, **more, **options)
+    halves = held.iloc[::2], held.iloc[1::2]
+    return model, (table.drop(held.index),), [{"validation": half} for half in halves]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["MatrixFactorization", "ImplicitFactorization", "CPDecomposition", "LogisticRegression"],
+)
+def test_by_other_held_out_data_patience_begins_anew(kind, tmp_path):
+    model, data, (first, second) = measured_by(kind)
+    path = tmp_path / "run.npz"
+    model.set_params(checkpoint_path=path).fit(*data, **first)
+    n = model.n_iter_
+    assert n < 30  # patience has run out
+    resumed = model.set_params(resume=True).fit(*data, **second)
+    assert resumed.n_iter_ > n and resumed.state_.watched_behind == n
+    model, data, (first, second) = measured_by(kind)
+    model.set_params(warm_start=True).fit(*data, **first)
+    model.fit(*data, **first)
+    assert model.n_iter_ == n
+    model.fit(*data, **second)
+    assert model.n_iter_ > n and model.state_.watched_behind == n
+    assert model.best_iteration_ > n
+
+
 def test_without_patience_nothing_is_kept(case):
     model = fit(case, patience=None, max_iter=3)
     state = model.state_

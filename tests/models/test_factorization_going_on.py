@@ -210,3 +210,15 @@ def test_new_users_without_an_entry_have_rows_of_zeros(triples):
     assert fitted.user_factors_.sel(user=100).any()
     assert not fitted.user_factors_.sel(user=101).any()
     assert not fitted.item_factors_.sel(item=99).any()
+
+
+def test_a_bold_driver_compares_no_error_with_that_of_other_ratings(triples):
+    frame = triples.to_frame()
+    few = frame.iloc[:200]
+    fitted = model(learning_rate="bold-driver", max_iter=2, n_ranks=1).fit(frame)
+    for batch in (few, frame, few):
+        rate = fitted.state_.learning_rate_state["rate"]
+        fitted.partial_fit(batch)  # the sum over fewer is less, whatever was learnt
+        assert fitted.state_.learning_rate_state["rate"] == rate
+        fitted.partial_fit(batch)
+        assert fitted.state_.learning_rate_state["rate"] == pytest.approx(1.05 * rate)

@@ -496,6 +496,8 @@ BAD = {
     "cannot be shared by 8 heads": {"options": {"layer": "gat", "layer_options": {}}},
     "give widths from 1": {"options": {"hidden": (4, 0)}},
     "weight_decay has 3 numbers": {"options": {"weight_decay": (0.1, 0.2, 0.3)}},
+    "weight_decay is -1: give a finite": {"options": {"weight_decay": [-1, 0]}},
+    "weight_decay is 'a'": {"options": {"weight_decay": (0, "a")}},
     "there are 40": {"options": {"n_ranks": 41}},
     "is unknown; choose one of": {"options": {"partitioner": "best"}},
 }

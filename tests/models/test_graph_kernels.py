@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from test_graph_convolution import N, features, graph, labels, model, weights_of
 
 from daskpart._floor.lanes import aligned_rows
 from daskpart.errors import InputError
@@ -164,3 +165,20 @@ def test_what_does_not_fit_is_refused() -> None:
         spmm(indptr, indices, values, H, G[1:])
     with pytest.raises(InputError, match="heads"):
         spmm(indptr, indices, values, H[:, :5].copy(), G[:, :5].copy())
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("weights", [(-1.0, 1.0), (1.0, 0.0)])
+def test_attention_goes_over_edges_of_any_weight(weights, n_ranks):
+    loop, edge = weights
+    ones = graph().copy()
+    ones.data[:] = 1
+    ones = ones + scipy.sparse.eye_array(N, format="csr")
+    weighed = ones.copy()
+    weighed.data[weighed.indices == np.repeat(np.arange(N), np.diff(weighed.indptr))] = loop
+    weighed.data[np.flatnonzero(weighed.data == 1)[::3]] = edge
+    expected, found = (
+        model("gat", n_ranks=n_ranks).fit(features(), labels(), graph=each)
+        for each in (ones, weighed)
+    )
+    np.testing.assert_array_equal(weights_of(found), weights_of(expected))

@@ -266,6 +266,18 @@ def test_measured_volume_is_as_expected_in_the_mean(sampler):
     assert "expected" in repr(report) and "drawn to see" in report._repr_html_()
 
 
+def test_the_last_mini_batch_draws_as_many_for_a_layer():
+    n, n_ranks = 12, 3
+    everyone = scipy.sparse.csr_array(np.ones((n, n)))
+    y = np.where(np.arange(n) < 10, np.arange(n) % 2, -1)
+    made = model("sage", batch_size=9, sampler="layer", n_ranks=n_ranks, partitioner="block")
+    plan = made.plan(np.eye(n), y, graph=everyone)
+    # the rank of the one seed reads those drawn of 8 on others, then all ranks do
+    of_one = 8 * 9 / n
+    expected = np.array([of_one, n_ranks * of_one]) @ plan.batches.times
+    assert plan.report().rows_of_last == pytest.approx(expected, rel=0.2)
+
+
 def test_the_stochastic_partition_is_cut_for_the_sampler():
     from daskpart.datasets import load_python_source
 

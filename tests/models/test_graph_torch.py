@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -139,6 +140,51 @@ def test_wrong_lengths_are_told():
         daskpart.torch.run_on_parts(train_on_rank, graph(), np.ones((59, 2)), n_ranks=2)
     with pytest.raises(InputError, match="2 rows, but this rank has"):
         daskpart.torch.run_on_parts(lambda exchange: exchange(torch.ones(2, 3)), graph(), n_ranks=3)
+
+
+def test_rows_go_with_vertices_by_name():
+    ends = pd.DataFrame({"source": ["b", "c", "d"], "target": ["a", "b", "c"]})
+    rows = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]}, index=list("abcd"))
+    labels = pd.Series([40.0, 30.0, 20.0, 10.0], index=list("dcba"))
+    networkx = pytest.importorskip("networkx")
+    chain = networkx.DiGraph([("d", "c"), ("c", "b"), ("b", "a")])
+
+    def seen(exchange, X, y):
+        return exchange.product(exchange(X)).numpy(), X.numpy(), y.numpy()
+
+    for graph_, own in ((ends, rows), (ends, rows[::-1]), (chain, rows)):
+        run = daskpart.torch.run_on_parts(
+            seen, graph_, own, labels, n_ranks=2, operator="sum", dtype="float64"
+        )
+        for sums, X, y in run.results:
+            np.testing.assert_array_equal(y, 10 * X[:, 0])
+            np.testing.assert_array_equal(sums, np.where(X > 1, 2 * X - 1, X))
+    with pytest.raises(InputError, match="no vertex of the graph"):
+        daskpart.torch.run_on_parts(seen, chain, rows, labels.rename({"a": "e"}), n_ranks=2)
+
+
+def test_a_product_needs_the_rows_of_the_halo():
+    for wrong in (
+        lambda exchange, X: exchange.product(X),
+        lambda exchange, X: exchange.product(exchange(X)[:, 0]),
+    ):
+        with pytest.raises(InputError, match="product takes"):
+            daskpart.torch.run_on_parts(wrong, graph(), vertices()[0], n_ranks=3, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"operator": "normalized"}, "operator is 'normalized': use one of 'normalised', 'mean'"),
+        ({"dtype": "int32"}, "dtype is 'int32'"),
+        ({"transport": "graph"}, "transport is 'graph'"),
+        ({"partitioner": "best"}, "'best' is unknown"),
+        ({"n_ranks": 0}, "n_ranks is 0"),
+    ],
+)
+def test_options_that_are_not_allowed_are_told(options, message):
+    with pytest.raises(InputError, match=message):
+        daskpart.torch.run_on_parts(lambda exchange: 0, graph(), **{"n_ranks": 2, **options})
 
 
 @pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])

@@ -346,8 +346,21 @@ def test_what_is_held_out_is_not_learned_from():
     shared = model(validation_fraction=0.2).fit(table)
     assert 0.7 < shared.seen_.nnz / len(table) < 0.9
     assert shared.history_["validation_ndcg"].iloc[-1] > 0.3
-    once_more = shared.partial_fit(table)
-    assert once_more.n_iter_ == 5 and once_more.history_["validation_ndcg"].notna().all()
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_nothing_is_held_out_of_a_batch(patience):
+    table, inside = tastes()
+    fitted = model(validation_fraction=0.2, patience=patience).fit(table)
+    n_before = len(fitted.history_)
+    fitted.partial_fit(table)
+    assert fitted.seen_.nnz == len(table) and fitted.best_iteration_ is None
+    assert np.isnan(fitted.history_["validation_ndcg"].iloc[-1])
+    fitted.partial_fit(table[inside], validation=table[~inside])
+    assert fitted.seen_.nnz == inside.sum()
+    assert fitted.history_["validation_ndcg"].notna().sum() == n_before + 1
+    fresh = model(validation_fraction=0.2, patience=patience).partial_fit(table)
+    assert fresh.seen_.nnz == len(table) and "validation_ndcg" not in fresh.history_
 
 
 def test_validation_that_cannot_be_is_refused():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import math
+import re
 
 import dask.array
 import numpy as np
@@ -18,6 +21,7 @@ from daskpart.models.linear import delayed_blocks
 from daskpart.models.linear.delayed_blocks import DelayedBlocks, Penalty, set_up, update_rule
 from daskpart.models.samples.rows import rank_rows
 from daskpart.readers import survey
+from daskpart.readers.libsvm import Rows
 
 C = 0.5
 SERVER = {"C": C, "l1_ratio": 1.0, "solver": "server", "transport": "local", "tol": 0.0}
@@ -300,3 +304,28 @@ def test_rows_of_dask_arrays_and_files_stay_with_the_ranks(classes, tmp_path, de
     placed = daskpart.LogisticRegression(**shared, partitioner="parsa").fit(file)
     np.testing.assert_allclose(placed.coef_, here.coef_, **tolerance)
     assert placed.history_["volume"].sum() < model.history_["volume"].sum()
+
+
+@pytest.mark.parametrize("kind", ["libsvm", "gz", "csv"])
+def test_parsa_places_the_rows_that_a_file_keeps(classes, tmp_path, kind):
+    X, y = classes
+    path, options = tmp_path / f"x.{kind}", {"n_features": X.shape[1], "zero_based": True}
+    if kind == "csv":
+        options = {"label": X.shape[1]}
+        np.savetxt(path, np.column_stack([X.toarray(), y]), "%.17g", ",")
+    else:
+        text = io.BytesIO()
+        dump_svmlight_file(X, y, text, zero_based=True)
+        opened = gzip.open if kind == "gz" else open
+        with opened(path, "wb") as file:
+            # without an index 0 nothing but zero_based=True says where features begin
+            file.write(re.sub(rb" 0:\S+", b"", text.getvalue()))
+    rest, held = survey(path, **options).split(0.2, random_state=1)
+    own = [*rest.rows_by_block(range(len(rest.blocks)))]
+    data, target = Rows.joined(own).examples(rest.first, rest.n_features)
+    shared = SERVER | {"n_ranks": 3, "max_iter": 4, "n_blocks": 4, "partitioner": "parsa"}
+    placed = daskpart.LogisticRegression(**shared).fit(rest, None, eval_set=(held, None))
+    here = daskpart.LogisticRegression(**shared).fit(data, target)
+    np.testing.assert_allclose(placed.coef_, here.coef_, rtol=1e-6, atol=1e-9)
+    assert placed.history_["volume"].tolist() == here.history_["volume"].tolist()
+    assert placed.history_["validation_loss"].notna().all()

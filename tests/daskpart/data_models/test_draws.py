@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,3 +61,17 @@ def test_the_order_of_a_row_does_not_matter() -> None:
     assert set(ids[neighbours[entries]]) == set(ids[neighbours[order][others]])
     again, _ = few_neighbours(pointer, neighbours, targets, ids, 7, key_of(2))
     assert not np.array_equal(again, entries)
+
+
+def test_all_neighbours_take_no_room_for_more() -> None:
+    pointer, neighbours = np.array([0, 3, 3, 5]), np.arange(5, dtype=np.int32)
+    drawn = pointer, neighbours, np.array([0, 1, 2]), np.arange(5)
+    few_neighbours(*drawn, 1, key_of(0))  # compiles
+    tracemalloc.start()
+    try:
+        entries, counts = few_neighbours(*drawn, 10**9, key_of(0))
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
+    assert entries.tolist() == [0, 1, 2, 3, 4] and counts.tolist() == [3, 0, 2]
+    assert not len(few_neighbours(*drawn[:2], np.array([1]), drawn[3], 10**9, key_of(0))[0])

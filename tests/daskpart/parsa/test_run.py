@@ -22,6 +22,7 @@ from daskpart.parsa.bipartite import Bipartite
 from daskpart.parsa.block_folder import BlockFolder
 from daskpart.parsa.sources import Size, blocks_that_fit
 from daskpart.partitions import Partition
+from daskpart.readers import survey
 
 K = 6
 
@@ -340,6 +341,24 @@ def test_data_behind_an_address(path_of_examples):
     limited = partition(address, 4, memory_limit="68MB")
     assert limited == partition(path_of_examples, 4, memory_limit="68MB")
     assert Bipartite.from_libsvm(address).n_data == 50
+
+
+@pytest.mark.parametrize("zero_based", [None, True])
+def test_examples_that_are_held_out_are_left_out(path_of_examples, tmp_path, zero_based):
+    file = survey(path_of_examples, zero_based=zero_based)
+    rest, held = file.split(0.3, random_state=0)
+    lines, path = path_of_examples.read_text().splitlines(keepends=True), tmp_path / "rest.libsvm"
+    drawn = np.concatenate(
+        [rest.drawn.mask(range(block, block + 1)) for block in range(len(rest.blocks))]
+    )
+    path.write_text("".join(line for line, stays in zip(lines, drawn, strict=True) if stays))
+    matrix, _ = daskpart.read(
+        path, "libsvm", n_features=file.n_features, zero_based=file.first == 0
+    )
+    found = partition(rest, 4)
+    assert found == partition(matrix, 4) == partition(rest, 4, n_blocks=1, memory_limit="1 GiB")
+    assert found.partition.n_vertices == 50 - held.shape[0] < 50
+    assert found.n_parameters == file.n_features
 
 
 @pytest.fixture
