@@ -422,7 +422,7 @@ class State:
 
         If not, what was the best by those says nothing of its own.
         """
-        own = settings[VALIDATION]
+        own = settings.get(VALIDATION)
         return self.is_of(settings) and self.settings.get(VALIDATION, own) == own
 
     def check_resumes(
