@@ -7,10 +7,11 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import daskpart
-from daskpart.errors import WorkerLostError
+from daskpart.errors import DivergenceError, WorkerLostError
 from daskpart.models.base import interrupts
 from daskpart.models.base.interrupts import interrupts_at_the_end
 from daskpart.models.base.trainer import Trainer
@@ -115,3 +116,32 @@ def test_a_fit_keeps_every_step_that_was_done():
         8, n_ranks=2, max_iter=model.n_iter_, partitioner="block"
     ).fit(ratings)
     assert whole.state_.user_factors.tobytes() == model.state_.user_factors.tobytes()
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_fit_that_diverges_as_it_is_interrupted_keeps_no_nan(epochs, monkeypatch):
+    """The state is what it is where nobody interrupts."""
+    ratings = daskpart.datasets.power_law_ratings(30, 20, 300, random_state=0)
+    refuse = Trainer._refuse_divergence
+
+    def fitted(ends_by):
+        model = daskpart.MatrixFactorization(4, n_ranks=2, max_iter=2, partitioner="block")
+        model.fit(ratings, client=None)
+        rate = 50.0 if epochs == 0 else 0.5
+        model.set_params(warm_start=True, max_iter=50)
+        model.set_params(learning_rate="constant", initial_learning_rate=rate)
+        with pytest.raises(ends_by), np.errstate(all="ignore"):
+            model.fit(ratings, client=None)
+        return model
+
+    def pressed(trainer, text, steps):
+        if not steps[-1].finite:
+            press()
+        refuse(trainer, text, steps)
+
+    usual = fitted(DivergenceError)
+    monkeypatch.setattr(Trainer, "_refuse_divergence", pressed)
+    interrupted = fitted(KeyboardInterrupt)
+    assert (usual.n_iter_ > 2) == (epochs > 0) and interrupted.n_iter_ == usual.n_iter_
+    assert interrupted.state_.is_finite()
+    assert interrupted.state_.user_factors.tobytes() == usual.state_.user_factors.tobytes()
