@@ -73,7 +73,13 @@ class EpochCallback:
         return epoch + 1
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
-        """Training is about to begin after `first_epoch` epochs, whose rows are `history`.
+        """Training is about to begin after `first_epoch` epochs.
+
+        Parameters
+        ----------
+        first_epoch, max_epochs : int
+        history : sequence of dict
+            Rows of the epochs before; none where those were of another fit.
 
         Returns
         -------
@@ -319,20 +325,17 @@ class Tolerance(EpochCallback):
         Of the absolute change; 0 never stops.
     column : str
         Column of `history_` that holds the change.
-    looks_back : bool
-        Whether the steps before the fit may have been enough. Those of another fit, of other data
-        or parameters, say nothing.
     """
 
-    def __init__(self, tolerance: float, column: str, *, looks_back: bool = True) -> None:
-        self.tolerance, self.column, self.looks_back = tolerance, column, looks_back
+    def __init__(self, tolerance: float, column: str) -> None:
+        self.tolerance, self.column = tolerance, column
 
     def next_look(self, epoch: int) -> None:
         """It only listens."""
 
     def start(self, first_epoch: int, max_epochs: int, history: Sequence[dict[str, Any]]) -> bool:
         """Whether the steps before were enough."""
-        return self.looks_back and bool(history) and self.reached(history[-1])
+        return bool(history) and self.reached(history[-1])
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
         """Whether this step was enough."""
@@ -359,7 +362,6 @@ class Epochs:
         max_epochs: int,
         X: Any,
         own: list[EpochCallback],
-        looks_back: bool = True,
     ) -> None:
         self.stopped_by: str | None = None
         self._estimator, self._done, self._last = estimator, first_epoch, max_epochs
@@ -367,7 +369,7 @@ class Epochs:
         self._task: Any = None
         n_epochs = max(0, max_epochs - first_epoch)
         self._root = estimator._init_callback_context(max_subtasks=n_epochs)
-        for callback in getattr(estimator, "_skl_callbacks", []) if looks_back else []:
+        for callback in getattr(estimator, "_skl_callbacks", []):
             if isinstance(callback, EpochCallback) and callback.enough:
                 self.stopped_by = type(callback).__name__
         self._root.call_on_fit_task_begin(estimator=estimator, X=X)
@@ -441,7 +443,6 @@ def epoch_contexts(
     X: Any = None,
     own: Sequence[EpochCallback] = (),
     history: Sequence[dict[str, Any]] = (),
-    looks_back: bool = True,
 ) -> Iterator[Epochs]:
     """The epochs of a fit with all callbacks around them (see the module's head).
 
@@ -458,9 +459,8 @@ def epoch_contexts(
     own : sequence of EpochCallback
         The estimator's own, told before the user's.
     history : sequence of dict
-        Rows of the epochs before.
-    looks_back : bool
-        Whether those may have been enough for the user's callbacks: they are of the same fit.
+        Rows of the epochs before that are of this very fit: they may have been enough. Those of
+        another fit, of other data or parameters, say nothing.
 
     Yields
     ------
@@ -470,7 +470,7 @@ def epoch_contexts(
     estimator._epochs_before = (first_epoch, list(history))
     started: list[EpochCallback] = []
     try:
-        epochs = Epochs(estimator, first_epoch, max_epochs, X, list(own), looks_back)
+        epochs = Epochs(estimator, first_epoch, max_epochs, X, list(own))
         for callback in own:
             started.append(callback)
             callback.measures = tuple(getattr(estimator, "_measures", ()))

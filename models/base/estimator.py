@@ -399,7 +399,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             self._watch(),
             same and not one_step,
         )
-        own = self._own_callbacks(trainer.looks_back)
+        own = self._own_callbacks()
         state: State | None = None
         try:
             state = self._train(trainer, problem, plan, start, last, own)
@@ -465,7 +465,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> None:
         with epoch_contexts(
             self, start.epoch, last, X=problem, own=own,
-            history=start.history, looks_back=trainer.looks_back,
+            history=start.history if trainer.looks_back else (),
         ) as epochs:  # fmt: skip
             while epochs.go_on() and not trainer.ran_out:
                 rows = trainer.run(epochs.begin())
@@ -581,15 +581,14 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         assert self.checkpoint_path is not None  # checked
         return CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
 
-    def _own_callbacks(self, same: bool) -> list[EpochCallback]:
-        """`same`: the steps before are of this very fit, so they may have been enough."""
+    def _own_callbacks(self) -> list[EpochCallback]:
         own: list[EpochCallback] = []
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
             own.append(Checkpoint(self.checkpoint_path, self.checkpoint_every))
         if self.verbose:
             own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
-            own.append(Tolerance(self.tol, self._tolerance_column, looks_back=same))
+            own.append(Tolerance(self.tol, self._tolerance_column))
         return own
 
     def _most_ranks(self, problem: Any) -> float:

@@ -138,6 +138,15 @@ def test_a_callback_that_had_enough_stops_a_resumed_fit_and_no_other(case, tmp_p
         assert more.partial_fit(*case.data()).n_iter_ == 4
 
 
+def test_a_callback_does_not_count_the_steps_of_another_fit(case):
+    stopping = EarlyStopping(2, min_delta=1e9, monitor="seconds")  # no fall counts
+    model = case.make(max_iter=30).set_callbacks(stopping).fit(*case.data())
+    assert model.n_iter_ == 3
+    if "warm_start" in model.get_params():
+        model.set_params(warm_start=True, random_state=99).fit(*case.data())
+        assert model.n_iter_ == 3 + 3 and stopping.waited == 2
+
+
 def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
     X, *more = case.data()
     model = case.make().fit(X, *more)
