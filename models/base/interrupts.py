@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
@@ -36,7 +36,8 @@ def interrupts_at_the_end() -> Iterator[Callable[[], bool]]:
         nonlocal pressed
         if pressed is None:
             pressed = monotonic()
-            print("interrupted: ends after this step; once more stops at once", file=sys.stderr)
+            with suppress(Exception):  # amid a print of the step's there can be no other
+                print("interrupted: ends after this step; once more stops at once", file=sys.stderr)
         elif monotonic() - pressed >= PAUSE:
             usual(number, frame)
 
