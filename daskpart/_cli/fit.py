@@ -328,14 +328,14 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
-    from daskpart._floor.atomic import writable_folder
+    from daskpart._floor.atomic import check_writable
 
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
-    writable_folder(job.out)  # now, not after hours of training
+    check_writable(job.out)  # else that is told after hours of training
     planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
     exit_codes: list[int] = []
 
@@ -461,6 +461,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
     from .pictures import Album
 
     out, model = job.out, fit.model
+    out.mkdir(parents=True, exist_ok=True)
     model.save(out / "model")
     files = [(out / "model", f"the model: {job.model.module}.{job.model.estimator}.load")]
     if job.model_format == "zarr":

@@ -92,6 +92,26 @@ def test_an_unwritable_folder_is_one_line_and_exit_code_1(rating_file, capsys, t
     assert "file" in capsys.readouterr().err.splitlines()[-1]
 
 
+COMMANDS = [["fit", "mf"], ["partition"], ["partition", "--compare"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_that_a_folder_is_unwritable_is_told_before_the_work(
+    command, rating_file, capsys, tmp_path, run_cli
+):
+    (tmp_path / "file").write_text("in the way")
+    assert run_cli(*command, rating_file, "--out", tmp_path / "file" / "out") == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "nothing can be written to the folder" in told.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_mistyped_name_leaves_no_folder(command, tmp_path, monkeypatch, run_cli):
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(*command, "raitngs.csv") != 0
+    assert not [*tmp_path.iterdir()]
+
+
 def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):
     with terminal.warnings_as_lines():
         warnings.warn("eta is clipped", DaskpartWarning, stacklevel=1)
