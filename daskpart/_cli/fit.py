@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from daskpart._floor.words import counted
+from daskpart.errors import InputError
 
 from .options import COUNT, Place, choice, of_estimator, output, pictures
 from .terminal import (
@@ -314,6 +315,8 @@ def _run_here(**given: Any) -> None:
     run = {str(each.name): given.pop(str(each.name)) for each in _run_options()}
     source = given.pop("source")
     typed = {name for name in given if _is_typed(ctx, name)}
+    if "checkpoint_every" in typed and given["checkpoint_path"] is None:
+        raise InputError("--checkpoint-every needs --checkpoint-path, to know where to write")
     model.adjust(given, typed)
     partitioner = given.get("partitioner")
     if given.get("n_ranks", 1) is None:
@@ -353,7 +356,6 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
 
 def _check_output(job: _Job) -> None:
     from daskpart._floor.archive import checked_suffix
-    from daskpart.errors import InputError
 
     if job.plan is not None:
         checked_suffix(job.plan)

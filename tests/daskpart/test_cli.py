@@ -67,6 +67,13 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
         (("fit", "mf", "x", "--cluster", ":8786"), "nor HOST:PORT"),
+        (("fit", "mf", "x", "--checkpoint-every", "2"), "needs --checkpoint-path"),
+        (("partition", "x", "--rho", "3"), "of the objective power: leave --rho away"),
+        (("partition", "x", "--method", "block", "--engine", "mtkahypar"), "leave --engine away"),
+        (
+            ("partition", "x", "--method", "hypercube", "--objective", "cut-net"),
+            "leave --objective away",
+        ),
         (("fit", "mf", "x", "--cluster", "4"), "write processes --workers 4"),
         (("recommend", "run", "--all", "--output", "x.pq"), "as .csv, .csv.gz or .parquet"),
         (("predict", "run", "pairs.csv", "--output", "x.xlsx.gz"), "as .csv, .csv.gz or .parquet"),
