@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,13 @@ def test_a_plan_of_other_data_is_refused(case):
     data[0] = data[0] * 2
     with pytest.raises(InputError, match="made for other data"):
         case.make().fit(*data, plan=plan)
+
+
+def test_a_plan_with_a_parameter_that_the_model_lacks_is_refused(case):
+    plan = case.make().plan(*case.data())
+    other = replace(plan, settings={**plan.settings, "n_layers": 2})
+    with pytest.raises(InputError, match="this model has no n_layers; make the plan anew"):
+        case.make().fit(*case.data(), plan=other)
 
 
 def test_reports_say_what_was_planned_and_what_was_sent(case):
