@@ -48,6 +48,7 @@ _MODELS = (
     "medium-grain", "stochastic",
 )  # fmt: skip
 _OBJECTIVES = ("connectivity", "cut-net", "power")
+_OF_WEIGHTS = ("random", "block")  # methods that look at nothing else
 _METRICS = (
     *_OBJECTIVES, "max-connectivity", "concurrent-volume", "routed-volume", "busiest-volume",
     "max-send-volume", "max-volume",
@@ -220,6 +221,12 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
             _refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
         if settings.start is not None and settings.refine is None:
             _refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
+        if settings.method in _OF_WEIGHTS or settings.method == "hypercube":
+            _refuse(("objective",), f"--method {settings.method} has no choice of it")
+        if settings.method in (*_OF_WEIGHTS, "parsa") and settings.refine is None:
+            _refuse(("engine",), f"--method {settings.method} uses none")
+        if "power" not in (settings.objective, settings.refine):
+            _refuse(("rho",), "it is of the objective power")
         given = click.get_current_context().get_parameter_source("parts")
         cut.run(settings, parts_typed=given is ParameterSource.COMMANDLINE)
 

@@ -40,7 +40,11 @@ class Cluster(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The word or the address."""
-        if value not in KINDS and not value.rpartition(":")[2].isdigit():
+        host, _, port = value.rpartition(":")
+        if value not in KINDS and not (host and port.isdigit()):
+            if value.isdigit():
+                words = f"{value!r} is no place: for so many, write processes --workers {value}"
+                self.fail(words, param, ctx)
             self.fail(f"{value!r} is not one of {', '.join(KINDS)}, nor HOST:PORT", param, ctx)
         return value
 

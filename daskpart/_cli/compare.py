@@ -6,6 +6,7 @@ import csv
 from functools import partial
 from pathlib import Path
 
+from daskpart._floor.atomic import check_writable
 from daskpart._floor.words import counted
 from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
@@ -30,6 +31,7 @@ UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "r
 
 def run(settings: CutSettings) -> None:
     """Read, cut by every method, say, write."""
+    check_writable(settings.out)
     data = load_any(settings.data, settings.format)
     words = in_words(data, settings.data)
     say(words)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.atomic import check_writable
 from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -99,6 +100,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     """Read, cut or take parts as they are, refine, say, write."""
     import daskpart
 
+    check_writable(settings.out)
     data = load_any(settings.data, settings.format)
     words = in_words(data, settings.data)
     say(words)

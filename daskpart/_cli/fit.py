@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from daskpart._floor.words import counted
+from daskpart.errors import InputError
 
 from .options import COUNT, Place, choice, of_estimator, output, pictures
 from .terminal import (
@@ -314,6 +315,8 @@ def _run_here(**given: Any) -> None:
     run = {str(each.name): given.pop(str(each.name)) for each in _run_options()}
     source = given.pop("source")
     typed = {name for name in given if _is_typed(ctx, name)}
+    if "checkpoint_every" in typed and given["checkpoint_path"] is None:
+        raise InputError("--checkpoint-every needs --checkpoint-path, to know where to write")
     model.adjust(given, typed)
     partitioner = given.get("partitioner")
     if given.get("n_ranks", 1) is None:
@@ -328,14 +331,14 @@ def _is_typed(ctx: click.Context, name: str) -> bool:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
-    from daskpart._floor.atomic import writable_folder
+    from daskpart._floor.atomic import check_writable
 
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
-    writable_folder(job.out)  # now, not after hours of training
+    check_writable(job.out)  # else that is told after hours of training
     planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
     exit_codes: list[int] = []
 
@@ -353,7 +356,6 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
 
 def _check_output(job: _Job) -> None:
     from daskpart._floor.archive import checked_suffix
-    from daskpart.errors import InputError
 
     if job.plan is not None:
         checked_suffix(job.plan)
@@ -461,6 +463,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
     from .pictures import Album
 
     out, model = job.out, fit.model
+    out.mkdir(parents=True, exist_ok=True)
     model.save(out / "model")
     files = [(out / "model", f"the model: {job.model.module}.{job.model.estimator}.load")]
     if job.model_format == "zarr":

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.atomic import check_writable
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.readers.detection import detect
@@ -41,6 +42,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
             f"{path}: --memory-limit is for libsvm files, this one is read whole as "
             f"{settings.format or found}: leave --memory-limit away"
         )
+    check_writable(settings.out)
     say(f"dealing {os.path.basename(path)} over blocks, then into {settings.parts} parts …")
     result = partition(
         path, settings.parts, memory_limit=memory_limit, random_state=settings.random_state

@@ -24,6 +24,7 @@ from .terminal import place_for, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _OF_KNOWN = "the bias of the one that is known"
+_PACKED = (".gz", ".bz2", ".xz")  # what pandas packs by the name
 _SHOWN = 200  # lines printed
 
 
@@ -57,6 +58,7 @@ def recommend(
     out: Path | None,
 ) -> None:
     """Say or write the best items."""
+    _check_name(out)
     model = load_model(folder)
     if everybody == bool(users):
         raise InputError("say for whom: --user LABEL (may be repeated), or --all")
@@ -77,6 +79,7 @@ def recommend(
 
 def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     """Say or write a number for each pair of a table with a header, CSV or Parquet."""
+    _check_name(out)
     model = load_model(folder)
     table, asked = _pairs(pairs, model)
     known = model.predict(asked, unknown="nan")
@@ -139,6 +142,15 @@ def _as_labels(words: Sequence[str], known: Any) -> list[Any]:
     if numbers.isna().any():
         raise InputError(f"users of this model are numbers, got {', '.join(words)}")
     return numbers.tolist()
+
+
+def _check_name(out: Path | None) -> None:
+    """Refuse a file whose name asks for another format; one that asks for none gets CSV."""
+    if out is None or not out.suffix or out.suffix == ".parquet":
+        return
+    bare = out.with_suffix("") if out.suffix in _PACKED else out
+    if bare.suffix not in ("", ".csv"):
+        raise InputError(f"--output {out}: a table is written as .csv, .csv.gz or .parquet")
 
 
 def _give(table: pd.DataFrame, out: Path | None) -> None:

@@ -1,9 +1,10 @@
 """Named arrays and a JSON header on disk: the new version is there whole, or the old one still is.
 
-    write    .name.partial  ──fsync──►  rename to name            (file: one atomic step)
-    folder   .name.partial/ ──fsync──►  name → .name.previous, .name.partial → name,
-                                        previous removed
+    write    .name.3f2a.partial  ──fsync──►  rename to name            (file: one atomic step)
+    folder   .name.3f2a.partial/ ──fsync──►  name → .name.previous, .name.3f2a.partial → name,
+                                             previous removed
 
+Each write has a partial copy of its own, so that two at once leave one of the two, whole.
 A full disk, an error or Ctrl-C in the middle removes the partial copy and leaves what was there
 before. A process killed between the two renames of a folder leaves `.name.previous`, which readers
 fall back to.
@@ -13,8 +14,10 @@ and a checksum of every array stands in the header, so that damage is found when
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import secrets
 import shutil
 import zipfile
 import zlib
@@ -146,7 +149,7 @@ def existing(target: Path) -> Path:
 
 def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
     """Let `write` fill a partial file, then rename it to `target` in one step."""
-    partial = _beside(target, "partial")
+    partial = _partial(target)
     with _or_untouched(target, partial, n_bytes):
         target.parent.mkdir(parents=True, exist_ok=True)
         write(partial)
@@ -156,20 +159,45 @@ def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> N
 
 def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
     """Let `write` fill a partial folder, then put it in the place of `target`."""
-    partial, previous = _beside(target, "partial"), _beside(target, "previous")
+    partial = _partial(target)
     with _or_untouched(target, partial, n_bytes):
-        remove(partial)
         partial.mkdir(parents=True)
         write(partial)
         for written in partial.rglob("*"):
             _flush(written)
+        while partial.exists():
+            _change_places(partial, target)
+        _flush(target.parent)
+        with _others_between():
+            _remove_previous(target)
+
+
+def _change_places(partial: Path, target: Path) -> None:
+    """Rename a folder; it is still there where another write to `target` came between."""
+    with _others_between():
         # a folder cannot be renamed onto another: the old one steps aside for one moment
         if target.exists():
-            remove(previous)
-            os.replace(target, previous)
+            _remove_previous(target)
+            os.replace(target, _beside(target, "previous"))
         os.replace(partial, target)
-        _flush(target.parent)
-        remove(previous)
+
+
+def _remove_previous(target: Path) -> None:
+    """Under a name that is this write's alone: another one may put a folder there at any moment."""
+    previous, old = _beside(target, "previous"), _partial(target)
+    if previous.exists():
+        os.replace(previous, old)
+        remove(old)
+
+
+@contextmanager
+def _others_between() -> Iterator[None]:
+    """Stop where a folder has come or gone meanwhile: another write did so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 @contextmanager
@@ -196,6 +224,10 @@ def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
         f"{target} was not written: {error.strerror or error}. It needs {n_bytes / 1e6:,.1f} MB, "
         f"{free / 1e6:,.1f} MB are free in {folder}; {kept}."
     )
+
+
+def _partial(target: Path) -> Path:
+    return _beside(target, f"{secrets.token_hex(4)}.partial")
 
 
 def _beside(target: Path, role: str) -> Path:

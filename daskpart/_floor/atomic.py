@@ -19,8 +19,8 @@ from typing import IO
 from .checks import path_text
 
 
-def writable_folder(path: str | PathLike[str]) -> None:
-    """Make a folder, and a file in it for a moment: what will be refused is refused now.
+def check_writable(folder: str | PathLike[str]) -> None:
+    """Make a file in it for a moment, or where it would be made: leaves nothing behind.
 
     Raises
     ------
@@ -28,11 +28,12 @@ def writable_folder(path: str | PathLike[str]) -> None:
         Where nothing can be written; the message names the folder.
     """
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
+        place = Path(folder).expanduser().absolute()
+        there = next(each for each in (place, *place.parents) if each.exists())
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        words = f"nothing can be written to the folder {os.fspath(path)}: {error.strerror}"
+        words = f"nothing can be written to the folder {os.fspath(folder)}: {error.strerror}"
         raise OSError(error.errno, words) from error
 
 

@@ -50,7 +50,11 @@ except ImportError:  # no POSIX: whoever needs a kernel compiles it
     fcntl = None  # type: ignore[assignment]
 
 _CLIENT_RANK = "1"  # of a job of dask-mpi
-_MPI_RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_MPI_VARIABLES = (  # rank and size, as in `MpiPlace`
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+)
 _PLAIN = (bool, int, float, str, bytes, tuple, type(None), np.generic)
 _KERNELS: weakref.WeakSet[Any] = weakref.WeakSet()
 _SILENT_SECONDS = 1.0  # of compiling, before a line says what is going on
@@ -63,8 +67,12 @@ def _cache_is_wanted() -> bool:
 
 def _is_helper() -> bool:
     """Whether this process is somebody's worker, so that nobody reads what it says."""
-    ranks = [os.environ[name] for name in _MPI_RANK_VARIABLES if name in os.environ]
-    return multiprocessing.parent_process() is not None or ranks[:1] not in ([], [_CLIENT_RANK])
+    if multiprocessing.parent_process() is not None:
+        return True
+    for rank, size in _MPI_VARIABLES:
+        if rank in os.environ:
+            return os.environ[rank] != _CLIENT_RANK and os.environ.get(size) != "1"
+    return False
 
 
 def kernel(function: Callable | None = None, *, internal: bool = False, **options: Any) -> Any:
@@ -270,7 +278,7 @@ class _Clock(event.Listener):
 
     def __init__(self) -> None:
         self.seconds, self.depth, self.begun = 0.0, 0, 0.0
-        self.told = _is_helper()
+        self.told = False
 
     def on_start(self, event: Any) -> None:
         """A kernel, or one that it calls, is about to be compiled."""
@@ -282,7 +290,8 @@ class _Clock(event.Listener):
         self.depth += 1
         if not self.told and self.seconds + now - self.begun > _SILENT_SECONDS:
             self.told = True
-            print("daskpart: compiling kernels, once on this machine …", file=sys.stderr)
+            if not _is_helper():  # a spawned process knows that after it has imported this
+                print("daskpart: compiling kernels, once on this machine …", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         """It has been compiled, or has turned out not to compile."""

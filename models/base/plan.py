@@ -154,6 +154,12 @@ class FitPlan:
                 f"the plan was made for other data ({self.fingerprint}) than these "
                 f"({fingerprint}); call plan(X) on what is fitted"
             )
+        odd = [name for name in self.settings if name not in settings]
+        if odd:
+            raise InputError(
+                "the plan was made by another kind of model, or another version of daskpart: this "
+                f"model has no {', '.join(odd)}; make the plan anew"
+            )
         for name, value in self.settings.items():
             if settings[name] != value:
                 raise InputError(

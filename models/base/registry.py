@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from daskpart.errors import ReadError
+from daskpart.errors import InputError, ReadError
 
 _CLASSES: dict[str, Any] = {}
 _ELSEWHERE = {
@@ -26,9 +26,26 @@ _ELSEWHERE = {
 
 
 def register(kind: type) -> type:
-    """Make a class known by its name; a decorator."""
+    """Make a class known by its name; a decorator.
+
+    Raises
+    ------
+    InputError
+        For a name of ours: models that were saved with ours would be read as the other.
+    """
+    known = _CLASSES.get(kind.__name__)
+    ours = kind.__name__ in _ELSEWHERE or (known is not None and _is_ours(known))
+    if ours and not _is_ours(kind):
+        raise InputError(
+            f"{kind.__module__}.{kind.__qualname__}: saved models know a class of daskpart by this "
+            "name; give it another"
+        )
     _CLASSES[kind.__name__] = kind
     return kind
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("daskpart.")
 
 
 def name_of(kind: type) -> str | None:

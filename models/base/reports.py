@@ -153,12 +153,13 @@ class PlanReport(Printable):
         if self.validation_volume:
             words["validation"] = f"{self.validation_volume:,} rows after each {self.unit}"
         if self.memory:
+            total = self.memory_of_ranks
+            fullest = int(total.argmax())
             parts = ", ".join(
-                f"{name} {bytes_words(held.max(initial=0))}" for name, held in self.memory.items()
+                f"{name} {bytes_words(held[fullest])}" for name, held in self.memory.items()
             )
-            held = self.memory_of_ranks
-            mean, most = bytes_words(held.mean()), bytes_words(held.max())
-            words["memory a rank"] = f"{mean} on average, {most} at most ({parts})"
+            mean, most = bytes_words(total.mean()), bytes_words(total[fullest])
+            words["memory a rank"] = f"{mean} on average, {most} at most (rank {fullest}: {parts})"
         return {**words, "partitioning took": f"{self.seconds:.2f} s"}
 
 
@@ -382,8 +383,8 @@ class CommunicationReport(Printable):
             words[f"{name} {self._each}"] = _compared(np.array([measured]), expected)
         words |= {
             f"bytes {self._each}": self._bytes_words(),
-            "busiest rank": f"{number_words(self.measured_messages.max())} messages, "
-            f"{number_words(self.measured_rows.max())} rows",
+            "most of one rank": f"{_most_words(self.measured_messages, 'messages')}, "
+            f"{_most_words(self.measured_rows, 'rows')} {self._each}",
             "busiest pair": self._busiest_words(),
             "computing": spread_words(self.seconds_computing),
             "blocked": spread_words(self.seconds_blocked)
@@ -415,6 +416,11 @@ class CommunicationReport(Printable):
         return (
             f"rank {source} → {destination}: {number_words(self.traffic.max())} rows {self._each}"
         )
+
+
+def _most_words(sent: NDArray[Any], what: str) -> str:
+    """The largest number, and whose it is: of rows that may be another rank's than of messages."""
+    return f"{number_words(sent.max())} {what} (rank {int(sent.argmax())})"
 
 
 def _compared(measured: NDArray[Any], expected: NDArray[Any]) -> str:

@@ -96,9 +96,10 @@ def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
     except InvalidParameterError as error:
         raise ReadError(f"{folder / _HEADER}: parameters: {error}") from None
     model.state_ = model._state_class.load(folder / _STATE)
+    kinds = _KINDS if cls.__module__.startswith("daskpart.") else {}
     for name in header["results"]:
         value = read.field("results", name, header)
-        wanted = next((kind for fits, kind in _KINDS.items() if re.fullmatch(fits, name)), None)
+        wanted = next((kind for fits, kind in kinds.items() if re.fullmatch(fits, name)), None)
         if wanted is not None and not wanted[1](value):
             raise ReadError(
                 f"{folder / _HEADER}: results.{name} is a {type(value).__name__}: expected "
@@ -124,6 +125,13 @@ def _header(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         reason = str(error)
     raise ReadError(f"{folder} holds no saved model: {_HEADER} cannot be read ({reason}).")
+
+
+def _refusal(value: Any, what: str) -> InputError:
+    return InputError(
+        f"{what}={value!r} cannot be saved: a {type(value).__name__} is neither plain nor an "
+        "array nor of daskpart. Nothing was written; set it to a plain value first."
+    )
 
 
 class _Content:
@@ -152,10 +160,7 @@ class _Content:
             file = f"part-{len(self.parts)}.npz"
             self.parts[file] = value
             return {_FORM: "part", "class": name, "file": file}
-        raise InputError(
-            f"{what}={value!r} cannot be saved: a {type(value).__name__} is neither plain nor an "
-            "array nor of daskpart. Nothing was written; set it to a plain value first."
-        )
+        raise _refusal(value, what)
 
     def array(self, value: np.ndarray, what: str) -> dict[str, Any]:
         """An array of numbers, text or dates."""
@@ -182,7 +187,9 @@ class _Content:
         return {_FORM: "pairs", "values": pairs}
 
     def sequence(self, value: Any, what: str) -> dict[str, Any]:
-        """A list or tuple."""
+        """A list or tuple; no named one, whose class is not known where it is read."""
+        if type(value) not in (list, tuple):
+            raise _refusal(value, what)
         held = [self.describe(each, f"{what}[{place}]") for place, each in enumerate(value)]
         return {_FORM: type(value).__name__, "values": held}
 
@@ -296,7 +303,8 @@ class _Reader:
 _READ = (
     "array", "sparse", "dict", "pairs", "list", "tuple", "frame", "random", "report", "part",
 )  # fmt: skip
-# results by their names: what each is, in words and as a check
+# results of our models by their names (others may mean something else by them): what each is, in
+# words and as a check
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "n_.*_": ("a whole number", lambda value: type(value) is int and value >= 0),
     ".*_report_": ("a report", lambda value: hasattr(value, "to_dict")),

@@ -87,7 +87,7 @@ class Trainer:
         self._n_ranks, self._expected = n_ranks, expected
         self._text: Text | None = None
         self._losses = 0
-        self._running = False
+        self._spoilt = False  # the ranks stopped amid a step, or hold NaN: not to be kept
         self._step_seconds: float | None = None
         self._keeping = 0.0  # seconds that the last gather took
         self.transport = "no"
@@ -139,8 +139,8 @@ class Trainer:
         return self.kept if self.kept.epoch == self._last else self._resilient(self._kept_now)
 
     def rescue(self) -> None:
-        """After Ctrl-C: keep the last step, if the ranks were not stopped in the middle of one."""
-        if self._running or self._text is None or self._at == self.kept.epoch:
+        """After Ctrl-C: keep the last step, if it is whole and did not diverge."""
+        if self._spoilt or self._text is None or self._at == self.kept.epoch:
             return
         with suppress(Exception):
             self._keep(self._text)
@@ -158,7 +158,7 @@ class Trainer:
 
     def close(self) -> None:
         """Leave nothing behind on the cluster."""
-        text, self._text, self._running = self._text, None, False
+        text, self._text, self._spoilt = self._text, None, False
         if text is not None:
             text.session.close()
 
@@ -203,11 +203,11 @@ class Trainer:
 
     def _steps(self, text: Text, last: int) -> list[Step]:
         text.session.counters.reset()
-        begin, self._running = perf_counter(), True
+        begin, self._spoilt = perf_counter(), True
         steps = text.run(self._at + 1, last)
-        self._running = False
         seconds = perf_counter() - begin
         self._at += len(steps)
+        self._spoilt = not steps[-1].finite
         self._unkept += seconds
         self._step_seconds = seconds / len(steps)
         return steps
@@ -269,9 +269,9 @@ class Trainer:
 
     def _keep(self, text: Text) -> None:
         """Make the step that the ranks are at the kept one; states that others hold stay."""
-        begin, self._running = perf_counter(), True
+        begin, self._spoilt = perf_counter(), True
         state = text.gather(self.kept)
-        self._running = False
+        self._spoilt = False
         self._keeping, self._unkept = perf_counter() - begin, 0.0
         if text.measures_first:
             self._kept_before = self.kept

@@ -66,6 +66,17 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "x", "--checkpoint-path", "run.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
+        (("fit", "mf", "x", "--cluster", ":8786"), "nor HOST:PORT"),
+        (("fit", "mf", "x", "--checkpoint-every", "2"), "needs --checkpoint-path"),
+        (("partition", "x", "--rho", "3"), "of the objective power: leave --rho away"),
+        (("partition", "x", "--method", "block", "--engine", "mtkahypar"), "leave --engine away"),
+        (
+            ("partition", "x", "--method", "hypercube", "--objective", "cut-net"),
+            "leave --objective away",
+        ),
+        (("fit", "mf", "x", "--cluster", "4"), "write processes --workers 4"),
+        (("recommend", "run", "--all", "--output", "x.pq"), "as .csv, .csv.gz or .parquet"),
+        (("predict", "run", "pairs.csv", "--output", "x.xlsx.gz"), "as .csv, .csv.gz or .parquet"),
         (("fit", "mf", "x", "--plan", "plan.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "x", "--workers", "2"), "--workers goes with --cluster threads"),
         (("fit", "mf", "x", "--cluster", "mpi"), "mpiexec -n 6 daskpart"),
@@ -90,6 +101,26 @@ def test_an_unwritable_folder_is_one_line_and_exit_code_1(rating_file, capsys, t
     )
     assert outcome == 1
     assert "file" in capsys.readouterr().err.splitlines()[-1]
+
+
+COMMANDS = [["fit", "mf"], ["partition"], ["partition", "--compare"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_that_a_folder_is_unwritable_is_told_before_the_work(
+    command, rating_file, capsys, tmp_path, run_cli
+):
+    (tmp_path / "file").write_text("in the way")
+    assert run_cli(*command, rating_file, "--out", tmp_path / "file" / "out") == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "nothing can be written to the folder" in told.err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_mistyped_name_leaves_no_folder(command, tmp_path, monkeypatch, run_cli):
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(*command, "raitngs.csv") != 0
+    assert not [*tmp_path.iterdir()]
 
 
 def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):

@@ -213,6 +213,7 @@ def test_a_folder_that_cannot_be_written_to_is_said_before_the_fit(
             raise OSError(errno.EROFS, "Read-only file system", "tmp1234")
         return usual(dir=dir)
 
+    (tmp_path / folder).mkdir()
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     checkpoints = ("--checkpoint-path", tmp_path / "checkpoints")
     arguments = (*SMALL_FIT, *checkpoints, "--no-plots", "--out", tmp_path / "out")

@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,15 @@ def test_a_callback_that_had_enough_stops_a_resumed_fit_and_no_other(case, tmp_p
         assert more.partial_fit(*case.data()).n_iter_ == 4
 
 
+def test_a_callback_does_not_count_the_steps_of_another_fit(case):
+    stopping = EarlyStopping(2, min_delta=1e9, monitor="seconds")  # no fall counts
+    model = case.make(max_iter=30).set_callbacks(stopping).fit(*case.data())
+    assert model.n_iter_ == 3
+    if "warm_start" in model.get_params():
+        model.set_params(warm_start=True, random_state=99).fit(*case.data())
+        assert model.n_iter_ == 3 + 3 and stopping.waited == 2
+
+
 def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
     X, *more = case.data()
     model = case.make().fit(X, *more)
@@ -240,6 +250,13 @@ def test_a_plan_of_other_data_is_refused(case):
     data[0] = data[0] * 2
     with pytest.raises(InputError, match="made for other data"):
         case.make().fit(*data, plan=plan)
+
+
+def test_a_plan_with_a_parameter_that_the_model_lacks_is_refused(case):
+    plan = case.make().plan(*case.data())
+    other = replace(plan, settings={**plan.settings, "n_layers": 2})
+    with pytest.raises(InputError, match="this model has no n_layers; make the plan anew"):
+        case.make().fit(*case.data(), plan=other)
 
 
 def test_reports_say_what_was_planned_and_what_was_sent(case):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import daskpart
-from daskpart.errors import WorkerLostError
+from daskpart.errors import DivergenceError, WorkerLostError
 from daskpart.models.base import interrupts
 from daskpart.models.base.interrupts import interrupts_at_the_end
 from daskpart.models.base.trainer import Trainer
@@ -37,6 +39,26 @@ def test_the_first_waits_for_the_end():
     assert done == ["the step"]
     with pytest.raises(KeyboardInterrupt):
         press()  # as ever
+
+
+def test_it_waits_also_where_it_comes_amid_a_print(monkeypatch):
+    class Writing(io.RawIOBase):
+        def writable(self):
+            return True
+
+        def write(self, data):
+            if not done:
+                done.append("a line")
+                press()
+            return len(data)
+
+    done = []
+    lines = io.TextIOWrapper(io.BufferedWriter(Writing()), line_buffering=True)
+    monkeypatch.setattr(sys, "stderr", lines)
+    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end():
+        print("progress", file=sys.stderr)
+        done.append("the step")
+    assert done == ["a line", "the step"]
 
 
 def test_the_second_comes_through(monkeypatch):

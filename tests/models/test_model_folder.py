@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.errors import InputError, ReadError
-from daskpart.models.base import saving
+from daskpart.models.base import registry, saving
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.base.reports import Printable
 from daskpart.models.base.state import same_bits
 from daskpart.models.matrix_factorization.plan_report import MFPlanReport
 from daskpart.models.matrix_factorization.recommending import Recommender
@@ -103,6 +105,37 @@ def test_save_does_not_replace_what_is_no_model(model, tmp_path):
     (tmp_path / "papers").mkdir()
     with pytest.raises(InputError, match="is there and is not a saved model"):
         model.save(tmp_path / "papers")
+
+
+def test_results_of_ones_own_may_be_named_as_ours(model, tmp_path):
+    model.n_samples_per_class_ = np.array([3, 4])
+    model.quality_report_ = {"accuracy": 0.5}
+    model.several_ = "of each"
+    model.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    assert again.n_samples_per_class_.tolist() == [3, 4]
+    assert again.quality_report_ == {"accuracy": 0.5} and again.several_ == "of each"
+
+
+def test_a_class_of_ones_own_cannot_take_a_name_of_ours():
+    with pytest.raises(InputError, match=r"MFPlanReport: saved models know .*; give it another"):
+        type("MFPlanReport", (Printable,), {})
+    assert registry.class_named("MFPlanReport", "here") is MFPlanReport
+    for _ in range(2):  # a cell of a notebook is run again
+        own = type("ReportOfOnesOwn", (Printable,), {})
+        assert registry.class_named("ReportOfOnesOwn", "here") is own
+
+
+class Pair(NamedTuple):
+    one: int
+    other: int
+
+
+def test_a_named_tuple_is_refused_when_it_is_saved(model, tmp_path):
+    model.pairs_ = [Pair(1, 2)]
+    with pytest.raises(InputError, match=r"the result pairs_\[0\]=.*a Pair is neither plain"):
+        model.save(tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_path):

@@ -153,7 +153,20 @@ def test_one_rank_alone_sends_nothing():
 def test_memory_is_of_the_fullest_rank():
     report = plan()
     assert report.memory_of_ranks.tolist() == [5_000_000 + rank for rank in range(8)]
-    assert "5.0 MB at most (ratings 5.0 MB, factors 7 B)" in repr(report)
+    assert "5.0 MB at most (rank 7: ratings 5.0 MB, factors 7 B)" in repr(report)
+    uneven = plan(memory={"ratings": [5, 1, 1, 1, 1, 1, 1, 1], "factors": [0, 3, 3, 9, 0, 0, 0, 0]})
+    assert "10 B at most (rank 3: ratings 1 B, factors 9 B)" in repr(uneven)
+
+
+def test_the_most_messages_may_be_of_another_rank_than_the_most_rows():
+    report = communication(
+        measured_messages=[7, 2],
+        expected_messages=[7, 2],
+        measured_rows=[30, 40],
+        expected_rows=[30, 40],
+    )
+    words = report.rows()["most of one rank"]
+    assert words == "7 messages (rank 0), 40 rows (rank 1) an epoch"
 
 
 @pytest.mark.parametrize("report", [plan(), communication()])

@@ -279,8 +279,20 @@ kernels._SILENT_SECONDS = 0
 """
     code = impatient + "import kernels; kernels.used(); kernels.used('int32')"
     assert workplace.run(code, PMI_RANK="0", DASKPART_KERNEL_CACHE="0").stderr == ""
+    spawned = f"""{impatient}
+import kernels, multiprocessing
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=kernels.used)
+    child.start()
+    child.join()
+    print(child.exitcode)
+"""
+    done = workplace.run(spawned, DASKPART_KERNEL_CACHE="0")
+    assert (done.stdout, done.stderr) == ("0\n", "")
     assert workplace.run(code).stderr.count("compiling kernels") == 1
     assert workplace.run(code).stderr == ""
+    alone = workplace.run(code, PMI_RANK="0", PMI_SIZE="1", DASKPART_KERNEL_CACHE="0")
+    assert alone.stderr.count("compiling kernels") == 1
 
 
 @kernel(internal=True)

@@ -1,0 +1,59 @@
+"""Two writes to one path at once: one of the two is there, whole, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from daskpart._floor import archive
+from daskpart._floor.archive import SUFFIXES, read_arrays, write_arrays
+
+N_FILES = 20
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_write_amid_another_harms_neither(tmp_path, monkeypatch, suffix):
+    path, name = tmp_path / f"run{suffix}", f"_write_{suffix[1:]}"
+    usual, begun = getattr(archive, name), []
+
+    def amid(*arguments):
+        begun.append(path)
+        usual(*arguments)
+        if len(begun) == 1:
+            write_arrays(path, {"values": np.arange(3)}, {"of": "the inner"})
+            assert read_arrays(path)[1] == {"of": "the inner"}
+
+    monkeypatch.setattr(archive, name, amid)
+    write_arrays(path, {"values": np.arange(5)}, {"of": "the outer"})
+    arrays, header = read_arrays(path)
+    assert header == {"of": "the outer"} and arrays["values"].tolist() == [0, 1, 2, 3, 4]
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_folders_that_change_places_at_once(tmp_path):
+    target, ready, errors = tmp_path / "model", threading.Barrier(4), []
+
+    def write(writer):
+        def fill(folder):
+            for number in range(N_FILES):
+                (folder / f"{number}").write_text(f"{writer}")
+            ready.wait(timeout=30)
+
+        try:
+            for _ in range(10):
+                archive.replace_folder(target, fill, 0)
+        except BaseException as error:
+            errors.append(error)
+            ready.abort()
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len({found.read_text() for found in target.iterdir()}) == 1
+    assert len([*target.iterdir()]) == N_FILES
+    assert not [found for found in tmp_path.iterdir() if found.name.endswith(".partial")]
