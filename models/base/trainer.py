@@ -152,9 +152,9 @@ class Trainer:
             self._begin(self._text)
 
     def _begin(self, text: Text) -> None:
-        self._running = True
+        self._spoilt = True
         text.begin_from(self.kept)
-        self._at, self._running = self.kept.epoch, False
+        self._at, self._spoilt = self.kept.epoch, False
 
     def close(self) -> None:
         """Leave nothing behind on the cluster."""
@@ -253,8 +253,6 @@ class Trainer:
             if self._at < good:
                 self._counted(text, self._steps(text, good))
             self._keep(text)
-        else:
-            self.close()  # Ctrl-C, which may have been pressed, keeps what the ranks hold
         raise DivergenceError(
             f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} The state "
             f"after {self.unit} {self.kept.epoch} is kept."

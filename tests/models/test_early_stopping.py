@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base import trainer
-from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
+from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -380,18 +380,3 @@ def test_rows_behind_a_step_are_left_out():
     rows = [{"epoch": at, "a": float(at)} for at in range(1, 6)]
     assert watch.over(rows) == Seen((1.0,), 1, 4)
     assert watch.over(rows, behind=3) == Seen((4.0,), 4, 1)
-
-
-def test_the_callback_counts_no_rows_of_another_fit():
-    """What other data had, or another loss, says nothing of these."""
-    one = daskpart.datasets.power_law_ratings(60, 40, 900, random_state=0)
-    other = one * 9  # of which every RMSE is above those
-    stopping = EarlyStopping(50)
-    model = daskpart.MatrixFactorization(
-        4, max_iter=4, validation_fraction=0.2, warm_start=True, random_state=0
-    )
-    model.set_callbacks(stopping)
-    model.fit(one)
-    assert 1 <= stopping.best_epoch <= 4
-    model.fit(other)
-    assert model.n_iter_ == 8 and stopping.best_epoch > 4

@@ -140,31 +140,30 @@ def test_a_fit_keeps_every_step_that_was_done():
     assert whole.state_.user_factors.tobytes() == model.state_.user_factors.tobytes()
 
 
-def test_a_step_that_diverged_is_not_kept(monkeypatch):
-    """Pressed in the very run that ends in a DivergenceError."""
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_fit_that_diverges_as_it_is_interrupted_keeps_no_nan(epochs, monkeypatch):
+    """The state is what it is where nobody interrupts."""
     ratings = daskpart.datasets.power_law_ratings(30, 20, 300, random_state=0)
-    model = daskpart.MatrixFactorization(4, n_ranks=2, max_iter=2, partitioner="block").fit(ratings)
-    model.set_params(learning_rate="constant", initial_learning_rate=50.0)
     refuse = Trainer._refuse_divergence
 
-    def press_and_refuse(trainer, text, steps):
+    def fitted(ends_by):
+        model = daskpart.MatrixFactorization(4, n_ranks=2, max_iter=2, partitioner="block")
+        model.fit(ratings, client=None)
+        rate = 50.0 if epochs == 0 else 0.5
+        model.set_params(warm_start=True, max_iter=50)
+        model.set_params(learning_rate="constant", initial_learning_rate=rate)
+        with pytest.raises(ends_by), np.errstate(all="ignore"):
+            model.fit(ratings, client=None)
+        return model
+
+    def pressed(trainer, text, steps):
         if not steps[-1].finite:
             press()
         refuse(trainer, text, steps)
 
-    monkeypatch.setattr(Trainer, "_refuse_divergence", press_and_refuse)
-    with pytest.raises(KeyboardInterrupt), np.errstate(all="ignore"):
-        for _ in range(50):
-            kept = model.state_
-            model.partial_fit(ratings)
-    assert model.state_.is_finite()
-    assert model.state_.user_factors.tobytes() == kept.user_factors.tobytes()
-
-
-def test_it_may_come_in_the_middle_of_a_print(monkeypatch, capsys):
-    def reentered(*words, **options):
-        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
-
-    monkeypatch.setattr(interrupts, "print", reentered, raising=False)
-    with pytest.raises(KeyboardInterrupt), interrupts_at_the_end():
-        press()
+    usual = fitted(DivergenceError)
+    monkeypatch.setattr(Trainer, "_refuse_divergence", pressed)
+    interrupted = fitted(KeyboardInterrupt)
+    assert (usual.n_iter_ > 2) == (epochs > 0) and interrupted.n_iter_ == usual.n_iter_
+    assert interrupted.state_.is_finite()
+    assert interrupted.state_.user_factors.tobytes() == usual.state_.user_factors.tobytes()
