@@ -209,7 +209,7 @@ def weights_of_classes(
         from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
 
         for name, weight in class_weight.items():
-            if not isinstance(weight, Real) or not 0 <= weight < np.inf:
+            if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
                 raise InputError(
                     f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
                 )
