@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import sparse
-import xarray
 
 from daskpart.containers.coordinates import index_dtype, merged
 from daskpart.errors import DaskpartWarning, InputError, ReadError
+
+if TYPE_CHECKING:
+    import xarray
 
 _FREE_EXTENT, _EXTENT_AN_ENTRY = 1 << 21, 16
 
@@ -148,6 +150,8 @@ def labelled(
     repeats: Literal["last", "sum"] = "last",
 ) -> xarray.DataArray:
     """A labelled matrix: DataArray `name` over a COO, the ids as coordinates of `dims`."""
+    import xarray  # not for ranks that read examples
+
     shape = (len(labels[0]), len(labels[1]))
     matrix = assemble((rows, columns), values, shape, source, repeats=repeats)
     coords = dict(zip(dims, labels, strict=True))

@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-import pandas
 from numpy.typing import NDArray
 
 from daskpart.errors import ReadError
@@ -368,6 +367,8 @@ def _without_lines(text: bytes, n_lines: int) -> tuple[bytes, int]:
 
 def _parsed(table: bytes, n_columns: int) -> NDArray[np.float64] | None:
     """The numbers of a table with commas, row by row; None where pandas finds anything else."""
+    import pandas  # not for ranks that read no text
+
     if table.startswith(BYTE_ORDER_MARK):  # a second one, which pandas would pass over
         return None
     try:

@@ -20,7 +20,7 @@ delay).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -98,6 +98,8 @@ def epoch(
         if len(batch):  # a rank with fewer samples ends its epoch early, and goes on in step
             share = 1.0 / fit.count(step)
             total += _step(endpoint, solver, own, batch, rate, scales[step], share, fit)
+        else:  # what is drawn goes by the steps of the fit, which a checkpoint has
+            solver.feedback = replace(solver.feedback, step=solver.feedback.step + 1)
         endpoint.advance()
     return total, perf_counter() - begun
 

@@ -35,7 +35,7 @@ class TopKState:
     ----------
     residuals : dict of int to torch.Tensor
         Of each layer, in the order in which torch handed them over first: what was not sent yet. A
-        checkpoint of the training should hold it.
+        checkpoint of the training should hold it: give it to the state of the network that goes on.
     sent : int
         Entries that this rank has sent so far.
 
@@ -55,11 +55,15 @@ class TopKState:
     process_group: Any = None
     residuals: dict[int, Any] = field(default_factory=dict, repr=False)
     sent: int = 0
-    _places: dict[int, int] = field(default_factory=dict, repr=False)
+    # by the parameters themselves, which stay alive here: one that is new has no number of another
+    _places: dict[Any, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.k = whole_number(self.k, "k", 1)
         self.bucket = whole_number(self.bucket, "bucket", 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_places": {}}  # a copy is for other parameters, in the same order
 
     def select(self, place: int, gradient: Any) -> tuple[Any, Any]:
         """Indices and values of what a layer sends; the rest becomes its residual.
@@ -70,12 +74,23 @@ class TopKState:
             Of the layer.
         gradient : torch.Tensor
             Not changed.
+
+        Raises
+        ------
+        InputError
+            If the residual is that of a layer of another size.
         """
         import torch
 
         total = gradient.flatten().clone()
-        if place in self.residuals:
-            total += self.residuals[place]
+        kept = self.residuals.get(place)
+        if kept is not None:
+            if kept.shape != total.shape:
+                raise InputError(
+                    f"residuals[{place}] has {kept.numel()} entries, the layer {total.numel()}: "
+                    "they are of another network"
+                )
+            total += kept.to(total)
         n, length = total.numel(), min(self.bucket, total.numel())
         rows = -(-n // length)
         # below every entry, zeros too: all ranks have to send as many
@@ -93,7 +108,7 @@ class TopKState:
 
     def place_of(self, parameter: Any) -> int:
         """A number for each parameter, the same in every step."""
-        return self._places.setdefault(id(parameter), len(self._places))
+        return self._places.setdefault(parameter, len(self._places))
 
 
 def topk_hook(state: TopKState, bucket: Any) -> Any:

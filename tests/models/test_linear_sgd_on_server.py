@@ -71,6 +71,23 @@ def test_topk_keeps_what_it_does_not_push(approximate):
     )
 
 
+@pytest.mark.parametrize("n_ranks", [1, 2, 4, 7])
+def test_what_is_drawn_goes_on_where_ranks_have_uneven_shares(n_ranks, tmp_path):
+    """Steps of the fit are counted, not those that a rank has samples for: a checkpoint has one."""
+    X, y = samples("logistic", 3)
+    X, y = X[:-1], y[:-1]
+    how = {"top_k": 9, "top_k_approximate": True, "n_ranks": n_ranks, "batch_size": 4}
+    kept = {**how, "checkpoint_path": tmp_path / "run.npz"}
+    model = on_server("logistic", **how)
+    steps = {-(-size // 4) for size in model.plan(X, y).sizes}
+    assert len(steps) > 1 or n_ranks < 4  # some ranks have no batch in the last step
+    whole = model.fit(X, y).state_
+    on_server("logistic", **kept, max_iter=1).fit(X, y)
+    again = on_server("logistic", **kept, resume=True).fit(X, y).state_
+    assert again.weights.tobytes() == whole.weights.tobytes()
+    assert again.residual.tobytes() == whole.residual.tobytes()
+
+
 def test_an_epoch_pulls_what_batches_touch_and_pushes_what_they_move():
     X, y = samples("hinge")
     model = on_server("hinge", n_ranks=4, shuffle=False, max_iter=1, batch_size=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 
 import numpy as np
@@ -37,6 +38,31 @@ def test_every_rank_sends_as_much_whatever_its_zeros():
             gradient[:nonzeros] = 1.0
             indices, _ = TopKState(k, bucket).select(0, gradient)
             assert len(set(indices.tolist())) == sent
+
+
+def test_a_parameter_gives_its_number_to_no_other_one():
+    """Also when it is gone, and another lies where it lay."""
+    state = TopKState(k=1)
+    for number in range(50):
+        parameter = torch.nn.Parameter(torch.ones(3))
+        assert state.place_of(parameter) == state.place_of(parameter) == number
+        del parameter
+
+
+def test_what_was_not_sent_goes_on_from_a_checkpoint():
+    """Parameters of another process are others, in the same order."""
+    state = TopKState(k=2, bucket=8)
+    for parameter in network().parameters():
+        state.select(state.place_of(parameter), torch.rand(parameter.shape, dtype=torch.float64))
+    again = pickle.loads(pickle.dumps(state))
+    layers = list(network().parameters())
+    assert [again.place_of(layer) for layer in layers] == list(range(len(layers)))
+    for place, layer in enumerate(layers):
+        of_both = [each.select(place, torch.zeros_like(layer))[1] for each in (state, again)]
+        np.testing.assert_array_equal(*of_both)
+        assert of_both[0].any()
+    with pytest.raises(InputError, match=r"residuals\[1\] has 20 entries, the layer 1: .* network"):
+        again.select(1, torch.zeros(1, dtype=torch.float64))
 
 
 def network():
