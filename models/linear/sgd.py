@@ -405,6 +405,12 @@ def gradient_of(model: SgdModel) -> Stream:
     return model.gradient
 
 
+def _is_same(own: Stream, total: Stream) -> bool:
+    """Whether nothing was left out of a gradient, nor added to it."""
+    entries = [int(np.count_nonzero(each.values)) for each in (own, total)]  # quick, where it was
+    return entries[0] == entries[1] and np.array_equal(own.to_numpy(), total.to_numpy())
+
+
 def move(
     model: SgdModel, total: Stream, rows: Rows, *, rate: float, step: int, number: int, sgd: Sgd
 ) -> SgdModel:
@@ -421,7 +427,7 @@ def move(
             rate=rate, number=number - model.began,
         )  # fmt: skip
         return model
-    if sgd.adds_rows and own is not None and np.array_equal(own.to_numpy(), total.to_numpy()):
+    if sgd.adds_rows and own is not None and _is_same(own, total):
         model.entries += int(np.count_nonzero(total.values))
         block = sgd.rows_of_block(rows, int(model.blocks[step // sgd.block_steps]))
         run_steps_alone(model, block, sgd.of_step(model.order, step), np.array([rate]), sgd)

@@ -34,7 +34,7 @@ from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
 from .file_answers import answers_of_file, labels_of_file
-from .problem import Samples, class_numbers
+from .problem import Samples, check_total, class_numbers
 from .rows import RankRows, Rows, StoredRows, rank_rows
 
 _BLOCK_BYTES = 32 << 20  # of rows that are shuffled among themselves, and in memory at a time
@@ -69,9 +69,9 @@ class FileSamples(Samples):
         self.total_weight = float(self.n_samples)
         if class_weights is not None:
             assert classes is not None
-            self.total_weight = float(label_mass(file, classes) @ class_weights)
-        if not self.total_weight > 0:
-            raise InputError("the weights of all samples are 0: there is nothing to learn from")
+            with np.errstate(over="ignore"):  # it is told
+                self.total_weight = float(label_mass(file, classes) @ class_weights)
+        check_total(self.total_weight)
         self.validation: Samples | None = None
 
     @property

@@ -238,6 +238,14 @@ def weights_of(
     """Weights of the samples times those of their classes (InputError if all are 0)."""
     if class_weights is not None:
         sample_weight = sample_weight * class_weights[np.searchsorted(classes, y)]
-    if not sample_weight.sum() > 0:
-        raise InputError("the weights of all samples are 0: there is nothing to learn from")
+    with np.errstate(over="ignore"):  # it is told
+        check_total(float(sample_weight.sum()))
     return sample_weight
+
+
+def check_total(weight: float) -> None:
+    """Refuse weights of all samples together by which nothing can be divided (InputError)."""
+    if not weight > 0:
+        raise InputError("the weights of all samples are 0: there is nothing to learn from")
+    if weight == np.inf:
+        raise InputError("the sum of the weights is too large for a float: divide them by a number")

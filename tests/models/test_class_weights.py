@@ -91,6 +91,21 @@ def test_a_file_of_classes_that_weigh_nothing(tmp_path):
     assert survey(bools, label="rich").label_counts.tolist() == [1, 2]
 
 
+def test_weights_whose_sum_no_float_holds(tmp_path):
+    """Else all coefficients would be 0, without a word."""
+    X, y = np.eye(4), [0, 1, 0, 1]
+    (tmp_path / "x.libsvm").write_text("0 1:1\n1 2:1\n")
+    file = survey(tmp_path / "x.libsvm")
+    heavy = LogisticRegression(class_weight={0: 1e308, 1: 1e308}, **LOCAL)
+    for fit in (
+        lambda: heavy.fit(X, y),
+        lambda: heavy.fit(file),
+        lambda: LogisticRegression(**LOCAL).fit(X, y, sample_weight=[1e308] * 4),
+    ):
+        with pytest.raises(InputError, match="sum of the weights is too large"):
+            fit()
+
+
 @pytest.mark.parametrize("weight", [-0.5, np.nan, np.inf, "2"])
 @pytest.mark.parametrize("make", [LogisticRegression, LinearSVC])
 def test_weights_below_0_or_that_are_no_number_are_refused(make, weight):
