@@ -38,7 +38,7 @@ from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .server import BlocksText, ServerConnection, SgdServerText
-from .sgd import Sgd
+from .sgd import MEAN_BEGAN, Sgd
 from .sgd_on_server import ServerSgd
 from .state import LinearState
 from .text import LinearText
@@ -371,6 +371,17 @@ class LinearModel(SampleModel):
             for name, slot in state.slots.items()
         }
         return replace(state, weights=weights, mean=mean, slots=slots)
+
+    def _beginning(
+        self, kept: Any, problem: Any, plan: Any, one_step: bool
+    ) -> tuple[Any, int, bool]:
+        start, last, same = super()._beginning(kept, problem, plan, one_step)
+        averages = self.solver == "sgd" and self._averages
+        if averages and start.epoch and not same and not one_step:
+            # epochs of other data say nothing of these; `partial_fit` goes on with one mean
+            slots = {**start.slots, MEAN_BEGAN: np.array(start.epoch)}
+            start = replace(start, mean=np.zeros(0), slots=slots)
+        return start, last, same
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         state = super()._in_another_fit(state, settings)

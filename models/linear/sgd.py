@@ -48,6 +48,7 @@ from .kernels import (
 )
 from .losses import mean_loss
 
+MEAN_BEGAN = "mean_began"  # among slots: the epochs of other fits, which the mean leaves out
 _FORGETTING = 3  # half of a mean over 100 epochs is of the last 16
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
@@ -144,6 +145,7 @@ class SgdModel:
     touched: NDArray[np.uint64] = field(repr=False)
     order: NDArray[np.int64] = field(repr=False)
     began: int
+    mean_began: int
     epoch: int = 0
     blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     gradient: Stream | None = None
@@ -290,7 +292,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
     if sgd.average and not len(mean):
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
-    began = int(slots.pop(BEGAN, 0))
+    began, mean_began = (int(slots.pop(name, 0)) for name in (BEGAN, MEAN_BEGAN))
     table = blank_rows(size, _n_columns(sgd), np.float64)
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:
@@ -305,6 +307,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
         touched=np.zeros(n_features // 64 + 1, np.uint64),
         order=np.zeros(0, np.int64),
         began=began,
+        mean_began=mean_began,
     )
 
 
@@ -456,7 +459,7 @@ def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
     (Shamir and Zhang 2013, "Stochastic gradient descent for non-smooth optimization: convergence
     results and optimal averaging schemes", §4).
     """
-    share = (1 + _FORGETTING) / (model.epoch + _FORGETTING)
+    share = (1 + _FORGETTING) / (model.epoch - model.mean_began + _FORGETTING)
     size, square, largest = fold(
         sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars, model.mean, share
     )
@@ -491,6 +494,8 @@ def part_of(model: SgdModel, feedback: Feedback) -> Part:
         return residual
     roots = {"roots": model.table[:, ROOT]} if model.table.shape[1] > ROOT else {}
     roots |= slots_from(model.began)
+    if model.mean_began:
+        roots[MEAN_BEGAN] = np.array(model.mean_began)
     return {
         **residual,
         "weights": model.weights.copy(),

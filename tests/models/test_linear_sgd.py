@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
 from daskpart.collectives.transports.threads import ThreadsCommunicator
@@ -499,3 +500,23 @@ def test_the_loss_at_the_mean_is_of_all_ranks_also_of_those_without_weight(weigh
     scores = np.where(y[:4] > 0, 1, -1) * (X[:4] @ model.coef_[0] + model.intercept_)
     wanted = np.log1p(np.exp(-scores)).mean() + 0.5 / (0.5 * 4) * (model.coef_**2).sum()
     assert model.state_.loss == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+def test_the_mean_is_of_the_epochs_of_one_fit(optimizer):
+    """Weights that learnt the opposite for long would outweigh what a warm start learns."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 10))
+    y = X @ random.normal(size=10) > 0
+    model = LogisticRegression(
+        solver="sgd", optimizer=optimizer, max_iter=30, tol=0, warm_start=True, transport="local",
+        n_ranks=2, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    first = model.set_params(max_iter=1).fit(X, ~y).state_
+    assert first.mean == pytest.approx(first.weights)
+    model.fit(X, ~y)  # goes on with the same fit, and its mean
+    assert model.state_.mean == pytest.approx(0.2 * first.mean + 0.8 * model.state_.weights)
+    more = clone(model).fit(X, y)
+    before = more.state_
+    more.partial_fit(X, ~y)  # a batch of the same
+    assert more.state_.mean == pytest.approx(0.2 * before.mean + 0.8 * more.state_.weights)
