@@ -375,6 +375,7 @@ class LinearModel(SampleModel):
     def _beginning(
         self, kept: Any, problem: Any, plan: Any, one_step: bool
     ) -> tuple[Any, int, bool]:
+        start: Any
         start, last, same = super()._beginning(kept, problem, plan, one_step)
         averages = self.solver == "sgd" and self._averages
         if averages and start.epoch and not same and not one_step:
