@@ -139,3 +139,9 @@ def test_commands_have_the_options_that_pages_say(
 def test_pages_and_commands_are_found() -> None:
     assert len(CODE) > 12
     assert len(COMMANDS) > 20
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_example_runs_as_it_stands(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(CODE[ROOT / page], page, "exec"), {"__name__": "__main__"})
+    assert re.search(r"as planned +yes", capsys.readouterr().out)
