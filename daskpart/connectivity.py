@@ -164,9 +164,23 @@ class Connectivity:
         counts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
     ) -> Connectivity:
-        """From (item, part) pairs in any order; counts (by default 1) of equal pairs add up.
+        """From (item, part) pairs in any order.
 
-        Costs, int[n_items], are 1 each if not given.
+        Parameters
+        ----------
+        items, parts : array of int, both of one length
+            Pair i says that part ``parts[i]`` touches item ``items[i]``.
+        n_items, n_parts : int
+            How many there are of each; items without a pair are touched by nobody.
+        counts : array of int, as long as items, optional
+            How often each pair occurs; those of equal pairs add up. Default: once.
+        costs : int[n_items], optional
+            What one row of each item costs; 1 each if not given.
+
+        Raises
+        ------
+        InputError
+            When an id is out of range, or lengths differ.
         """
         n_items = whole_number(n_items, "n_items", least=0)
         n_parts = whole_number(n_parts, "n_parts", least=1)

@@ -6,7 +6,7 @@
     MPI rank 1        the client: the text below
     MPI ranks 2 - 5   four workers; each holds one part of the ratings
 
-Without a file it takes the data that every machine has. Needs: pip install 'daskpart[mpi,io]'
+Without a file it takes the data that every machine has. Needs: pip install 'daskpart[mpi]'
 """
 
 from __future__ import annotations

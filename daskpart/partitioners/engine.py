@@ -4,7 +4,7 @@
     direct                     ->  Engine.partition     K parts at once, connectivity - 1
 
 `"multilevel"` is our own engine (numba, always there); `"mtkahypar"` runs Mt-KaHyPar in a child
-process (``pip install daskpart[quality]``). Any object with the same three names will do as well.
+process (``pip install 'daskpart[quality]'``). Any object with the same three names will do as well.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class MtKaHyParEngine:
         n_threads = whole_number(n_threads, "n_threads", 1)
         if importlib.util.find_spec("mtkahypar") is None:
             raise EngineError(
-                "engine 'mtkahypar' is not installed: pip install daskpart[quality], "
+                "engine 'mtkahypar' is not installed: pip install 'daskpart[quality]', "
                 "or use engine='multilevel'"
             )
         self.preset = preset

@@ -128,8 +128,8 @@ def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:
     if found.n_components is not None:
         ax.axvline(found.n_components, color="#5B5B5B", linewidth=1, linestyle="--")
         ax.annotate(
-            f"{found.n_components} pass", (found.n_components, 1.04), ha="center", va="bottom",
-            annotation_clip=False,
+            f"{found.n_components} passes all tests", (found.n_components, 1.04), ha="center",
+            va="bottom", annotation_clip=False,
         )  # fmt: skip
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("components")

@@ -111,7 +111,10 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         return named(self.classes_[outputs.argmax(axis=1)], names)
 
     def predict_proba(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
-        """The probability of each class for every vertex, of shape (n, n_classes)."""
+        """The probability of each class for every vertex, of shape (n, n_classes).
+
+        Parameters and names are those of `predict`.
+        """
         outputs, names = self._outputs(X, graph, client)
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
         return named(loss.predicted(outputs), names, self.classes_)

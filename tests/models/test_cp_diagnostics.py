@@ -106,6 +106,7 @@ def test_five_planted_components_are_named(tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     ax = found.plot()
     assert len(ax.lines) == 5 and ax.get_xlabel() == "components"
+    assert [each.get_text() for each in ax.texts] == ["5 passes all tests"]
     ax.figure.savefig(tmp_path / "diagnostics.png")
 
 
