@@ -64,7 +64,9 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
             model = steps.forward(model, rows, step=step, sgd=fit)
             total = added(world, steps.gradient_of(model))
             done += 1
-            model = steps.move(model, total, rate=float(rates[step]), number=done, sgd=fit)
+            model = steps.move(
+                model, total, rows, rate=float(rates[step]), step=step, number=done, sgd=fit
+            )
         model = steps.end_epoch(model, sgd=fit)
         allreduce(world, steps.measures_of(model))
         seconds.append(perf_counter() - begin)
