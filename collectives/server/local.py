@@ -45,14 +45,14 @@ class Turns:
     ----------
     history : list of int
         Rank of each call so far.
-    error : Exception or None
+    error : BaseException or None
         What no rank can go on after: of an update rule, or of a schedule that can't be followed.
     """
 
     def __init__(self, n_ranks: int, schedule: Schedule, timeout: float) -> None:
         self.n_ranks, self.timeout = n_ranks, timeout
         self.history: list[int] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._free = schedule is None
         self._stalest = isinstance(schedule, str) and schedule == "stalest"
         self._given = [] if schedule is None or isinstance(schedule, str) else schedule
@@ -91,7 +91,7 @@ class Turns:
             finally:
                 self._wake()
 
-    def fail(self, rank: int, error: Exception) -> None:
+    def fail(self, rank: int, error: BaseException) -> None:
         """A shard failed in a turn of this rank: whether its program goes on or not, all stop."""
         error.add_note(f"on rank {rank}")
         self.error, self._stopped = error, f"rank {rank} failed: {type(error).__name__}: {error}"
@@ -165,7 +165,7 @@ class LocalEndpoint(ServerEndpoint):
                 for place, (shard, *rest) in enumerate(pieces):
                     reply = partial(answers.__setitem__, place)
                     self._shards[shard].take(self._run, self.rank, reply, kind, clock, *rest)
-            except Exception as error:
+            except BaseException as error:  # of sys.exit, too: the shard takes nothing more
                 self._turns.fail(self.rank, error)
                 raise
             return answers, _are_there(answers)

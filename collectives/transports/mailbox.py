@@ -166,6 +166,7 @@ class Mailbox:
             return (payload,)
         latest = self._latest.get(source) if isinstance(source, int) else None
         if latest is not None and latest.key > call.key:
+            self.check()  # `stop` may have dropped it
             raise InputError(
                 f"Ranks disagree: rank {self.rank} waits in {call} for a message of rank {source}, "
                 f"which sent none and is in {latest} already."
@@ -194,8 +195,8 @@ class Mailbox:
         """Stop a run, also if it has not begun here."""
         with self._condition:
             self._stopped.setdefault(run, reason)
+            self._look()  # first: who finds that a message was dropped must see why
             self._drop(lambda key: key[0] == run)
-            self._look()
             self._condition.notify_all()
 
     def end(self, reason: str) -> None:

@@ -188,7 +188,7 @@ class MpiEndpoint(Endpoint):
             mailbox.waiting = None
         return found[0]
 
-    def take_in(self, seconds: float) -> bool:
+    def take_in(self) -> bool:
         """Put what has come into the mailbox; says whether anything had. Between two runs only.
 
         Messages of a run that was stopped end there; others are waited for in a run to come.
@@ -196,7 +196,8 @@ class MpiEndpoint(Endpoint):
         found = False
         for source in range(len(self._from)):
             while source not in self._session.mailboxes:
-                message = self._next_message(source, seconds)
+                # its sender lives; what began to come, and is not waited for, would be lost
+                message = self._next_message(source, self._mailbox.timeout)
                 if message is None:
                     break
                 self._mailbox.put(Call(*message[0]), source, message[1])
@@ -307,8 +308,8 @@ def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
     """Have all endpoints of a worker take in what comes, until nothing is under way."""
     limit, quiet = monotonic() + _SWEEP_SECONDS, 0
     with suppress(TimeoutError):  # a message that does not come whole, of a rank that is gone
-        while (left := limit - monotonic()) > 0 and quiet < 3:
-            came = [endpoint.take_in(left) for endpoint in endpoints]
+        while monotonic() < limit and quiet < 3:
+            came = [endpoint.take_in() for endpoint in endpoints]
             sent = [endpoint.all_sent() for endpoint in endpoints]
             quiet = 0 if any(came) or not all(sent) else quiet + 1
             sleep(1e-3)

@@ -388,6 +388,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)
+        before = getattr(self, "state_", None) if kept is None else kept
         start, last, same = self._beginning(kept, problem, plan, one_step)
         trainer = Trainer(
             self._connection(plan, client),
@@ -398,6 +399,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             self._evaluation(problem),
             self._watch(),
             same and not one_step,
+            before is None or before.is_measured_in(start.settings),
         )
         own = self._own_callbacks()
         state: State | None = None
@@ -465,9 +467,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self, trainer: Trainer, problem: Any, start: State, last: int, own: list[EpochCallback]
     ) -> None:
         with epoch_contexts(
-            self, start.epoch, last, X=problem, own=own,
-            history=start.history if trainer.looks_back else (),
-        ) as epochs:  # fmt: skip
+            self, start.epoch, last, X=problem, own=own, history=trainer.compared(start.history)
+        ) as epochs:
             while epochs.go_on() and not trainer.ran_out:
                 rows = trainer.run(epochs.begin())
                 epochs.done(rows, snapshot=trainer.state)

@@ -127,7 +127,8 @@ def more_labels(known: np.ndarray, new: np.ndarray, what: str) -> np.ndarray:
     Raises
     ------
     InputError
-        For new ones of another kind: numpy would make all of them text, and nobody found them.
+        For new ones of another kind: numpy would make all of them text, and nobody found them. Or
+        for numbers that no one type holds exactly: numpy would round them.
     """
     kinds = _kind(known), _kind(new)
     if kinds[0] != kinds[1] and not kinds[0].startswith("mixed"):
@@ -135,7 +136,26 @@ def more_labels(known: np.ndarray, new: np.ndarray, what: str) -> np.ndarray:
             f"the new {what} labels are {kinds[1]}, such as {_some(new[:1])}, those of the fit are "
             f"{kinds[0]}, such as {_some(known[:1])}: give labels of one kind"
         )
+    if known.dtype != new.dtype and known.dtype.kind in "iuf" and new.dtype.kind in "iuf":
+        for one, other in ((known, _exactly(new, known.dtype)), (_exactly(known, new.dtype), new)):
+            if one is not None and other is not None:
+                return np.concatenate((one, other))
+        raise InputError(
+            f"the new {what} labels are {new.dtype}, such as {_some(new[:1])}, those of the fit "
+            f"{known.dtype}, such as {_some(known[:1])}, and some would be rounded: give labels of "
+            "one type"
+        )
     return np.concatenate((known, new))
+
+
+def _exactly(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
+    """The same numbers in another type; None where it lacks one of them."""
+    with np.errstate(invalid="ignore"):  # it is told
+        found = numbers.astype(dtype)
+        back = found.astype(numbers.dtype)
+    # signs besides: -1 comes back from an unsigned type, too
+    same = np.array_equal(back, numbers) and np.array_equal(found < 0, numbers < 0)
+    return found if same else None
 
 
 def _kind(labels: np.ndarray) -> str:

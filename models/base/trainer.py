@@ -69,6 +69,8 @@ class Trainer:
     looks_back : bool
         Whether callbacks may have had enough before the first step: what `state` has behind it is
         of this very fit.
+    measured_alike : bool
+        Whether that was measured by the same held-out data.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Trainer:
         evaluate: Callable[[Any], Row] | None = None,
         watch: Watch | None = None,
         looks_back: bool = True,
+        measured_alike: bool = True,
     ) -> None:
         self._connection: Connection = connection
         self._make_text, self._evaluate, self._watch = make_text, evaluate, watch
@@ -92,7 +95,7 @@ class Trainer:
         self._keeping = 0.0  # seconds that the last gather took
         self.transport = "no"
         self.earlier: State | None = None
-        self.looks_back = looks_back
+        self.looks_back, self.measured_alike = looks_back, measured_alike
         self.memory: list[int] = []
         self._start_at(state)
 
@@ -106,6 +109,17 @@ class Trainer:
         self._seen = Seen()
         if self._watch is not None:
             self._seen = self._watch.over(self.history, state.watched_behind)
+
+    def compared(self, history: list[Row]) -> list[Row]:
+        """Rows of a history that steps to come may be compared with, as far as they may."""
+        if not self.looks_back:
+            return []
+        if self.measured_alike:
+            return history
+        return [
+            {name: value for name, value in row.items() if not name.startswith("validation")}
+            for row in history
+        ]
 
     @property
     def unit(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from daskpart.collectives.transports import mpi
+from daskpart.collectives.transports import mpi, wire
 from daskpart.collectives.transports.mailbox import Call, Mailbox
 
 CALL = Call(1, 1, "expand 0")
@@ -20,10 +22,12 @@ class HalfCome:
 
     def __init__(self):
         self.come = False
+        self.header = wire.pack(np.ones(2), tuple(CALL))[0]
         self.given = iter([self])
         self.requests = weakref.WeakSet()
 
     def Irecv(self, buffer, *of):
+        buffer[0][:] = self.header
         request = Request(self)
         self.requests.add(request)
         return request
@@ -52,7 +56,8 @@ def message(monkeypatch):
     )
     stand_in = SimpleNamespace(
         Query_thread=lambda: 3, THREAD_MULTIPLE=3, ANY_SOURCE=-1, ANY_TAG=-1, BYTE="byte",
-        COMM_WORLD=world, Status=lambda: SimpleNamespace(Get_count=lambda kind: 8),
+        COMM_WORLD=world,
+        Status=lambda: SimpleNamespace(Get_count=lambda kind: len(message.header)),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=stand_in))
     monkeypatch.setattr(mpi, "_SWEEP_SECONDS", 0.05)
@@ -83,6 +88,20 @@ def endpoint(message):
 
 def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
     mpi.take_in_all([endpoint])
+
+
+def test_a_sweep_waits_for_what_has_begun_to_come(message):
+    """A later run collects it."""
+    mailbox = Mailbox(0, timeout=20.0)
+    session = SimpleNamespace(mailboxes={0: mailbox}, spec=SimpleNamespace(run_id="abd"))
+    endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
+    endpoint.connect()
+    whole = threading.Timer(4 * mpi._SWEEP_SECONDS, setattr, (message, "come", True))
+    whole.start()
+    mpi.take_in_all([endpoint])
+    whole.join()
+    np.testing.assert_array_equal(mailbox.take(CALL, 1), np.ones(2))
+    endpoint.close(whole=False)
 
 
 def test_a_receive_that_takes_too_long_keeps_its_buffer(endpoint):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -19,6 +20,7 @@ from server_programs import (
     fail_on,
     log_tasks,
     move_values,
+    no_eights,
     no_sevens,
     numbered_tasks,
     push_seven,
@@ -326,6 +328,18 @@ def test_ctrl_c():
         timer.join()
         assert (server.values() == 0).all()
     assert not [t for t in threading.enumerate() if t.name.startswith("server rank")]
+
+
+@pytest.mark.parametrize("delay", [0, 1, math.inf])
+def test_a_rule_that_exits_ends_the_run_though_the_program_goes_on(delay):
+    def push(endpoint):
+        with contextlib.suppress(SystemExit):
+            endpoint.push([0], [8])
+
+    with local(dtype=int, update=no_eights, delay=delay) as server:
+        with pytest.raises(SystemExit):
+            server.run(push)
+        assert (server.values() == 0).all()
 
 
 def test_a_program_that_exits():

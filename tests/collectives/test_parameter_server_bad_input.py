@@ -93,6 +93,10 @@ def test_a_partition_for_another_number_of_shards():
         (lambda e: e.advance(to=np.nan), "to is nan"),
         (lambda e: e.advance(to=1.5), "to is 1.5"),
         (lambda e: e.post_pull([1], task=-1), "task is -1"),
+        (lambda e: e.post_pull([1], task=np.nan), "task is nan"),
+        (lambda e: e.post_pull([1], task=np.inf), "task is inf"),
+        (lambda e: e.post_pull([1], task=0.5), "task is 0.5"),
+        (lambda e: e.post_pull([1], task=True), "task is True"),
     ],
 )
 def test_bad_calls(call, message):

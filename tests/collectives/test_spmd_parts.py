@@ -116,6 +116,37 @@ def standing(waiting=None, sent=None, came=None):
     return Standing(waiting, sent or {}, came or {})
 
 
+@pytest.fixture
+def ahead():
+    """The mailbox of a rank to which another has sent in two calls already."""
+    box = Mailbox(1, timeout=1.0)
+    box.begin(1)
+    box.put(Call(1, 1, "a"), 0, "x")
+    box.put(Call(1, 2, "a"), 0, "y")
+    return box
+
+
+def test_who_waits_in_a_stopped_run_is_told_why_and_not_that_ranks_disagree(ahead):
+    ahead.stop(1, "rank 2 failed")
+    with pytest.raises(RunStopped, match="rank 2 failed"):
+        ahead.take(Call(1, 1, "a"), 0)
+
+
+def test_a_look_in_the_middle_of_a_stop_is_told_why(ahead, monkeypatch):
+    """As a rank over MPI looks, without the lock."""
+    looked, drop = [], ahead._drop
+
+    def drop_and_look(unwanted):
+        drop(unwanted)
+        with pytest.raises(RunStopped, match="rank 2 failed"):
+            ahead.find(Call(1, 1, "a"), 0)
+        looked.append(True)
+
+    monkeypatch.setattr(ahead, "_drop", drop_and_look)
+    ahead.stop(1, "rank 2 failed")
+    assert looked
+
+
 class TakenMeanwhile(dict):
     """Of which another thread takes something out as soon as this one has looked what is there."""
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base import trainer
-from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
 from daskpart.models.base.early_stopping import Seen, Watch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -256,6 +256,24 @@ def test_by_other_held_out_data_patience_begins_anew(kind, tmp_path):
     model.fit(*data, **second)
     assert model.n_iter_ > n and model.state_.watched_behind == n
     assert model.best_iteration_ > n
+
+
+@pytest.mark.parametrize("how", ["warm_start", "resume"])
+def test_the_callback_counts_no_values_of_other_held_out_data(how, tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 5))
+    scores = X @ random.normal(size=5)
+    y, learnt, easy = scores > 0, slice(200, 300), slice(0, 100)
+    hard = np.argsort(abs(scores))[:60]  # of which every loss is above those of the easy ones
+    model = daskpart.LogisticRegression(
+        n_ranks=1, transport="local", max_iter=4, tol=0, random_state=0,
+        checkpoint_path=tmp_path / "run.npz" if how == "resume" else None,
+    )  # fmt: skip
+    model.fit(X[learnt], y[learnt], eval_set=(X[easy], y[easy]))
+    stopping = EarlyStopping(3, monitor="validation_loss")
+    model.set_params(max_iter=12, **{how: True}).set_callbacks(stopping)
+    model.fit(X[learnt], y[learnt], eval_set=(X[hard], y[hard]))
+    assert stopping.best_epoch > 4 and model.n_iter_ > 7
 
 
 def test_without_patience_nothing_is_kept(case):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex, more_labels, pack_labels, unpack_labels
@@ -103,3 +106,33 @@ def test_more_labels_are_of_one_kind_whatever_holds_them(known, new, fits):
         return
     every = more_labels(known, new, "user")
     assert (every[: len(known)] == known).all() and (every[len(known) :] == new).all()
+
+
+NUMBERS = [0, 1, -1, 7.5, 2**53 + 1, 2**63 + 1, 2**31, -(2**63), 2**24 + 1]
+
+
+def is_in(number: float, dtype: np.dtype) -> bool:
+    if dtype.kind == "f":
+        return Fraction(float(dtype.type(number))) == Fraction(number)
+    limits = np.iinfo(dtype)
+    return Fraction(number).denominator == 1 and limits.min <= number <= limits.max
+
+
+@given(
+    st.data(), *[st.sampled_from([np.dtype(code) for code in ("u8", "i8", "f8", "i4", "f4")])] * 2
+)
+def test_no_number_becomes_another_one_behind_new_ones(data, one, other):
+    """As numpy makes floats of int64 beside uint64."""
+    known, new = (
+        np.array(data.draw(st.lists(st.sampled_from(held), min_size=1, max_size=4)), dtype)
+        for dtype in (one, other)
+        if (held := [each for each in NUMBERS if is_in(each, dtype)])
+    )
+    numbers = [Fraction(each) for each in (*known.tolist(), *new.tolist())]
+    try:
+        every = more_labels(known, new, "user")
+    except InputError as error:
+        assert "would be rounded" in str(error)
+        assert not any(all(is_in(each, dtype) for each in numbers) for dtype in (one, other))
+    else:
+        assert [Fraction(each) for each in every.tolist()] == numbers
