@@ -78,7 +78,7 @@ def test_weights_and_costs_are_made_to_fit():
 
 def test_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EngineError, match=r"pip install daskpart\[quality\]"):
+    with pytest.raises(EngineError, match=r"pip install 'daskpart\[quality\]'"):
         mtkahypar.MtKaHyParEngine()
 
 
