@@ -363,6 +363,8 @@ def _check_names(
 def _int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
     """Whole numbers that int32 has, as such: others would become something else."""
     given = np.asarray(values)
+    if given.dtype == np.int32:
+        return given
     found = given.astype(np.int32) if given.dtype.kind in "iu" or not given.size else None
     if found is None or not np.array_equal(found, given):
         raise InputError(f"{name} of a round: give whole numbers below 2**31, got {given.dtype}")

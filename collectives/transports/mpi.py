@@ -168,7 +168,7 @@ class MpiEndpoint(Endpoint):
         try:
             while found is None:
                 # nobody else takes in this rank's messages while it runs
-                message = self._next_message(source, mailbox.timeout)
+                message = self._next_message(source)
                 if message is not None:
                     came, payload = message
                     if came == call:
@@ -197,42 +197,38 @@ class MpiEndpoint(Endpoint):
         for source in range(len(self._from)):
             while source not in self._session.mailboxes:
                 # its sender lives; what began to come, and is not waited for, would be lost
-                message = self._next_message(source, self._mailbox.timeout)
+                message = self._next_message(source)
                 if message is None:
                     break
                 self._mailbox.put(Call(*message[0]), source, message[1])
                 found = True
         return found
 
-    def _next_message(self, source: int, seconds: float) -> tuple[Any, Any] | None:
-        """Call and payload of the next message of a rank, if there is one.
-
-        Once its beginning is here the rest is waited for so long, then TimeoutError.
-        """
+    def _next_message(self, source: int) -> tuple[Any, Any] | None:
+        """Call and payload of the next message of a rank, if there is one."""
         group = self._group
         message = group.comm.Improbe(*self._from[source], self._status)
         if message is None:
             return None
         header = bytearray(self._status.Get_count(group.mpi.BYTE))
-        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source, seconds)
-        return wire.unpack(header, partial(self._next_buffer, source, seconds))
+        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
+        return wire.unpack(header, partial(self._next_buffer, source))
 
-    def _next_buffer(self, source: int, seconds: float, size: int) -> NDArray[np.uint8]:
+    def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""
         buffer, group = empty_array(size, np.uint8), self._group
         process, tag = self._from[source]
-        request = group.comm.Irecv([buffer, group.mpi.BYTE], process, tag)
-        self._finish(request, buffer, source, seconds)
+        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), buffer, source)
         return buffer
 
-    def _finish(self, request: Any, buffer: Any, source: int, seconds: float) -> None:
+    def _finish(self, request: Any, buffer: Any, source: int) -> None:
         """Wait for the rest of a message whose beginning is here, also when the run is stopped."""
         if request.Test():
             return
         begin = monotonic()
         while not request.Test():
             waited = monotonic() - begin
-            if waited > seconds:
+            if waited > self._mailbox.timeout:
                 self._group.keep(request, buffer)
                 raise TimeoutError(f"A message of rank {source} did not come whole.")
             self._group.all_sent()  # two large messages may cross

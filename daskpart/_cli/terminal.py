@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from daskpart._floor.mpi_variables import RANK_AND_SIZE
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
@@ -80,15 +81,8 @@ class MpiPlace:
 
     @classmethod
     def from_environment(cls) -> MpiPlace:
-        """Read what `mpiexec` (MPICH, Intel, Open MPI) or `srun` tells its children; loads no MPI.
-
-        The second name of `srun --mpi=pmix` is that of a step: a batch script has none.
-        """
-        for rank, size in (
-            ("PMI_RANK", "PMI_SIZE"),
-            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-            ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-        ):
+        """Read what the launcher tells its children; loads no MPI."""
+        for rank, size in RANK_AND_SIZE:
             if rank in os.environ and size in os.environ:
                 return cls(int(os.environ[rank]), int(os.environ[size]))
         return cls(0, 1)

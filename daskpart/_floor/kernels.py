@@ -16,7 +16,7 @@ a kernel is compiled without. The operating system takes it from a process that 
 (numba's own cache has an index a kernel beside the code: two writers can leave an index that names
 the other's code, numba#4807, and it does not see that a called kernel has changed.)
 
-This module imports nothing of the house, so every folder may import it.
+This module imports nothing of the house but names, so every folder may import it.
 """
 
 from __future__ import annotations
@@ -44,17 +44,14 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 
+from .mpi_variables import RANK_AND_SIZE
+
 try:
     import fcntl
 except ImportError:  # no POSIX: whoever needs a kernel compiles it
     fcntl = None  # type: ignore[assignment]
 
 _CLIENT_RANK = "1"  # of a job of dask-mpi
-_MPI_VARIABLES = (  # rank and size, as in `MpiPlace`
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-)
 _PLAIN = (bool, int, float, str, bytes, tuple, type(None), np.generic)
 _KERNELS: weakref.WeakSet[Any] = weakref.WeakSet()
 _SILENT_SECONDS = 1.0  # of compiling, before a line says what is going on
@@ -69,7 +66,7 @@ def _is_helper() -> bool:
     """Whether this process is somebody's worker, so that nobody reads what it says."""
     if multiprocessing.parent_process() is not None:
         return True
-    for rank, size in _MPI_VARIABLES:
+    for rank, size in RANK_AND_SIZE:
         if rank in os.environ:
             return os.environ[rank] != _CLIENT_RANK and os.environ.get(size) != "1"
     return False

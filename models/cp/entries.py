@@ -10,7 +10,6 @@ stored entries ─┬─ trained on
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from daskpart._floor.checksum import checksum
 from daskpart.containers.coordinates import refuse_nonfinite
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, columns_of
 from daskpart.errors import InputError
@@ -71,10 +71,7 @@ class Entries:
 
     def fingerprint(self) -> str:
         """A short text that differs for other entries."""
-        checksum = 0
-        for array in (self.positions, self.values):
-            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
-        return f"{self.values.size} entries, checksum {checksum:08x}"
+        return f"{self.values.size} entries, checksum {checksum(self.positions, self.values):08x}"
 
     def errors(self, state: CPState) -> NDArray[np.float64]:
         """Values less those of a decomposition."""

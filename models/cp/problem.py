@@ -7,7 +7,6 @@ Dask array   plan from summaries (or the coordinates); blocks are split where th
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.checksum import checksum
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
@@ -153,9 +153,8 @@ class MemoryTensor(TensorProblem):
 
     @cached_property
     def _fingerprint(self) -> str:
-        checksum = zlib.crc32(np.ascontiguousarray(self.tensor.coordinates).data)
-        checksum = zlib.crc32(np.ascontiguousarray(self.tensor.values).data, checksum)
-        return f"{self.tensor.nnz} nonzeros, checksum {checksum:08x}"
+        found = checksum(self.tensor.coordinates, self.tensor.values)
+        return f"{self.tensor.nnz} nonzeros, checksum {found:08x}"
 
     def fingerprint(self) -> str:
         """A short text that differs for other nonzeros."""

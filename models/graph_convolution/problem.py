@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.checksum import checksum
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 from daskpart.partitions import Partition
@@ -164,17 +164,16 @@ class GraphProblem(Problem):
 
     @cached_property
     def _fingerprint(self) -> str:
-        checksum, X = 0, self.features
+        X = self.features
         arrays = [self.adjacency.indptr, self.adjacency.indices, self.adjacency.data]
         if _is_sparse(X):
             arrays += [X.indptr, X.indices, X.data]
         elif X is not None:
             arrays.append(X)
-        for array in (*arrays, self.targets.values, self.training, self.validation):
-            checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+        found = checksum(*arrays, self.targets.values, self.training, self.validation)
         return (
             f"{self.n_vertices} vertices, {self.adjacency.nnz} edges, {int(self.training.sum())} "
-            f"of them to train on, checksum {checksum:08x}"
+            f"of them to train on, checksum {found:08x}"
         )
 
     def fingerprint(self) -> str:

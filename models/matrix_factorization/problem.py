@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from daskpart._floor.checksum import checksum
 from daskpart.containers.matrix import (
     Columns,
     LabelledMatrix,
@@ -206,10 +206,8 @@ class Ratings(Problem):
 
 
 def _words_of(ratings: LabelledMatrix | Validation) -> str:
-    checksum = 0
-    for array in (ratings.rows, ratings.columns, ratings.values):
-        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
-    return f"{ratings.values.size} ratings, checksum {checksum:08x}"
+    found = checksum(ratings.rows, ratings.columns, ratings.values)
+    return f"{ratings.values.size} ratings, checksum {found:08x}"
 
 
 def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:

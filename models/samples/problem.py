@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from dask.base import tokenize
 from numpy.typing import NDArray
 
+from daskpart._floor.checksum import checksum
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 
@@ -81,9 +81,8 @@ class Samples(Problem):
 
     def fingerprint(self) -> str:
         """Shape, and a checksum of all that is learnt from."""
-        check = 0
-        for array in (self.X.data, self.X.indices, self.X.indptr, self.target, self.weight):
-            check = crc32(np.ascontiguousarray(array).data, check)
+        X = self.X
+        check = checksum(X.data, X.indices, X.indptr, self.target, self.weight)
         named = "" if self.classes is None else tokenize(self.classes)[:8]
         return f"{self.n_samples} × {self.n_features}, {check:08x} {named}".strip()
 
