@@ -258,7 +258,7 @@ class Communicator(ABC):
                 PreparedRound(name, index, next(slots), messages, entry)
                 for index, entry in enumerate(plan.rounds)
             ]
-            prepared.append(PreparedPlan(name, tuple(rounds), plan))
+            prepared.append(PreparedPlan(plan.kind, name, tuple(rounds), plan))
         return prepared
 
     def post(

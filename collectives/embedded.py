@@ -56,7 +56,6 @@ class PreparedEmbedding:
     `plan` is None on a rank: what goes to the ranks is their own part of it.
     """
 
-    kind: str
     payload_rows: int
     every_message: bool
     prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
@@ -100,7 +99,6 @@ def prepare_embedded(
     slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
     prepared = communicator.prepare(plan, slots, label)
     return PreparedEmbedding(
-        kind=plan.kind,
         payload_rows=plan.payload_rows,
         every_message=plan.every_message,
         prepared=prepared,
@@ -261,10 +259,7 @@ def _embedded(
 
 
 def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> None:
-    if prepared.kind != kind:
-        raise InputError(
-            f"A plan of kind {kind} is needed, got one of kind {prepared.kind}; use its reversed()."
-        )
+    prepared.prepared.require(kind)
     if with_payload != (prepared.payload_rows > 0):
         name = f"embedded_{kind}" + ("_allreduce" if prepared.payload_rows else "")
         raise InputError(

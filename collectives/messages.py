@@ -148,12 +148,20 @@ class PreparedPlan:
     `plan` is None on a rank: what travels to the ranks is their own half of it.
     """
 
+    kind: str
     label: str
     rounds: tuple[PreparedRound, ...]
     plan: Plan | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plan": None}
+
+    def require(self, kind: str) -> None:
+        """Refuse another kind: run as this one, its rows would go to the wrong ranks."""
+        if self.kind != kind:
+            raise InputError(
+                f"A plan of kind {kind} is needed, got one of kind {self.kind}; use its reversed()."
+            )
 
 
 def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:

@@ -49,10 +49,8 @@ def expand(
     PerRank
         The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
     """
-    for prepared_round in prepared.rounds:
-        pending = communicator.post(prepared_round, values, pack)
-        values = communicator.collect(pending, values, place, **static)
-    return values
+    prepared.require("expand")
+    return _run(communicator, prepared, values, pack, place, static)
 
 
 @collective
@@ -70,7 +68,22 @@ def reduce(
     at its own rank's position (see `contributions`). Default: rows of an array, summed; another
     reduction by ``reduction=``.
     """
-    return expand(communicator, prepared, values, pack, combine, **static)
+    prepared.require("reduce")
+    return _run(communicator, prepared, values, pack, combine, static)
+
+
+def _run(
+    communicator: Communicator,
+    prepared: PreparedPlan,
+    values: PerRank,
+    pack: Callable,
+    end: Callable,
+    static: dict[str, Any],
+) -> PerRank:
+    for prepared_round in prepared.rounds:
+        pending = communicator.post(prepared_round, values, pack)
+        values = communicator.collect(pending, values, end, **static)
+    return values
 
 
 def allreduce(

@@ -222,7 +222,9 @@ def mini_batch(
 
 
 def _prepared(whole: PreparedPlan, messages: PerRank, slot: int) -> PreparedPlan:
-    return PreparedPlan(whole.label, (replace(whole.rounds[0], messages=messages, slot=slot),))
+    return PreparedPlan(
+        whole.kind, whole.label, (replace(whole.rounds[0], messages=messages, slot=slot),)
+    )
 
 
 def rows_to_validate(rows: RankRows, *, times: int) -> int:

@@ -12,9 +12,11 @@ from daskpart.collectives import (
     embedded_expand,
     embedded_expand_allreduce,
     embedded_reduce,
+    expand,
     expand_plan,
     place_rows,
     prepare_embedded,
+    reduce,
 )
 from daskpart.errors import InputError
 
@@ -57,6 +59,16 @@ def test_plans_that_do_not_fit(four):
         embedded_expand_allreduce(
             communicator, prepare_embedded(communicator, sparse, items), rows, numbers
         )
+
+
+@pytest.mark.parametrize(("run", "kind"), [(expand, "expand"), (reduce, "reduce")])
+def test_a_plan_of_the_other_kind(four, run, kind):
+    """Its rows would overwrite those of owners, or be added where they were to be copied."""
+    communicator, items, plan = four
+    wrong = communicator.prepare(plan if kind == "reduce" else plan.reversed(), items)
+    rows = communicator.values([np.ones((1, 2))] * 4)
+    with pytest.raises(InputError, match=f"A plan of kind {kind} is needed"):
+        run(communicator, wrong, rows)
 
 
 def test_payloads_that_do_not_fit(four):
